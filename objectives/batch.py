@@ -1,0 +1,104 @@
+"""The data that objectives work on: one row per sampled response, one column per response token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from objectives.errors import ObjectiveError
+
+TOKEN_FIELDS = frozenset(
+    {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "policy_mask", "penalty_mask"}
+)
+ROW_FIELDS = frozenset({"reward", "correct", "group", "truncated", "selected", "micro_batch"})
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """N responses of up to T tokens. Log-probs and entropies (nats) are those of the distribution sampled from.
+
+    Only `mask` is always there; the other fields are None until something needs them. Values outside `mask` are
+    ignored, whatever they are.
+    """
+
+    mask: Tensor
+    """[N, T] bool: response tokens, up to and including the end-of-sequence token."""
+    group: Tensor | None = None
+    """[N] int: prompt group."""
+    reward: Tensor | None = None
+    """[N]: reward, shaped by stage 1."""
+    correct: Tensor | None = None
+    """[N]: raw correctness in [0, 1]."""
+    truncated: Tensor | None = None
+    """[N] bool: stopped by length."""
+    max_length: int | None = None
+    """The limit of response tokens under which the responses were sampled."""
+    logp_old: Tensor | None = None
+    """[N, T]: the trainer's policy at rollout time, log-prob of the sampled token."""
+    entropy_old: Tensor | None = None
+    """[N, T]: its full-vocabulary entropy."""
+    logp: Tensor | None = None
+    """[N, T]: the current policy, no gradient."""
+    entropy: Tensor | None = None
+    """[N, T]: its full-vocabulary entropy, no gradient."""
+    logp_sampler: Tensor | None = None
+    """[N, T]: what the rollout engine reported."""
+    logp_ref: Tensor | None = None
+    """[N, T]: the frozen reference."""
+    advantage: Tensor | None = None
+    """[N] after stage 3, [N, T] after stage 4."""
+    selected: Tensor | None = None
+    """[N] bool, set by stage 2: rows that are trained on."""
+    micro_batch: Tensor | None = None
+    """[N] int: the micro-batch a row is evaluated in, for parts whose scope is the micro-batch."""
+    policy_mask: Tensor | None = None
+    """[N, T] bool, set by a schedule: tokens whose policy term this pass updates."""
+    penalty_mask: Tensor | None = None
+    """[N, T] bool, set by a schedule: tokens whose penalty terms this pass updates."""
+    touched: Mapping[str, Tensor] = field(default_factory=dict)
+    """Part name -> [N, T] bool: tokens that parts of stages 1, 2 and 4 acted on."""
+    state: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Part name -> state of its controller, to be handed to the next step's `prepare`."""
+
+    def __post_init__(self) -> None:
+        if self.mask.dim() != 2 or self.mask.dtype != torch.bool:
+            raise ObjectiveError(f"mask must be a bool tensor [N, T], not {self.mask.dtype} {list(self.mask.shape)}")
+        n, t = self.mask.shape
+        for name, tensor in self.tensors().items():
+            if name in TOKEN_FIELDS and tensor.shape != (n, t):
+                raise ObjectiveError(f"{name} must be [N, T] = [{n}, {t}] as mask is, not {list(tensor.shape)}")
+            if name in ROW_FIELDS and tensor.shape != (n,):
+                raise ObjectiveError(f"{name} must be [N] = [{n}] as mask has rows, not {list(tensor.shape)}")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensor fields that are there, by name."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def rows(self, index: Tensor | slice) -> "TokenBatch":
+        """The batch of some rows only: a bool mask [N], positions, or a slice."""
+        taken: dict[str, Any] = {name: tensor[index] for name, tensor in self.tensors().items()}
+        return replace(self, **taken, touched={name: tensor[index] for name, tensor in self.touched.items()})
+
+    def first_tokens(self, width: int) -> "TokenBatch":
+        """The batch of the first `width` token positions only."""
+        wide: dict[str, Any] = {name: tensor[:, :width] for name, tensor in self.tensors().items() if tensor.dim() == 2}
+        return replace(self, **wide, touched={name: tensor[:, :width] for name, tensor in self.touched.items()})
+
+    def with_fields(self, **changes: Any) -> "TokenBatch":
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def require(self, name: str, reader: str) -> Tensor:
+        """The field, or an error that names who reads it."""
+        value = getattr(self, name)
+        if value is None:
+            raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks")
+        assert isinstance(value, Tensor)
+        return value
+
+    def like_tokens(self, row_values: Tensor) -> Tensor:
+        """[N] -> [N, T]: a value per response on each of its token positions."""
+        return row_values[:, None].expand(self.mask.shape)

@@ -1,0 +1,215 @@
+"""The grammar of objectives: `base + addition + addition - removal`, and its canonical form.
+
+expression = term { ("+" | "-") term }
+term       = name [ "(" [ parameter { "," parameter } ] ")" ]
+parameter  = key "=" value
+value      = number | true | false | none | word
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from objectives.errors import ObjectiveError
+from objectives.part import Part, write_term
+from objectives.zoo import ALIASES, PARTS, RECIPES, Recipe, lookup, make_part
+
+LONGEST = 2000
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
+_PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)])")
+_CONSTANTS = {"true": True, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term as written."""
+
+    sign: str
+    name: str
+    parameters: dict[str, Any]
+
+
+def read_terms(expression: str) -> list[Term]:
+    """The terms of an expression as written. Raises ObjectiveError at the first character that does not fit."""
+    if len(expression) > LONGEST:
+        raise ObjectiveError(f"the objective is {len(expression)} characters long; at most {LONGEST} are read")
+    terms, at, sign = [], 0, "+"
+    while True:
+        match = _TERM.match(expression, at)
+        if not match:
+            raise _unreadable(expression, at, "the name of an objective")
+        at = match.end()
+        parameters: dict[str, Any] = {}
+        if match.group(2):
+            at = _read_parameters(expression, at, match.group(1), parameters)
+        terms.append(Term(sign, match.group(1), parameters))
+        rest = re.compile(r"\s*([+-]?)").match(expression, at)
+        assert rest is not None
+        sign, at = rest.group(1), rest.end()
+        if not sign:
+            if at < len(expression):
+                raise _unreadable(expression, at, "'+' or '-'")
+            return terms
+
+
+def _read_parameters(expression: str, at: int, owner: str, parameters: dict[str, Any]) -> int:
+    empty = re.compile(r"\s*\)").match(expression, at)
+    if empty:
+        return empty.end()
+    while True:
+        match = _PARAMETER.match(expression, at)
+        if not match:
+            raise _unreadable(expression, at, f"key=value of {owner}")
+        key, text, end = match.groups()
+        if key in parameters:
+            raise ObjectiveError(f"{owner}: {key} is given twice")
+        parameters[key] = _read_value(text)
+        at = match.end()
+        if end == ")":
+            return at
+
+
+def _read_value(text: str) -> Any:
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if re.fullmatch(r"[+-]?\d{1,15}", text):
+        return int(text)
+    return float(text) if re.fullmatch(_NUMBER, text) else text
+
+
+def _unreadable(expression: str, at: int, wanted: str) -> ObjectiveError:
+    found = repr(expression[at : at + 20]) if at < len(expression) else "the end"
+    return ObjectiveError(f"objective {_shown(expression)}: expected {wanted} at character {at + 1}, found {found}")
+
+
+def _shown(expression: str) -> str:
+    return repr(expression if len(expression) <= 60 else expression[:57] + "...")
+
+
+def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
+    """The parts that an expression names, in canonical order."""
+    base, *others = terms
+    found = lookup(base.name)
+    if isinstance(found, Recipe):
+        parts = {part.name: part for part in found.with_parameters(base.parameters, contribution_only=False)}
+    else:
+        parts, others = RECIPES["grpo"].parts("paper"), list(terms)
+    additions = [term for term in others if term.sign == "+"]
+    removals = [term for term in others if term.sign == "-"]
+    for part in _without_conflicts(additions):
+        if part.exclusive:
+            parts = {name: old for name, old in parts.items() if not (old.exclusive and old.stage == part.stage)}
+        parts[part.name] = part
+    _refuse_contradictions(additions, removals)
+    for name in dict.fromkeys(name for term in removals for name in _removed_names(term, parts)):
+        _remove(parts, name)
+    return in_order(parts.values())
+
+
+def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
+    """The parts that the additions contribute; an error if two of them want different things."""
+    chosen: dict[object, tuple[Part, str]] = {}
+    for term in additions:
+        found = lookup(term.name)
+        parts = (
+            found.with_parameters(term.parameters, contribution_only=True)
+            if isinstance(found, Recipe)
+            else (make_part(found, term.parameters),)
+        )
+        for part in parts:
+            slot = part.stage if part.exclusive else part.name
+            other, owner = chosen.setdefault(slot, (part, term.name))
+            if other != part:
+                what = f"stage {part.stage.name.lower()} holds one part" if part.exclusive else "a part has one setting"
+                raise ObjectiveError(
+                    f"{_by(other, owner)} and {_by(part, term.name)} exclude each other ({what}): leave one of them out"
+                )
+    return [part for part, _ in chosen.values()]
+
+
+def _by(part: Part, owner: str) -> str:
+    return part.term() if owner == part.name else f"{part.term()} (of {owner})"
+
+
+def _refuse_contradictions(additions: Iterable[Term], removals: Iterable[Term]) -> None:
+    added = {ALIASES.get(term.name, term.name) for term in additions}
+    for term in removals:
+        if ALIASES.get(term.name, term.name) in added:
+            raise ObjectiveError(f"{term.name} is both added and removed: leave out both")
+
+
+def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
+    if term.parameters:
+        raise ObjectiveError(f"-{term.name}: a removal takes no parameters")
+    found = lookup(term.name)
+    names = found.contribution if isinstance(found, Recipe) else (found.name,)
+    for name in names:
+        if name not in parts:
+            of = "" if name == term.name else f" (of {term.name})"
+            raise ObjectiveError(
+                f"cannot remove {name}{of}: it is not there; the objective has {', '.join(sorted(parts))}"
+            )
+    return names
+
+
+def _remove(parts: dict[str, Part], name: str) -> None:
+    """Removes a part; a stage that holds one falls back to what grpo has there."""
+    removed = parts.pop(name)
+    if not removed.exclusive:
+        return
+    fallback = next(
+        part for part in RECIPES["grpo"].variants["paper"] if part.exclusive and part.stage == removed.stage
+    )
+    if fallback.name == name:
+        stage = removed.stage.name.lower()
+        choices = [part.name for part in PARTS.values() if part.exclusive and part.stage == removed.stage]
+        raise ObjectiveError(f"cannot remove {name}: stage {stage} needs one part; add another of {', '.join(choices)}")
+    parts[fallback.name] = fallback
+
+
+def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Stage order; within a stage the exclusive part first, then by name."""
+    return tuple(sorted(parts, key=lambda part: (part.stage, not part.exclusive, part.name)))
+
+
+def canonical(parts: Sequence[Part]) -> str:
+    """The shortest expression for a composition: the recipe variant nearest to it, then additions, then removals.
+
+    Fewest terms win, then fewest parameters, then the order of the zoo; it depends on the parts alone.
+    """
+    candidates = [
+        (*_written(parts, recipe, variant), number)
+        for number, (recipe, variant) in enumerate((r, v) for r in RECIPES.values() for v in r.variants)
+    ]
+    _, _, text, _ = min(candidates, key=lambda candidate: (candidate[0], candidate[1], candidate[3]))
+    return text
+
+
+def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:
+    """Number of terms, number of parameters, and the expression that starts from a recipe's variant."""
+    base = recipe.parts(variant)
+    owners = recipe.owners(variant)
+    settings = {} if variant == next(iter(recipe.variants)) else {"variant": variant}
+    additions: list[str] = []
+    for part in parts:
+        changes = _changes(base[part.name], part) if part.name in base else None
+        if changes is None or not all(owners.get(key) == part.name for key in changes):
+            additions.append("+" + part.term())
+        else:
+            settings.update(changes)
+    filled = {part.stage for part in parts if part.exclusive}
+    kept = {part.name for part in parts}
+    removals = [
+        f"-{p.name}" for p in in_order(base.values()) if p.name not in kept and not (p.exclusive and p.stage in filled)
+    ]
+    text = write_term(recipe.name, settings) + "".join(additions) + "".join(removals)
+    return len(additions) + len(removals), text.count("="), text
+
+
+def _changes(old: Part, new: Part) -> dict[str, Any]:
+    return {
+        item.name: getattr(new, item.name) for item in fields(new) if getattr(new, item.name) != getattr(old, item.name)
+    }

@@ -1,0 +1,28 @@
+"""Sums and comparisons within groups of rows."""
+
+import torch
+from torch import Tensor
+
+
+def group_index(group: Tensor) -> tuple[Tensor, int]:
+    """[N] arbitrary group numbers -> [N] numbers 0..groups-1, and how many groups there are."""
+    names, index = torch.unique(group, return_inverse=True)
+    return index, len(names)
+
+
+def group_sum(values: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] values -> [groups] sums."""
+    return values.new_zeros(groups).index_add(0, index, values)
+
+
+def group_mean(values: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] values -> [groups] means."""
+    return group_sum(values, index, groups) / group_sum(torch.ones_like(values), index, groups)
+
+
+def group_is_constant(values: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] bool: rows in whose group all values are equal, decided without rounding."""
+    zeros = values.new_zeros(groups)
+    highest = zeros.scatter_reduce(0, index, values, "amax", include_self=False)
+    lowest = zeros.scatter_reduce(0, index, values, "amin", include_self=False)
+    return (highest == lowest)[index]
