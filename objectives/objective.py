@@ -100,6 +100,16 @@ class Objective:
         return any(part.needs_entropy_gradient for part in self.all(Penalty))
 
     @property
+    def reads_current(self) -> bool:
+        """Whether the plan of a mini-batch reads statistics of the current policy."""
+        return bool(self.needs & {"logp", "entropy"})
+
+    @property
+    def reads_micro_batches(self) -> bool:
+        """Whether some part works within each micro-batch, so that the result depends on how the batch is cut."""
+        return any(getattr(part, "scope", None) == "microbatch" for part in self.parts)
+
+    @property
     def refills(self) -> bool:
         """Whether dropped groups should be replaced by sampling further prompts."""
         return any(part.refills for part in self.all(Select))

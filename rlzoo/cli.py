@@ -1,0 +1,113 @@
+"""The command line: train, eval, objectives, warmup."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from objectives import ObjectiveError
+from rlzoo.config import Config, keys
+from rlzoo.errors import UserError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; 0 done, 2 the user's mistake (said in one line), 130 interrupted."""
+    arguments = _parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], None] = arguments.run
+    try:
+        run(arguments)
+    except (UserError, ObjectiveError) as error:
+        print(f"rlzoo: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nrlzoo: interrupted; resume=true goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlzoo", description="Reinforcement-learning objectives for LLM reasoning, compared fairly."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    train = _command(commands, "train", _train, "train a model with an objective", Config)
+    train.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    evaluate = _command(commands, "eval", _evaluate, "evaluate a run or a model on held-out problems", Config)
+    evaluate.add_argument("target", metavar="RUN_OR_MODEL", help="a run folder, a model folder, a hub name")
+    evaluate.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    objectives = _command(commands, "objectives", _objectives, "show the zoo, or what an expression means")
+    objectives.add_argument("expression", nargs="?", metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'")
+    objectives.add_argument("--json", action="store_true", help="as JSON, for programs")
+    warmup = _command(commands, "warmup", _warmup, "make the embedded model by supervised warm-up")
+    warmup.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Any, summary: str, schema: type[Any] | None = None) -> Any:
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=_key_table(schema) if schema else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _key_table(schema: type[Any]) -> str:
+    import textwrap
+
+    lines = ["keys, with their defaults:"]
+    for name, default, doc in keys(schema):
+        lines.append(f"  {name}={'' if default is None else default}")
+        lines += textwrap.wrap(doc, width=78, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from rlzoo.config import load_config
+    from rlzoo.report.terminal import Terminal
+    from rlzoo.run import train
+
+    train(load_config(arguments.words), Terminal())
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from rlzoo.report.terminal import Terminal
+    from rlzoo.run import evaluate_target
+
+    evaluate_target(arguments.target, arguments.words, Terminal())
+
+
+def _objectives(arguments: argparse.Namespace) -> None:
+    from objectives import names, parse
+    from rlzoo.report.zoo import print_objective, print_zoo
+
+    if arguments.expression is None:
+        if arguments.json:
+            from dataclasses import asdict
+
+            print(json.dumps([asdict(name) for name in names()], indent=2))
+        else:
+            print_zoo(names())
+    elif arguments.json:
+        print(json.dumps(parse(arguments.expression).describe(), indent=2))
+    else:
+        print_objective(arguments.expression, parse(arguments.expression))
+
+
+def _warmup(arguments: argparse.Namespace) -> None:
+    from rlzoo.config import load_config
+    from rlzoo.report.terminal import Terminal
+    from rlzoo.warmup import WarmupConfig, warmup
+
+    terminal = Terminal()
+    with terminal.evaluating() as progress:
+        metrics = warmup(load_config(arguments.words, WarmupConfig), progress)
+    terminal.console.print(metrics)

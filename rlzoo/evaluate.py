@@ -1,0 +1,104 @@
+"""Held-out evaluation: avg@k with an interval, and every response kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlzoo.config import EvaluationConfig
+from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.rollout.base import Sampling
+from rlzoo.sampling import GradedRollouts, Sampler
+from rlzoo.statistics import Estimate, mean_over_problems
+from rlzoo.tasks.base import Problem
+
+Progress = Callable[[int, int], None]
+"""Called with the number of responses done and the number of all."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One record per response, sorted by problem and sample."""
+
+    records: Sequence[dict[str, Any]]
+    samples: int
+
+    def column(self, name: str) -> np.ndarray:
+        """[problems, samples] values of a numeric field of the records."""
+        values = np.array([record[name] for record in self.records], dtype=np.float64)
+        return values.reshape(-1, self.samples)
+
+    @property
+    def accuracy(self) -> Estimate:
+        """avg@k: mean correctness over samples and problems."""
+        return mean_over_problems(self.column("correct"))
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run's table, as plain data."""
+        accuracy = self.accuracy
+        outcomes = [record["outcome"] for record in self.records]
+        return {
+            "accuracy": accuracy.mean,
+            "accuracy_low": accuracy.low,
+            "accuracy_high": accuracy.high,
+            "length": float(self.column("tokens").mean()),
+            "entropy": float(self.column("entropy").mean()),
+            "truncated": outcomes.count("truncated") / len(outcomes),
+            "timed_out": outcomes.count("timed_out"),
+            "failed": outcomes.count("failed"),
+            "problems": len(self.records) // self.samples,
+            "samples": self.samples,
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> "Evaluation":
+        """Reads what `save` wrote."""
+        records = read_json_lines(path)
+        return cls(records, 1 + max(record["sample"] for record in records))
+
+    def save(self, path: Path) -> None:
+        """Writes the records as JSON lines, so that anyone can re-grade them."""
+        write_json_lines(path, self.records)
+
+
+def evaluate(
+    sampler: Sampler,
+    problems: Sequence[Problem],
+    config: EvaluationConfig,
+    max_response_tokens: int,
+    seed: int,
+    rows_per_batch: int,
+    progress: Progress = lambda done, total: None,
+) -> Evaluation:
+    """Samples `config.samples` responses to each problem and grades them."""
+    sampling = Sampling(max_response_tokens, config.temperature, config.top_p)
+    per_batch = max(1, rows_per_batch // config.samples)
+    records: list[dict[str, Any]] = []
+    for start in range(0, len(problems), per_batch):
+        part = problems[start : start + per_batch]
+        graded = sampler(part, config.samples, sampling, seed + start)
+        records += [response_record(graded, row) for row in range(len(graded.texts))]
+        for row, record in enumerate(records[-len(graded.texts) :]):
+            record["sample"] = row % config.samples
+        progress(len(records), len(problems) * config.samples)
+    return Evaluation(records, config.samples)
+
+
+def response_record(graded: GradedRollouts, row: int) -> dict[str, Any]:
+    """One response as plain data."""
+    problem = graded.problem_of(row)
+    rollouts = graded.rollouts
+    tokens = int(rollouts.lengths[row])
+    return {
+        "problem": problem.id,
+        "prompt": problem.prompt if isinstance(problem.prompt, str) else [dict(m) for m in problem.prompt],
+        "answer": problem.answer,
+        "response": graded.texts[row],
+        "correct": float(graded.correct[row]),
+        "reward": float(graded.reward[row]),
+        "outcome": graded.outcomes[row],
+        "tokens": tokens,
+        "entropy": float(rollouts.entropy[row].sum() / max(1, tokens)),
+    }

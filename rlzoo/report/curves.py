@@ -1,0 +1,64 @@
+"""The learning curves of one run as a picture."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+
+from rlzoo.evaluate import Evaluation
+from rlzoo.experiment import Experiment
+
+
+def draw_curves(
+    path: Path, experiment: Experiment, metrics: Sequence[dict[str, Any]], evaluations: Mapping[int, Evaluation]
+) -> None:
+    """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
+    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), sharex=True, layout="constrained")
+    panels = [("accuracy", "accuracy"), ("entropy", "entropy of the policy (nats)")]
+    panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
+    for axis, (name, title) in zip(axes.flat, panels, strict=True):
+        _draw(axis, metrics, name, title)
+    _draw_evaluations(axes[0, 0], evaluations)
+    config = experiment.config
+    figure.suptitle(f"{experiment.objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
+    partial = path.with_name(f".{path.name}")
+    figure.savefig(partial, dpi=130, format="png")
+    partial.replace(path)
+    plt.close(figure)
+
+
+def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) -> None:
+    steps = [line["step"] for line in metrics]
+    values = [line[name] for line in metrics]
+    axis.plot(steps, values, color="C0", alpha=0.3, linewidth=1)
+    smooth = _smoothed(values)
+    axis.plot(steps, smooth, color="C0", linewidth=2, label="training rollouts, smoothed")
+    axis.set_title(title, loc="left", fontsize=11)
+    axis.set_xlabel("step")
+
+
+def _smoothed(values: Sequence[float], halving: float = 4.0) -> list[float]:
+    """Exponential moving average that starts at the first value."""
+    result: list[float] = []
+    for value in values:
+        result.append(value if not result else result[-1] + (value - result[-1]) / halving)
+    return result
+
+
+def _draw_evaluations(axis: Axes, evaluations: Mapping[int, Evaluation]) -> None:
+    estimates = [evaluation.accuracy for evaluation in evaluations.values()]
+    means = [estimate.mean for estimate in estimates]
+    below = [estimate.mean - estimate.low for estimate in estimates]
+    above = [estimate.high - estimate.mean for estimate in estimates]
+    axis.errorbar(
+        list(evaluations), means, yerr=[below, above], fmt="o", color="C3", capsize=4, label="held out, 95 % interval"
+    )
+    axis.set_ylim(0, 1)
+    axis.legend(loc="lower right", fontsize=9)

@@ -1,0 +1,221 @@
+"""What a run shows while it works: in place on a terminal, as plain lines in a pipe; 80 columns are enough."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from objectives.part import Mask
+from rlzoo.config import Config
+from rlzoo.evaluate import Evaluation
+from rlzoo.experiment import Experiment
+from rlzoo.statistics import Estimate, paired_difference
+
+Show = Callable[[dict[str, Any], dict[str, float]], None]
+PHASES = ("generate", "grade", "score", "plan", "train", "sync")
+
+
+class Terminal:
+    """Prints a run's progress and results."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=False)
+
+    def silence(self) -> None:
+        """Prints nothing from now on; for processes other than the main one."""
+        self.console.quiet = True
+
+    def introduce(self, experiment: Experiment, device: str) -> None:
+        """The expanded objective and the counting arithmetic."""
+        config, grid = experiment.config, Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column(overflow="fold")
+        written = config.objective.replace(" ", "")
+        canonical = str(experiment.objective)
+        grid.add_row("objective", canonical if written == canonical else f"{written}  =  {canonical}")
+        for part in experiment.objective.parts:
+            grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
+        grid.add_row("model", f"{config.model.name} on {device}, {config.model.precision}")
+        grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
+        for i, line in enumerate(experiment.counting()):
+            grid.add_row("" if i else "each step", line)
+        grid.add_row("run folder", str(experiment.folder))
+        self.console.print(grid)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Callable[[int, int], None]]:
+        """Yields what to call with responses done and responses in all."""
+        with self._progress("evaluating", "responses") as (progress, task):
+
+            def show(done: int, total: int) -> None:
+                progress.update(task, completed=done, total=total)
+                if not self.console.is_terminal and done == total:
+                    self.console.print(f"evaluated {total} held-out responses")
+
+            yield show
+
+    @contextmanager
+    def training(self, experiment: Experiment, done: int) -> Iterator[Show]:
+        """Yields what to call with the metrics and timings of every step."""
+        steps = experiment.config.train.steps
+        row = StepRow(steps, [part.name for part in experiment.objective.all(Mask)])
+        every = max(1, steps // 20) if self.console.is_terminal else 1
+        with self._progress("training", "steps", completed=done, total=steps) as (progress, task):
+
+            def show(metrics: dict[str, Any], timings: dict[str, float]) -> None:
+                line = row.text(metrics, timings)
+                if row.shown == 1:
+                    self.console.print(row.heading())
+                if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
+                    self.console.print(line)
+                progress.update(task, completed=metrics["step"])
+
+            if done < steps:
+                yield show
+            else:
+                yield lambda metrics, timings: None
+
+    def show_evaluation(self, config: Config, result: Evaluation, path: Path) -> None:
+        """The figures of one evaluation."""
+        summary = result.summary()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for heading in (f"avg@{result.samples} ({decoding(config)})", "entropy", "length", "truncated", "problems"):
+            table.add_column(heading, justify="right")
+        table.add_row(
+            _percent(result.accuracy),
+            f"{summary['entropy']:.3f}",
+            f"{summary['length']:.1f}",
+            f"{summary['truncated']:.1%}",
+            str(summary["problems"]),
+        )
+        self.console.print(table)
+        for name in ("timed_out", "failed"):
+            if summary[name]:
+                self.console.print(f"{summary[name]} gradings {name.replace('_', ' ')}")
+        self.console.print(f"responses  {path}", soft_wrap=True)
+
+    @contextmanager
+    def _progress(self, what: str, unit: str, **start: int) -> Iterator[tuple[Progress, Any]]:
+        columns = (
+            TextColumn(f"{what}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+        )
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
+            yield progress, progress.add_task(what, **{"total": 1, **start})
+
+    def conclude(
+        self, folder: Path, config: Config, evaluations: Mapping[int, Evaluation], timings: Sequence[dict[str, float]]
+    ) -> None:
+        """The table of before and after, where the time went, where everything lies, and what to type next."""
+        steps = sorted(evaluations)
+        self.console.print(_comparison(config, evaluations[steps[0]], evaluations[steps[-1]]))
+        if timings:
+            self.console.print(_time_spent(timings))
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column(overflow="fold")
+        grid.add_row("curves", str(folder / "curves.png"))
+        grid.add_row("metrics", str(folder / "metrics.jsonl"))
+        grid.add_row("model", str(folder / "checkpoints" / f"step-{steps[-1]:06d}"))
+        grid.add_row("next", f"rlzoo eval {folder} evaluation.temperature=0")
+        grid.add_row("", "rlzoo objectives")
+        self.console.print(grid)
+
+
+class StepRow:
+    """One line of figures per step."""
+
+    def __init__(self, steps: int, masks: Sequence[str]) -> None:
+        self.steps, self.masks = steps, masks
+        self.started, self.shown = time.perf_counter(), 0
+
+    def heading(self) -> str:
+        """The names above the columns."""
+        names = f"{'step':>9} {'reward':>8} {'accuracy':>9} {'entropy':>8} {'length':>7} {'tokens/s':>9} {'left':>7}"
+        return names + (f" {'silenced':>9}" if self.masks else "")
+
+    def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
+        """The line of a step."""
+        self.shown += 1
+        step = metrics["step"]
+        left = (time.perf_counter() - self.started) / self.shown * (self.steps - step)
+        line = (
+            f"{step:>4}/{self.steps:<4} {metrics['reward']:8.3f} {metrics['accuracy']:9.3f} {metrics['entropy']:8.3f} "
+            f"{metrics['length']:7.1f} {thousands(timings['tokens'] / timings['seconds']):>9} {clock(left):>7}"
+        )
+        silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
+        return line + (f" {silenced:9.3%}" if self.masks else "") + _troubles(metrics)
+
+
+def _troubles(metrics: dict[str, Any]) -> str:
+    counts = {
+        "updates skipped": metrics["updates_skipped"],
+        "gradings timed out": metrics["grading_timed_out"],
+        "gradings failed": metrics["grading_failed"],
+    }
+    return "".join(f"\n          {count:.0f} {name}" for name, count in counts.items() if count)
+
+
+def _comparison(config: Config, before: Evaluation, after: Evaluation) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("held out")
+    for heading in ("before", "after", "difference"):
+        table.add_column(heading, justify="right")
+    change = paired_difference(before.column("correct"), after.column("correct"))
+    table.add_row(
+        f"avg@{before.samples} ({decoding(config)})",
+        _percent(before.accuracy),
+        _percent(after.accuracy),
+        f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
+        style="bold",
+    )
+    old, new = before.summary(), after.summary()
+    for name, scale, form in (("entropy", 1, ".3f"), ("length", 1, ".1f"), ("truncated", 100, ".1f")):
+        values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
+        label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
+        table.add_row(label, *(f"{value:{sign}{form}}" for value, sign in zip(values, ("", "", "+"), strict=True)))
+    for name in ("timed_out", "failed"):
+        if old[name] or new[name]:
+            table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")
+    return table
+
+
+def decoding(config: Config) -> str:
+    """How an evaluation samples, in words."""
+    return f"T={config.evaluation.temperature:g}, top-p={config.evaluation.top_p:g}"
+
+
+def _percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.mean:.1f} ± {100 * estimate.half_width:.1f}"
+
+
+def _time_spent(timings: Sequence[dict[str, float]]) -> str:
+    seconds = sum(line["seconds"] for line in timings)
+    tokens = sum(line["tokens"] for line in timings)
+    shares = ", ".join(f"{name} {sum(line[name] for line in timings) / seconds:.0%}" for name in PHASES)
+    return (
+        f"{len(timings)} steps in {clock(seconds)}, {seconds / len(timings):.2f} s a step, "
+        f"{thousands(tokens / seconds)} tokens/s\n{shares}\n"
+    )
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, second = divmod(int(seconds + 0.5), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+
+
+def thousands(value: float) -> str:
+    """A rate in three digits."""
+    return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"

@@ -1,0 +1,66 @@
+"""The zoo as a table, and one objective explained."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from objectives import Name, Objective
+from objectives.expression import read_terms
+from objectives.zoo import ALIASES, RECIPES
+
+COSTS = {
+    "logp_ref": "a frozen reference model, and a forward of it per step",
+    "logp_old": "a scoring forward per step (none if a step makes one update)",
+    "entropy_old": "entropies at rollout time, from the scoring forward",
+}
+
+
+def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
+    """Recipes and parts, one line or two each."""
+    console = console or Console(highlight=False)
+    for kind, second in (("recipe", "variants"), ("part", "stage")):
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column(kind, no_wrap=True)
+        table.add_column(second, overflow="fold", max_width=14)
+        table.add_column("paper", no_wrap=True)
+        table.add_column("what it does", overflow="fold")
+        for name in names:
+            if name.kind == kind:
+                aliases = "".join(f"\n  = {alias}" for alias in name.aliases)
+                middle = ", ".join(name.variants) if kind == "recipe" else name.stage
+                table.add_row(name.name + aliases, middle, name.paper.removeprefix("arXiv:"), name.summary)
+        console.print(table)
+    console.print("papers are arXiv numbers; rlzoo objectives 'stapo(tau_p=0.005)+clip_higher' explains an expression")
+
+
+def print_objective(written: str, objective: Objective, console: Console | None = None) -> None:
+    """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
+    console = console or Console(highlight=False)
+    console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("stage", "part", "formula", "paper"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("stage", "paper"))
+    for row in objective.describe()["parts"]:
+        table.add_row(row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:"))
+    console.print(table)
+    for line in costs(objective):
+        console.print(f"- {line}")
+    for term in read_terms(written):
+        recipe = RECIPES.get(ALIASES.get(term.name, term.name))
+        if recipe is not None:
+            console.print(f"\n{recipe.doc}", markup=False)
+
+
+def costs(objective: Objective) -> list[str]:
+    """What the trainer calculates for an objective beyond one forward and backward over the rollouts."""
+    lines = [f"{objective.pass_count} update pass{'es' * (objective.pass_count > 1)} over the rollouts of a step"]
+    lines += [text for field, text in COSTS.items() if field in objective.needs]
+    if objective.reads_current:
+        lines.append("a forward without gradient before each update once the policy has moved, for current statistics")
+    if objective.refills:
+        lines.append("further rollouts in place of the groups that are dropped")
+    if objective.needs_entropy_gradient:
+        lines.append("the gradient of the full-vocabulary entropy")
+    return lines

@@ -1,0 +1,105 @@
+"""Tasks: problems to sample responses for, and what grades the responses."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError
+from rlzoo.tasks.base import Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.text import nearest
+
+__all__ = ["Grade", "Grader", "Message", "Problem", "Task", "load_task"]
+
+_REASONING_GYM = "reasoning_gym:"
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+_FILES = (".parquet", ".json", ".jsonl")
+
+
+def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -> Task:
+    """The task `config.name`: `arithmetic`, `reasoning_gym:NAME`, or a dataset (file, folder, hub id).
+
+    `seed` chooses the training problems of a procedural task; `held_out_problems` is how many such a task holds out.
+    The splits of a dataset are read when first asked for. Raises UserError for an unknown name, for a dataset that
+    cannot be read or is empty, and for every key that would have no effect on this kind of task.
+    """
+    if config.wrong_reward >= 1:
+        raise UserError(f"task.wrong_reward={config.wrong_reward} must be less than 1, the reward of a right answer")
+    if config.problems < 1:
+        raise UserError(f"task.problems={config.problems} must be at least 1")
+    if config.few_shot < 0:
+        raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
+    if config.name == "arithmetic":
+        return _arithmetic(config)
+    if config.name.startswith(_REASONING_GYM):
+        return _reasoning_gym(config, seed, held_out_problems)
+    return _dataset(config)
+
+
+def _arithmetic(config: TaskConfig) -> Task:
+    from rlzoo.tasks.arithmetic import Arithmetic
+
+    _refuse(config, "arithmetic", "split", "held_out", "held_out_split", "few_shot", "instruction")
+    names = [field.name for field in dataclasses.fields(Arithmetic) if field.init]
+    for option in config.options:
+        if option not in names or option in ("problems", "wrong_reward"):
+            raise UserError(f"task.options.{option} is not a parameter of arithmetic{nearest(option, names)}")
+    return Arithmetic(problems=config.problems, wrong_reward=config.wrong_reward, **config.options)
+
+
+def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Task:
+    from rlzoo.tasks import reasoning_gym
+
+    _refuse(config, "reasoning_gym", "split", "held_out", "held_out_split")
+    return reasoning_gym.load(
+        config.name.removeprefix(_REASONING_GYM),
+        config.options,
+        problems=config.problems,
+        held_out_problems=held_out_problems,
+        few_shot=config.few_shot,
+        instruction=config.instruction,
+        wrong_reward=config.wrong_reward,
+        seed=seed,
+    )
+
+
+def _dataset(config: TaskConfig) -> Task:
+    _check_source("task.name", config.name)
+    if config.held_out is not None:
+        _check_source("task.held_out", config.held_out)
+    _refuse(config, "a dataset", "options", "problems", "few_shot")
+
+    from rlzoo.tasks.dataset import DatasetTask
+
+    return DatasetTask(config)
+
+
+def _check_source(key: str, source: str) -> None:
+    path = Path(source).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix in _FILES):
+        return
+    if path.is_file():
+        raise UserError(f"{key}={source} is neither parquet nor JSON; its name should end in {', '.join(_FILES)}")
+    if path.suffix in _FILES or source.startswith(("/", ".", "~")):
+        raise UserError(f"{key}={source}: there is no such file or folder")
+    if not _HUB_ID.fullmatch(source):
+        raise UserError(
+            f"{key}={source} is not a task{nearest(source, _names())}; a task is arithmetic, reasoning_gym:NAME, "
+            f"a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
+        )
+
+
+def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:
+    """Raises UserError for a key that is set and would have no effect."""
+    default = TaskConfig()
+    for key in keys:
+        if getattr(config, key) != getattr(default, key):
+            raise UserError(
+                f"task.{key}={getattr(config, key)!r} has no effect on {kind} (task.name={config.name}); leave it out"
+            )
+
+
+def _names() -> list[str]:
+    from reasoning_gym.factory import DATASETS
+
+    return ["arithmetic", *(_REASONING_GYM + name for name in DATASETS)]

@@ -1,0 +1,123 @@
+"""Procedural arithmetic: `a+b-c=`, solved in one intermediate step.
+
+    347+585-128=932-128=804
+    \\---------/ \\---------/
+      prompt      response
+
+**Splits.** A hash of the prompt says whether a problem is held out, one in eight is, so no problem is ever on both
+sides, whichever and however many are drawn. Both splits are the same on every machine.
+
+**Grade.** The response must be `STEP=ANSWER` to its last character, and only the answer counts: the model is free to
+find a way of its own to it.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice
+
+from rlzoo.errors import UserError
+from rlzoo.tasks.base import Grade, Problem
+
+HELD_OUT_PROBLEMS = 2048
+"""Held-out problems at most; an evaluation takes the first of them."""
+
+_HELD_OUT_SEED, _TRAIN_SEED = 0, 1
+_MAX_DIGITS = 6
+_RESPONSE = re.compile(r"\d+-\d+=(-?\d+)")
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The task. `digits` is the length of the longest a, b and c; the answer is never negative.
+
+    Raises UserError for a number out of range, and for more training problems than half of those there are.
+    """
+
+    problems: int = 20_000
+    wrong_reward: float = 0.0
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        if type(self.digits) is not int or not 1 <= self.digits <= _MAX_DIGITS:
+            raise UserError(f"task.options.digits={self.digits!r} must be a whole number from 1 to {_MAX_DIGITS}")
+        most = 10 ** (3 * self.digits) // 4
+        if not 1 <= self.problems <= most:
+            raise UserError(
+                f"task.problems={self.problems} must be from 1 to {most} with task.options.digits={self.digits}"
+            )
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return "arithmetic"
+
+    @property
+    def grader(self) -> "ArithmeticGrader":
+        """Grades by the rule of the module's docstring."""
+        return ArithmeticGrader(self.wrong_reward)
+
+    @cached_property
+    def train(self) -> Sequence[Problem]:
+        """`problems` different training problems."""
+        return _distinct(stream(self.digits, _TRAIN_SEED, held_out=False), self.problems)
+
+    @cached_property
+    def held_out(self) -> Sequence[Problem]:
+        """Different held-out problems."""
+        count = min(HELD_OUT_PROBLEMS, 10 ** (3 * self.digits) // 16)
+        return _distinct(stream(self.digits, _HELD_OUT_SEED, held_out=True), count)
+
+
+@dataclass(frozen=True)
+class ArithmeticGrader:
+    """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
+
+    wrong_reward: float = 0.0
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        match = _RESPONSE.fullmatch(response)
+        correct = match is not None and match[1] == problem.answer
+        return Grade(1.0 if correct else self.wrong_reward, float(correct))
+
+
+def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:
+    """Endless random problems of one side; they may repeat."""
+    rng = random.Random(seed)
+    while True:
+        a, b, c = (rng.randrange(10**digits) for _ in range(3))
+        prompt = f"{a}+{b}-{c}="
+        if c <= a + b and is_held_out(prompt) == held_out:
+            yield Problem(prompt.removesuffix("="), prompt, str(a + b - c), {"a": a, "b": b, "c": c})
+
+
+def is_held_out(prompt: str) -> bool:
+    """Which side a problem is on."""
+    return blake2b(prompt.encode(), digest_size=1).digest()[0] % 8 == 0
+
+
+def demonstration(problem: Problem, rng: random.Random, wrong_digit_rate: float = 0.0) -> str:
+    """A response that slips: each digit is a random other one at this rate, and the rest goes on from what is written."""
+    a, b, c = (problem.data[name] for name in "abc")
+    step, minuend = _slip(a + b, rng, wrong_digit_rate), _slip(c, rng, wrong_digit_rate)
+    return f"{step}-{minuend}={_slip(int(step) - int(minuend), rng, wrong_digit_rate)}"
+
+
+def _slip(number: int, rng: random.Random, rate: float) -> str:
+    return "".join(_other(d, rng) if d.isdigit() and rng.random() < rate else d for d in str(number))
+
+
+def _other(digit: str, rng: random.Random) -> str:
+    return str((int(digit) + rng.randrange(1, 10)) % 10)
+
+
+def _distinct(problems: Iterator[Problem], count: int) -> list[Problem]:
+    seen: dict[str, Problem] = {}
+    for problem in islice(problems, 100 * count + 1000):
+        seen.setdefault(problem.id, problem)
+        if len(seen) == count:
+            break
+    return list(seen.values())

@@ -1,0 +1,43 @@
+"""Knights and Knaves as Logic-RL grades it, and after it Advantage Reweighting and Lopti (arXiv 2505.12929).
+
+The format is worth +1 when each of `<think>`, `</think>`, `<answer>`, `</answer>` occurs exactly once and in this
+order, else -1. The answer is worth +2 when it names everybody's role rightly, -1.5 when a role is wrong, and -2 when it
+cannot be read, is missing, or comes in a bad format. So a response earns 3, -0.5, -1 or -3.
+
+Source: verl/utils/reward_score/kk.py of github.com/zhyang2226/AR-Lopti. Deviation: theirs looks for the response behind
+the first "Assistant:" of the whole text, even where the response itself says so; here the response is the response.
+"""
+
+import re
+
+from rlzoo.tasks.base import Grade, Problem
+
+_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+
+
+def knights_and_knaves(problem: Problem, response: str) -> Grade:
+    """Grades by the rules above. `problem.answer` has a line such as `(1) Zoey is a knight` for everybody."""
+    if isinstance(problem.prompt, str) and problem.prompt.rstrip().endswith("<think>"):
+        response = "<think>" + response
+    if not _well_formed(response):
+        return Grade(-3.0, 0.0)
+    answer = response.split("<answer>")[1].split("</answer>")[0]
+    gold = dict(re.findall(r"\b([A-Za-z]+) is a (knight|knave)\b", problem.answer))
+    roles = _roles(answer, list(gold))
+    if roles is None:
+        return Grade(-1.0, 0.0)
+    return Grade(3.0, 1.0) if roles == gold else Grade(-0.5, 0.0)
+
+
+def _well_formed(response: str) -> bool:
+    positions = [response.find(tag) for tag in _TAGS]
+    return all(response.count(tag) == 1 for tag in _TAGS) and positions == sorted(positions)
+
+
+def _roles(answer: str, names: list[str]) -> dict[str, str] | None:
+    """The role given to each name; None when the answer says too many or too few roles or leaves a name out."""
+    if len(re.findall("knight|knave", answer.lower())) != len(names):
+        return None
+    found = {name: re.search(rf"\b{name}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE) for name in names}
+    roles = {name: match.group(1).lower() for name, match in found.items() if match}
+    return roles if len(roles) == len(names) else None

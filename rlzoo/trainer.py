@@ -1,0 +1,203 @@
+"""The training loop: collect, score, prepare; for each pass and mini-batch plan, differentiate, step; sync."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from objectives import Plan, TokenBatch
+from rlzoo.checkpoint import Progress
+from rlzoo.collect import Collected, collect
+from rlzoo.experiment import Experiment
+from rlzoo.micro_batches import cut
+from rlzoo.policy import Policy, TokenStats
+from rlzoo.rollout.base import RolloutEngine
+from rlzoo.sampling import Sampler
+from rlzoo.tally import Tally, rollout_metrics
+
+
+class Trainer:
+    """Holds what changes during a run: the policy, its optimiser, and the progress."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        accelerator: Accelerator,
+        policy: Policy,
+        reference: Policy | None,
+        sampler: Sampler,
+    ) -> None:
+        train = experiment.config.train
+        self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
+        self.accelerator, self.sampler, self.reference = accelerator, sampler, reference
+        optimizer = torch.optim.AdamW(
+            policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+        )
+        self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        self.progress = Progress()
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def engine(self) -> RolloutEngine:
+        """What samples the responses."""
+        return self.sampler.engine
+
+    def step(self) -> tuple[dict[str, Any], Collected]:
+        """One rollout step; returns its metrics and rollouts."""
+        self.seconds = {}
+        done = self.progress
+        collected = collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used)
+        self.seconds.update(collected.seconds)
+        batch = self.objective.prepare(self._scored(collected), done.objective_state)
+        learning_rate = self._set_learning_rate(done.step)
+        tally, skipped, moved = Tally(), 0, False
+        for update in self.objective.passes(batch):
+            for rows in self._minibatches(update):
+                skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
+                moved = True
+        with self._timed("sync"):
+            self.engine.sync(self.accelerator.unwrap_model(self.policy))
+        self.progress = replace(
+            done,
+            step=done.step + 1,
+            problems_used=collected.problems_used,
+            updates_skipped=done.updates_skipped + skipped,
+            objective_state=batch.state,
+        )
+        metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator)}
+        metrics |= collected.metrics | tally.metrics(self.accelerator)
+        return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
+
+    # ---- statistics of policies on the rollouts ------------------------------------------------------------------
+
+    def _scored(self, collected: Collected) -> TokenBatch:
+        """Adds the old policy's and the reference's statistics, as far as something reads them."""
+        needs = self.objective.requires(self.experiment.updates_per_step)
+        fields: dict[str, Tensor | None] = {}
+        with self._timed("score"):
+            if needs & {"logp_old", "entropy_old", "logp", "entropy"}:
+                with_entropy = bool(needs & {"entropy_old", "entropy"})
+                logp, entropy = self._statistics(self.policy, collected, with_entropy)
+                fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)
+                fields |= dict.fromkeys(needs & {"entropy_old", "entropy"}, entropy)
+            if "logp_ref" in needs:
+                assert self.reference is not None
+                fields["logp_ref"], _ = self._statistics(self.reference, collected, with_entropy=False)
+        return collected.batch.with_fields(**fields)
+
+    @torch.no_grad()
+    def _statistics(
+        self, policy: Policy, collected: Collected, with_entropy: bool, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """[N, T] log-probs and entropies of the batch on every process, for some rows or all, zero elsewhere."""
+        logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
+        entropy = torch.zeros_like(logp)
+        for part in self._micro_batches(collected, collected.own(rows)):
+            stats = self._forward(policy, collected, part, with_entropy)
+            logp[part, : stats.logp.shape[1]] = stats.logp
+            if stats.entropy is not None:
+                entropy[part, : stats.logp.shape[1]] = stats.entropy
+        everywhere = collected.everywhere(self.accelerator, logp)
+        return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
+
+    def _forward(self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool) -> TokenStats:
+        """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
+        part, device = collected.rollouts.rows(rows), self.accelerator.device
+        width = int(part.lengths.max())
+        with self.accelerator.autocast():
+            stats: TokenStats = policy(
+                part.prompt_tokens(),
+                part.tokens[:, :width].to(device),
+                part.mask[:, :width].to(device),
+                self.config.rollout.temperature,
+                with_entropy,
+            )
+        return stats
+
+    def _micro_batches(self, collected: Collected, rows: Tensor) -> list[Tensor]:
+        """Some of this process's rows, cut into micro-batches."""
+        part = collected.rollouts.rows(rows)
+        lengths = [len(p) + n for p, n in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)]
+        return [rows[batch] for batch in cut(lengths, self.config.train.tokens_per_micro_batch)]
+
+    # ---- one optimiser update ------------------------------------------------------------------------------------
+
+    def _minibatches(self, batch: TokenBatch) -> Iterator[Tensor]:
+        """Rows of each mini-batch: whole groups, in order."""
+        group = batch.require("group", "mini-batches")
+        groups = torch.tensor(list(dict.fromkeys(group.tolist())), device=group.device)
+        for part in groups.tensor_split(self.config.train.minibatches_per_step):
+            yield torch.isin(group, part).nonzero()[:, 0]
+
+    def _update(self, collected: Collected, minibatch: TokenBatch, rows: Tensor, moved: bool, tally: Tally) -> bool:
+        """Plans and differentiates the mini-batch in `rows` and takes a step; False if its gradient was not finite."""
+        if moved and self.objective.reads_current:
+            with self._timed("score"):
+                logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, rows)
+                minibatch = minibatch.with_fields(logp=logp[rows], entropy=None if entropy is None else entropy[rows])
+        with self._timed("plan"):
+            if self.objective.reads_micro_batches:
+                minibatch = minibatch.with_fields(micro_batch=self._micro_batch_numbers(collected, rows)[rows])
+            plan = self.objective.plan(minibatch)
+            tally.add_plan(plan)
+        with self._timed("train"):
+            self._differentiate(collected, plan, rows, tally)
+            return self._take_step(tally)
+
+    def _micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
+        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
+        number = torch.zeros(len(collected.here), 1, device=self.accelerator.device)
+        first = self.accelerator.process_index * len(collected.batch.mask)
+        for i, part in enumerate(self._micro_batches(collected, collected.own(rows))):
+            number[part] = float(first + i)
+        return collected.everywhere(self.accelerator, number)[:, 0].long()
+
+    def _differentiate(self, collected: Collected, plan: Plan, rows: Tensor, tally: Tally) -> None:
+        """Accumulates the gradient of a mini-batch; rows whose gradient is zero for certain are left out.
+
+        Data-parallel wrappers average over processes, hence the factor; all processes make the same number of backwards.
+        """
+        place = torch.zeros(len(collected.batch.mask), dtype=torch.long, device=rows.device)
+        place[rows] = torch.arange(len(rows), device=rows.device)
+        planned = place[collected.here].cpu()
+        own = collected.own(rows)
+        parts = self._micro_batches(collected, own[plan.active.cpu()[planned[own]]])
+        count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
+        for i in range(max(1, count)):
+            with nullcontext() if i >= count - 1 else self.accelerator.no_sync(self.policy):
+                part = parts[i] if i < len(parts) else torch.zeros(1, dtype=torch.long)
+                stats = self._forward(self.policy, collected, part, self.objective.needs_entropy_gradient)
+                if i >= len(parts):
+                    self.accelerator.backward(0.0 * stats.logp.sum())
+                    continue
+                at = planned[part].to(plan.policy_coefficient.device)
+                loss = self.objective.loss(plan, at, stats.logp, stats.entropy)
+                self.accelerator.backward(loss * self.accelerator.num_processes)
+            tally.add_rows(self.objective, plan, at, stats.logp.detach(), loss.item())
+
+    def _take_step(self, tally: Tally) -> bool:
+        norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            tally.add_gradient(float(norm))
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return finite
+
+    def _set_learning_rate(self, step: int) -> float:
+        train = self.config.train
+        rate = train.learning_rate * min(1.0, (step + 1) / max(1, train.warmup_steps))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started

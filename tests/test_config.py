@@ -1,0 +1,83 @@
+"""The configuration: files and words, later over earlier, and one clear error for everything else."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rlzoo.config import Config, check_ranges, flat, keys, load_config, to_yaml
+from rlzoo.errors import UserError
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+
+
+def test_words_win_over_files_and_later_ones_over_earlier_ones(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("train:\n  steps: 7\n  learning_rate: 1e-5\nseed: 3\n")
+    config = load_config([str(file), "train.steps=8", "train.steps=9"])
+    assert (config.train.steps, config.train.learning_rate, config.seed) == (9, 1e-5, 3)
+
+
+def test_an_objective_is_taken_as_written() -> None:
+    written = "stapo(tau_p=0.005,q=0.8)+clip_higher-s2t"
+    assert load_config([f"objective={written}"]).objective == written
+
+
+def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
+    config = load_config(["task.options.terms=[2,3]", "model.revision=main", "train.betas=[0.8,0.9]"])
+    file = tmp_path / "config.yaml"
+    file.write_text(to_yaml(config))
+    assert load_config([str(file)]) == config
+
+
+def test_every_key_has_a_docstring() -> None:
+    documented = {name: doc for name, _, doc in keys(Config)}
+    assert set(documented) == set(flat(dataclasses.asdict(Config())))
+    assert all(documented.values())
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> None:
+    check_ranges(load_config([str(file)]))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("train.step=5", "unknown key train.step .*did you mean train.steps"),
+        ("steps=5", "unknown key steps .*did you mean train.steps"),
+        ("train.steps=abc", "train.steps='abc': .*could not be converted to Integer"),
+        ("model.trust_remote_code=maybe", "model.trust_remote_code='maybe'"),
+        ("log.trackers=wandb", "log.trackers='wandb'"),
+        ("train.steps=[", "is not readable"),
+        ("missing.yaml", "'missing.yaml' does not exist"),
+        ("something", "neither a key=value nor a .yaml file"),
+    ],
+)
+def test_a_bad_word_is_one_error_that_names_it(word: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load_config([word])
+    assert "\n" not in str(error.value)
+
+
+def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    for content in ("train: [1", "- 1\n- 2\n", "\x00"):
+        file.write_text(content)
+        with pytest.raises(UserError, match="broken.yaml"):
+            load_config([str(file)])
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("train.steps=0", "train.steps=0 is too small; it must be at least 1"),
+        ("rollout.temperature=0", "rollout.temperature=0.0 must be greater than 0"),
+        ("rollout.top_p=1.5", "rollout.top_p=1.5 must be at most 1"),
+        ("model.precision=float16", "model.precision=float16 is not one of float32, bfloat16"),
+        ("train.minibatches_per_step=64", "exceeds rollout.prompts_per_step=32"),
+    ],
+)
+def test_a_value_no_run_could_use_is_refused(word: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_ranges(load_config([word]))
