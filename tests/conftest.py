@@ -1,0 +1,52 @@
+"""What the tests share: a tiny model with a character tokenizer, made here."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
+
+CHARACTERS = "0123456789+-="
+
+logging.disable_progress_bar()
+torch.set_num_threads(2)
+
+
+def character_tokenizer(eos: bool = True) -> PreTrainedTokenizerFast:
+    """One token per character of arithmetic."""
+    names = {character: i for i, character in enumerate([*CHARACTERS, "<pad>", "<eos>"])}
+    backend = Tokenizer(models.WordLevel(names, unk_token="<pad>"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    backend.decoder = decoders.Fuse()
+    special = {"pad_token": "<pad>"} | ({"eos_token": "<eos>"} if eos else {})
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+
+
+def save_tiny_model(folder: Path, context: int = 64, eos: bool = True) -> Path:
+    """A random Qwen3 of 50,000 parameters."""
+    torch.manual_seed(0)
+    end = {"eos_token_id": len(CHARACTERS) + 1} if eos else {"eos_token_id": None}
+    config = Qwen3Config(
+        vocab_size=len(CHARACTERS) + 2,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=context,
+        bos_token_id=None,
+        pad_token_id=len(CHARACTERS),
+        **end,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    character_tokenizer(eos).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny random model."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"))

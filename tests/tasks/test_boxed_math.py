@@ -1,0 +1,132 @@
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.boxed_math import equivalent
+from rlzoo.tasks.dataset import DatasetGrader, gold_of
+from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.text import last_boxed
+
+GOLDS = Path(__file__).parents[1] / "data" / "golds.jsonl"
+COUNTS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272, "olympiadbench": 674}
+
+
+def problem(gold: str) -> Problem:
+    return Problem(gold, "?", gold, {"data_source": ""})
+
+
+def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itself() -> None:
+    benchmarks = [json.loads(line) for line in GOLDS.read_text().splitlines()]
+    assert {benchmark["benchmark"]: len(benchmark["golds"]) for benchmark in benchmarks} == COUNTS
+    golds = [gold_of(gold) for benchmark in benchmarks for gold in benchmark["golds"]]
+    responses = [rf"First \boxed{{0}}, no: $\boxed{{{gold}}}$." for gold in golds]
+    with GraderPool(DatasetGrader(), workers=2, timeout=30) as pool:
+        graded = pool.grade([problem(gold) for gold in golds], responses)
+    assert [gold for gold, g in zip(golds, graded, strict=True) if g.grade.correct != 1 or g.outcome != "graded"] == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("4.5e33", r"4.5\times 10^{33}"),
+        ("4.5e33", "4.5e33"),
+        ("3e6", "3,000,000"),
+        ("1e-5", "0.00001"),
+        ("2.7778e-6", r"2.7778 \cdot 10^{-6}"),
+        ("3.89e-10", r"3.89\times10^{-10} \text{ m}"),
+        ("np.arcsin(10/13)", r"\arcsin(10/13)"),
+        ("np.arcsin(10/13)", r"\arcsin\left(\frac{10}{13}\right)"),
+        ("$69$,$84$", "84, 69"),
+        (r"$\frac{1}{2 n+2}$", r"\frac{1}{2(n+1)}"),
+        (r"\$32,\!348", "32348"),
+        (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\pi/2)"),
+        (r"\text{Evelyn}", "Evelyn"),
+        (r"\frac{1}{3}", "0.333333"),
+        (r"\frac{1}{3000}", "0.000333333"),
+        ("27.0", "27"),
+        ("5", "5."),
+        ("5", "x = 5"),
+        ("1,-2", "-2, 1"),
+    ],
+)
+def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: str) -> None:
+    assert equivalent(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("7", "8"),
+        ("7", ""),
+        ("7", "y"),
+        ("7", "6, 7"),
+        ("7", r"6 \text{ or } 7"),
+        ("7", "1,2,3,4,5,6,7"),
+        ("41.78", "41.8"),
+        (r"\frac{1}{3}", "0.33"),
+        ("(1,2)", "(2,1)"),
+        ("4.6e-24", "9e-24"),
+        ("4.6e-24", r"4.6\times 10^{-25}"),
+        ("1.325e-27", "0.0"),
+        ("1e-8", "0"),
+        ("0.0000001", "0.0000002"),
+    ],
+)
+def test_an_answer_of_another_value_is_wrong_however_small_the_two_are(gold: str, answer: str) -> None:
+    assert not equivalent(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"\boxed{1} then \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
+        (r"\boxed {3}", "3"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"\boxed{7} so \boxed{8", None),
+        (r"\boxed{7} so \boxed", None),
+        (r"\boxed 7", None),
+        ("the answer is 7", None),
+        ("", None),
+    ],
+)
+def test_the_answer_is_the_content_of_the_last_box_which_must_be_closed(response: str, answer: str | None) -> None:
+    assert last_boxed(response) == answer
+
+
+@pytest.mark.parametrize("response", ["7", "so 7 and truncat", "$7$", r"\boxed{7", r"The final answer is $7$. I hope", "#### 7"])
+def test_an_answer_outside_a_closed_box_earns_nothing(response: str) -> None:
+    grade = DatasetGrader(wrong_reward=-1.0)(problem("7"), response)
+    assert (grade.reward, grade.correct) == (-1.0, 0.0)
+
+
+HOSTILE = [
+    "9^9^9^9",
+    "9^{9^{9^{9}}}",
+    "10^{10^{10}}",
+    "(10^{10})!",
+    r"\sum_{n=1}^{10^{12}} \sin(n!)",
+    "(x+1)^{100000}",
+    "{" * 400 + "7" + "}" * 400,
+    r"\frac{1}{" * 110 + "7" + "}" * 110,
+    "{" * 100_000,
+    "7" * 100_000,
+    "a" * 100_000,
+    "}" * 100_000,
+    "\\",
+    r"7\\",
+    r"\text{__import__('os')._exit(1)}",
+    "\0\ud800",
+]
+
+
+def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
+    responses = [rf"\boxed{{{answer}}}" for answer in HOSTILE] + [r"\boxed{" * 20_000, "\\" * 100_000, r"\boxed{7}"]
+    start = time.monotonic()
+    with GraderPool(DatasetGrader(), workers=2, timeout=2) as pool:
+        graded = pool.grade([problem("7")] * len(responses), responses)
+    assert [g.grade.correct for g in graded] == [0.0] * (len(responses) - 1) + [1.0]
+    assert time.monotonic() - start < 60

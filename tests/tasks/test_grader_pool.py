@@ -1,0 +1,203 @@
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlzoo.errors import UserError
+from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.dataset import DatasetGrader
+from rlzoo.tasks.grading import GraderPool
+
+PROBLEM = Problem("p", "?", "7", {"data_source": ""})
+WORST = Grade(-1.0, 0.0)
+
+
+class Unfamiliar(Exception):
+    """An exception that pickle cannot bring back."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("both are needed")
+
+
+def grader(problem: Problem, response: str) -> Grade:
+    """Does what the response says."""
+    word, _, argument = response.partition(" ")
+    if word == "":
+        return WORST
+    if word == "sleep":
+        time.sleep(float(argument))
+    if word == "calculate":
+        _ = 10**10**10
+    if word == "exit":
+        sys.exit(3)
+    if word == "crash":
+        os._exit(3)
+    if word == "raise":
+        raise Unfamiliar(1, 2)
+    if word == "allocate":
+        _ = bytearray(int(argument))
+    if word == "write":
+        Path(argument).write_text("evil")
+    if word == "make":
+        os.mkdir(argument)
+    if word == "run":
+        subprocess.run(["touch", argument])
+    if word == "connect":
+        socket.create_connection(("localhost", 9))
+    if word == "modules":
+        import rlzoo.tasks.arithmetic
+        import rlzoo.tasks.reasoning_gym
+
+        DatasetGrader()(problem, r"\boxed{7}")
+        return Grade(float("torch" in sys.modules), 1.0)
+    return Grade(float(len(response)), 1.0)
+
+
+def kill(workers: int, number: signal.Signals) -> None:
+    children = [child for child in multiprocessing.active_children() if child.name == "pebble_pool_worker"]
+    assert len(children) == workers
+    for child in children:
+        assert child.pid is not None
+        os.kill(child.pid, number)
+
+
+def test_grades_come_in_the_order_of_the_responses() -> None:
+    responses = ["sleep 0.2", *("x" * n for n in range(1, 50))]
+    with GraderPool(grader, workers=2) as pool:
+        graded = pool.grade([PROBLEM] * 50, responses)
+    assert [g.grade.reward for g in graded] == [len(response) for response in responses]
+    assert {g.outcome for g in graded} == {"graded"}
+
+
+@pytest.mark.parametrize("endless", ["sleep 1000", "calculate"])
+def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None:
+    with GraderPool(grader, workers=1, timeout=1.0) as pool:
+        pool.grade([PROBLEM], ["warm"])
+        start = time.monotonic()
+        graded = pool.grade([PROBLEM] * 5, ["a", endless, "bb", "sleep 0.6", "sleep 0.7"])
+        elapsed = time.monotonic() - start
+    assert [g.outcome for g in graded] == ["graded", "timed_out", "graded", "graded", "graded"]
+    assert graded[1].grade == WORST
+    assert elapsed < 4.0
+
+
+@pytest.mark.parametrize("fault", ["crash", "exit", "raise", "allocate 6000000000"])
+def test_a_failure_is_counted_and_leaves_the_others_alone(fault: str) -> None:
+    with GraderPool(grader, workers=1) as pool:
+        graded = pool.grade([PROBLEM] * 3, ["a", fault, "bb"])
+        again = pool.grade([PROBLEM], ["ccc"])
+    assert [g.outcome for g in graded] == ["graded", "failed", "graded"]
+    assert [g.grade.reward for g in [*graded, *again]] == [1.0, WORST.reward, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("deed", ["write", "make", "run", "connect"])
+def test_a_grader_has_no_right_to_act_on_the_world(deed: str, tmp_path: Path) -> None:
+    with GraderPool(grader) as pool:
+        (graded,) = pool.grade([PROBLEM], [f"{deed} {tmp_path / 'evil'}"])
+    assert graded.outcome == "failed"
+    assert not (tmp_path / "evil").exists()
+
+
+def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> None:
+    with GraderPool(grader, workers=2) as pool:
+        pool.grade([PROBLEM] * 4, ["sleep 0.2"] * 4)
+        kill(2, signal.SIGKILL)
+        graded = pool.grade([PROBLEM] * 4, ["a"] * 4)
+    assert [g.outcome for g in graded] == ["graded"] * 4
+
+
+def test_workers_leave_ctrl_c_to_the_parent() -> None:
+    with GraderPool(grader, workers=1) as pool:
+        pool.grade([PROBLEM], ["a"])
+        kill(1, signal.SIGINT)
+        graded = pool.grade([PROBLEM], ["a"])
+        kill(1, signal.SIGINT)
+    assert graded[0].outcome == "graded"
+
+
+def test_workers_import_no_torch_though_the_parent_has() -> None:
+    import torch  # noqa: F401
+
+    with GraderPool(grader) as pool:
+        (graded,) = pool.grade([PROBLEM], ["modules"])
+    assert graded.outcome == "graded"
+    assert graded.grade.reward == 0.0
+
+
+ORPHANS = """
+import multiprocessing, sys, time
+import test_grader_pool as t
+if __name__ == "__main__":
+    with t.GraderPool(t.grader, workers=2, timeout=1.0) as pool:
+        pool.grade([t.PROBLEM] * 2, ["sleep 0.2"] * 2)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        pool.grade([t.PROBLEM] * 2, ["calculate", "a"])
+        time.sleep(100)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    parent = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(workers) == 2
+    time.sleep(0.3)
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 15
+    while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_256_small_gradings_cost_little_of_a_step() -> None:
+    with GraderPool(DatasetGrader()) as pool:
+        problems, responses = [PROBLEM] * 256, ["The answer is 7."] * 256
+        pool.grade(problems, responses)
+        seconds = []
+        for _ in range(5):
+            start = time.monotonic()
+            pool.grade(problems, responses)
+            seconds.append(time.monotonic() - start)
+    assert min(seconds) < 0.15
+
+
+class Unstartable:
+    """A grader that no other process can unpickle."""
+
+    def __init__(self, home: int) -> None:
+        if os.getpid() != home:
+            raise ImportError("no such grader here")
+        self.home = home
+
+    def __reduce__(self) -> tuple[type["Unstartable"], tuple[int]]:
+        return Unstartable, (self.home,)
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        return WORST
+
+
+def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> None:
+    with GraderPool(Unstartable(os.getpid())) as pool, pytest.raises(RuntimeError, match="cannot be started"):
+        pool.grade([PROBLEM], ["a"])
+
+
+@pytest.mark.parametrize(("workers", "timeout", "key"), [(0, 1.0, "task.grader_workers"), (1, 0.0, "task.grader_timeout")])
+def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float, key: str) -> None:
+    with pytest.raises(UserError, match=key):
+        GraderPool(grader, workers, timeout)

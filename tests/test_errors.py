@@ -1,0 +1,103 @@
+"""A user's mistake is one line that names the key, the value and the remedy, status 2, before any model loads."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from rlzoo.cli import main
+from tests.conftest import save_tiny_model
+
+
+@pytest.fixture(autouse=True)
+def no_model_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("a model was loaded before the mistake was found")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
+    monkeypatch.chdir(tmp_path)
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What `rlzoo WORDS` says on the error stream; it must exit with status 2 and leave nothing behind."""
+    assert main(words) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("rlzoo: error: ")
+    assert not Path("runs").exists()
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["objective=stapoo"], ["stapoo", "did you mean stapo"]),
+        (["objective=stapo(tau=0.1)"], ["'tau'", "did you mean tau_p"]),
+        (["objective=stapo(tau_p=2)"], ["tau_p=2", "[0, 1]"]),
+        (["objective=stapo(q=high)"], ["q=high", "float"]),
+        (["objective=grpo+token_mean+seq_mean"], ["token_mean", "seq_mean", "leave one of them out"]),
+        (["objective=grpo-s2t"], ["cannot remove s2t", "not there"]),
+        (["objective=stapo+("], ["character 7"]),
+        (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),
+        (["train.steps=many"], ["train.steps='many'", "Integer"]),
+        (["missing.yaml"], ["missing.yaml", "does not exist"]),
+        (["model.name=./nowhere"], ["model.name=./nowhere"]),
+        (["model.name=embedded:nothing"], ["embedded:nothing", "embedded:arithmetic"]),
+        (["task.name=aritmetic"], ["aritmetic", "arithmetic"]),
+        (["task.name=./nowhere.parquet"], ["nowhere.parquet"]),
+        (["task.name=reasoning_gym:chain_sums"], ["chain_sums", "chain_sum"]),
+        (["rollout.responses_per_prompt=1"], ["rollout.responses_per_prompt=1", "group_norm", "at least 2"]),
+        (["objective=grpo", "model.reference=none"], ["kl", "model.reference=none", "-kl"]),
+        (["objective=justrl", "model.reference=other/model"], ["model.reference=other/model", "no effect"]),
+        (["rollout.max_prompt_tokens=5"], ["rollout.max_prompt_tokens=5", "raise it"]),
+        (["rollout.max_response_tokens=4000"], ["rollout.max_response_tokens=4000", "context"]),
+        (["output=runs/{model}"], ["{model}", "{task}"]),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else None,
+)
+def test_a_mistake_is_one_clear_line(words: list[str], says: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    message = error_of(capsys, "train", *words)
+    for part in says:
+        assert part in message
+
+
+def test_a_prompt_longer_than_the_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = save_tiny_model(tmp_path / "model", context=12)
+    message = error_of(capsys, "train", f"model.name={model}", "rollout.max_response_tokens=2")
+    assert "exceeds the context" in message and "12 tokens" in message
+
+
+def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = save_tiny_model(tmp_path / "model", eos=False)
+    assert "end-of-sequence" in error_of(capsys, "train", f"model.name={model}")
+
+
+def test_an_empty_dataset_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data.jsonl").write_text("")
+    message = error_of(capsys, "train", f"task.name={tmp_path / 'data.jsonl'}", "task.held_out_split=train")
+    assert "data.jsonl" in message
+
+
+def test_a_model_with_code_of_its_own_is_refused_unless_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.M"}}
+    (model / "config.json").write_text(json.dumps(config))
+    assert "model.trust_remote_code" in error_of(capsys, "train", f"model.name={model}")
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text("seed: 1\n")
+    assert "resume=true" in error_of(capsys, "train", f"output={run}")
+    assert "seed" in error_of(capsys, "train", f"output={run}", "resume=true", "seed=2")
+    (run / "config.yaml").rename(run / "notes.txt")
+    assert "other things" in error_of(capsys, "train", f"output={run}")
+
+
+def test_an_option_without_effect_on_an_evaluation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("train.steps=3", "objective=grpo", "model.name=other"):
+        assert "no effect" in error_of(capsys, "eval", "embedded:arithmetic", word)

@@ -1,0 +1,140 @@
+"""The loop: every objective trains, a run leaves what it promises, and nothing depends on being interrupted."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from objectives import names
+from rlzoo.config import Config, load_config
+from rlzoo.experiment import check
+from rlzoo.files import read_json_lines
+from rlzoo.report.terminal import Terminal
+from rlzoo.run import RunFolder, load_trainer, make_accelerator, train
+
+RECIPES = [name.name for name in names() if name.kind == "recipe"]
+SMALL = (
+    "rollout.prompts_per_step=4",
+    "rollout.responses_per_prompt=4",
+    "rollout.max_refills=50",
+    "train.minibatches_per_step=2",
+    "train.tokens_per_micro_batch=200",
+    "train.learning_rate=1e-4",
+    "evaluation.problems=4",
+    "evaluation.samples=2",
+)
+
+
+def small(folder: Path, *words: str) -> Config:
+    """A run of seconds on the embedded model."""
+    return load_config([*SMALL, f"output={folder}", *words])
+
+
+def run(folder: Path, *words: str) -> RunFolder:
+    """Trains silently."""
+    return train(small(folder, *words), Terminal(Console(quiet=True)))
+
+
+@pytest.mark.parametrize("objective", [*RECIPES, *(f"{a}+{b}" for a, b in permutations(RECIPES, 2))])
+def test_every_recipe_and_every_pair_trains_two_steps(objective: str, tmp_path: Path) -> None:
+    config = small(tmp_path / "run", f"objective={objective}", "train.steps=2")
+    with load_trainer(check(config), make_accelerator(config, tmp_path), RunFolder(tmp_path / "run")) as trainer:
+        before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
+        for _ in range(2):
+            metrics, _ = trainer.step()
+            assert metrics["updates_skipped"] == 0
+        assert metrics["gradient_norm"] > 0
+        after = list(trainer.policy.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert all(torch.isfinite(parameter).all() for parameter in after)
+
+
+def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", "train.steps=3", "evaluation.every=2", "log.trackers=[tensorboard]")
+    metrics = read_json_lines(folder.metrics)
+    assert [line["step"] for line in metrics] == [1, 2, 3]
+    assert {"reward", "accuracy", "entropy", "length", "gradient_norm", "touched/s2t/tokens"} <= metrics[0].keys()
+    assert [line["step"] for line in read_json_lines(folder.timings)] == [1, 2, 3]
+    assert {line["step"] for line in read_json_lines(folder.responses)} == {1, 2, 3}
+    assert sorted(folder.evaluations()) == [0, 2, 3]
+    assert len(folder.evaluations()[3].records) == 4 * 2
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder / "environment.json").read_text())["torch"] == torch.__version__
+    assert load_config([str(folder.config)]) == small(
+        tmp_path / "run", "train.steps=3", "evaluation.every=2", "log.trackers=[tensorboard]"
+    )
+    assert list(folder.path.rglob("events.out.tfevents*"))
+    checkpoint = folder.last_checkpoint()
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+    output = model.generate(**tokenizer("12+34-5=", return_tensors="pt"), max_new_tokens=8, do_sample=False)
+    assert "12+34-5=" in tokenizer.decode(output[0])
+
+
+def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path: Path) -> None:
+    first, second, other = (
+        run(tmp_path / name, "train.steps=2", f"seed={seed}").metrics.read_text()
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert first == second != other
+
+
+@pytest.mark.parametrize("objective", ["stapo", "lopti+stare(adaptive=true)", "grpo+dynamic_sampling"])
+def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
+    words = (f"objective={objective}", "checkpoint.every=1", "checkpoint.keep=9", "task.problems=40")
+    whole = run(tmp_path / "whole", "train.steps=4", *words)
+    run(tmp_path / "parts", "train.steps=2", *words)
+    parts = run(tmp_path / "parts", "train.steps=4", "resume=true", *words)
+    assert parts.metrics.read_text() == whole.metrics.read_text()
+    for name in ("model.safetensors", "optimizer.safetensors", "training.json"):
+        last = [folder / "checkpoints" / "step-000004" / name for folder in (parts, whole)]
+        assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", "train.steps=2")
+    before = folder.metrics.read_bytes()
+    run(tmp_path / "run", "train.steps=2", "resume=true")
+    assert folder.metrics.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_is_whole_and_goes_on(ending: signal.Signals, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    words = ("checkpoint.every=1", "checkpoint.keep=9")
+    command = [sys.executable, "-m", "rlzoo", "train", *SMALL, f"output={folder.path}", "train.steps=500", *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(read_json_lines(folder.metrics)) < 3:
+        assert process.poll() is None
+        time.sleep(0.02)
+    started = time.perf_counter()
+    process.send_signal(ending)
+    _, error = process.communicate(timeout=60)
+    if ending == signal.SIGINT:
+        assert process.returncode == 130 and "resume=true" in error and "Traceback" not in error
+        assert time.perf_counter() - started < 5
+    done = len(read_json_lines(folder.metrics))
+    assert folder.metrics.read_text().count("\n") == done >= 3
+    checkpoint = folder.last_checkpoint()
+    assert checkpoint is not None
+    AutoModelForCausalLM.from_pretrained(checkpoint)
+    steps = int(checkpoint.name.removeprefix("step-")) + 1
+    run(folder.path, f"train.steps={steps}", "resume=true", *words)
+    whole = run(tmp_path / "whole", f"train.steps={steps}", *words)
+    assert folder.metrics.read_text() == whole.metrics.read_text()
+    shutil.rmtree(folder.path)
+    assert not [pid for pid in _children() if "forkserver" in pid]
+
+
+def _children() -> list[str]:
+    own = subprocess.run(["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True)
+    return own.stdout.splitlines()
