@@ -57,9 +57,9 @@ def collect(
     while (missing := wanted - sum(r.groups for r in rounds)) > 0:
         if len(rounds) > config.max_refills:
             raise UserError(
-                f"objective={experiment.config.objective}: of {problems_used - start} prompts only {wanted - missing} gave "
-                f"groups with both right and wrong answers, after rollout.max_refills={config.max_refills} refills; raise "
-                f"it, choose problems of a fitting difficulty, or remove dynamic_sampling"
+                f"objective={experiment.config.objective}: of {problems_used - start} prompts only {wanted - missing} "
+                f"gave groups with both right and wrong answers, after rollout.max_refills={config.max_refills} refills; "
+                f"raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
             )
         count = _prompts_for(missing, rounds, wanted, accelerator.num_processes)
         rounds.append(_sample_round(experiment, sampler, accelerator, step, len(rounds), problems_used, count))

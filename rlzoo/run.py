@@ -122,7 +122,7 @@ def load_trainer(experiment: Experiment, accelerator: Accelerator, folder: RunFo
             policy.load(checkpoint)
         policy.to(accelerator.device)
         engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer)
-        sampler = Sampler(engine, graders, experiment.tokenizer, config.task.wrong_reward)
+        sampler = Sampler(engine, graders, experiment.tokenizer)
         trainer = Trainer(experiment, accelerator, policy, reference, sampler)
         if checkpoint is not None:
             load_optimizer(checkpoint, trainer.optimizer)
@@ -209,7 +209,16 @@ def _evaluation(sampler: Sampler, problems: Sequence[Problem], config: Config, p
 
 # ---- evaluation by itself --------------------------------------------------------------------------------------------
 
-EVALUATION_KEYS = ("seed", "output", "model.", "task.", "evaluation.", "rollout.max_", "rollout.rows_per_batch", "rollout.engine")
+EVALUATION_KEYS = (
+    "seed",
+    "output",
+    "model.",
+    "task.",
+    "evaluation.",
+    "rollout.max_",
+    "rollout.rows_",
+    "rollout.engine",
+)
 
 
 def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Path:
@@ -217,19 +226,21 @@ def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Pa
     config, folder = _evaluation_config(target, words)
     check_ranges(config)
     tokenizer = load_tokenizer(config.model)
-    task = load_task(config.task, config.seed)
+    task = load_task(config.task, config.seed, config.evaluation.problems)
     problems = [task.held_out[i] for i in range(min(len(task.held_out), config.evaluation.problems))]
     check_prompts(config, tokenizer, problems)
     accelerator = make_accelerator(config, folder)
     with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
-        sampler = Sampler(load_engine(config.rollout, config.model, policy, tokenizer), graders, tokenizer, config.task.wrong_reward)
+        sampler = Sampler(load_engine(config.rollout, config.model, policy, tokenizer), graders, tokenizer)
         with terminal.evaluating() as progress:
             result = _evaluation(sampler, problems, config, progress)
     decoding = f"T{config.evaluation.temperature:g}-p{config.evaluation.top_p:g}-k{config.evaluation.samples}"
     path = folder / f"{slug(config.task.name)}-{decoding}-seed{config.seed}.jsonl"
     result.save(path)
-    write_json(path.with_suffix(".json"), {"model": config.model.name, **result.summary(), "environment": environment()})
+    write_json(
+        path.with_suffix(".json"), {"model": config.model.name, **result.summary(), "environment": environment()}
+    )
     terminal.show_evaluation(config, result, path)
     return path
 
@@ -240,16 +251,17 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
         if "=" in word and (not key.startswith(EVALUATION_KEYS) or key == "model.name"):
             raise UserError(f"{word!r} has no effect on an evaluation of {target}")
     run = RunFolder(Path(target))
+    chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
     if not run.config.exists():
         config = load_config(words)
         config.model.name = target
-        return config, Path(config.output if any(w.startswith("output=") for w in words) else f"evaluations/{slug(target)}")
+        return config, Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
     checkpoint = run.last_checkpoint()
     if checkpoint is None:
         raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
     config = load_config([str(run.config), *words])
     config.model.name, config.model.revision = str(checkpoint), None
-    return config, Path(config.output) if any(w.startswith("output=") for w in words) else run.path / "evaluation"
+    return config, Path(chosen[-1]) if chosen else run.path / "evaluation"
 
 
 # ---- the run folder --------------------------------------------------------------------------------------------------
@@ -280,7 +292,8 @@ def _check_same(config: Config, old: Config, folder: RunFolder) -> None:
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE):
             raise UserError(
-                f"{key}={now.get(key)} but the run in {folder.path} has {before.get(key)}; a resumed run keeps its settings"
+                f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
+                f"a resumed run keeps its settings"
             )
 
 

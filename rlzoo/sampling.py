@@ -35,12 +35,11 @@ class GradedRollouts:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Samples responses to problems and grades them. A truncated response is wrong whatever it says."""
+    """Samples responses to problems and grades them. A truncated response is graded as if it were empty."""
 
     engine: RolloutEngine
     graders: GraderPool
     tokenizer: Tokenizer
-    wrong_reward: float
 
     def __call__(self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int) -> GradedRollouts:
         """`responses` responses to each problem, the responses to one problem side by side."""
@@ -64,11 +63,8 @@ class Sampler:
     def _grade(
         self, problems: Sequence[Problem], rollouts: Rollouts, texts: Sequence[str]
     ) -> tuple[list[Grade], list[str]]:
-        complete = [row for row, truncated in enumerate(rollouts.truncated.tolist()) if not truncated]
-        asked = [problems[int(rollouts.prompt[row])] for row in complete]
-        graded = self.graders.grade(asked, [texts[row] for row in complete])
-        grades = [Grade(self.wrong_reward, 0.0)] * len(texts)
-        outcomes = ["truncated"] * len(texts)
-        for row, result in zip(complete, graded, strict=True):
-            grades[row], outcomes[row] = result.grade, result.outcome
-        return grades, outcomes
+        asked = [problems[number] for number in rollouts.prompt.tolist()]
+        truncated = rollouts.truncated.tolist()
+        graded = self.graders.grade(asked, ["" if cut else text for text, cut in zip(texts, truncated, strict=True)])
+        outcomes = ["truncated" if cut else one.outcome for one, cut in zip(graded, truncated, strict=True)]
+        return [one.grade for one in graded], outcomes

@@ -1,6 +1,6 @@
 """What a rollout step did, as numbers: rewards, lengths, and what each part of the objective touched."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import torch
 from accelerate import Accelerator
@@ -17,8 +17,8 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.shared: Counter[str] = Counter()
-        self.own: Counter[str] = Counter()
+        self.shared: dict[str, float] = defaultdict(float)
+        self.own: dict[str, float] = defaultdict(float)
         self.updates = 0
 
     def add_plan(self, plan: Plan) -> None:

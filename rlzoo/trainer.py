@@ -160,7 +160,7 @@ class Trainer:
     def _differentiate(self, collected: Collected, plan: Plan, rows: Tensor, tally: Tally) -> None:
         """Accumulates the gradient of a mini-batch; rows whose gradient is zero for certain are left out.
 
-        Data-parallel wrappers average over processes, hence the factor; all processes make the same number of backwards.
+        Data-parallel wrappers average over processes, hence the factor; all make the same number of backward passes.
         """
         place = torch.zeros(len(collected.batch.mask), dtype=torch.long, device=rows.device)
         place[rows] = torch.arange(len(rows), device=rows.device)

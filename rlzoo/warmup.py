@@ -5,6 +5,7 @@ one and greedy decoding is good, while a sampled response slips as often as the 
 learning finds to improve.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,41 +13,194 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import tokenizers
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rlzoo.pretrained import written_atomically
-from rlzoo.tasks.arithmetic import demonstration, stream
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError
+from rlzoo.policy import load_policy
+from rlzoo.pretrained import without_progress_bars, written_atomically
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.transformers_engine import TransformersEngine
+from rlzoo.tasks.arithmetic import MAX_DIGITS, Arithmetic, demonstration, stream
 from rlzoo.tasks.base import Problem
+from rlzoo.tokenizer import load_tokenizer
 
 CHARACTERS = "0123456789+-="
 CONTEXT = 128
+HEAD_WIDTH = 32
+
+_DEMONSTRATION_SEED = 2
+_EVALUATION_PROBLEMS, _EVALUATION_SAMPLES = 512, 8
 
 Progress = Callable[[int, int, float], None]
-"""Called with the steps done, the number of all steps, and the loss."""
+"""Called with the number of steps done, the number of all steps, and the loss of the last."""
 
 
 @dataclass
 class WarmupConfig:
+    """One warm-up."""
+
     output: str = "runs/warmup-arithmetic"
-    """The folder of the finished model; give it to `rlzoo train` as `model.name`."""
+    """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
     seed: int = 0
     """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
-    digits: int = 3
+    digits: int = 2
     """Length of the longest numbers in the problems, as in `task.options.digits`."""
     wrong_digit_rate: float = 0.1
-    """The rate at which a digit of a demonstration is replaced by a random other one."""
-    hidden_size: int = 192
+    """The rate at which a digit of a demonstration is another one than it should be."""
+    hidden_size: int = 128
     """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: int = 512
+    intermediate_size: int = 384
     """Width inside the feed-forward layers."""
     layers: int = 4
     """Transformer layers."""
-    steps: int = 2000
+    steps: int = 1000
     """Optimiser updates."""
-    demonstrations_per_step: int = 256
-    """Demonstrations of one update; no problem is seen twice but by chance."""
+    demonstrations_per_step: int = 128
+    """Demonstrations of one update, each of a new random problem."""
     learning_rate: float = 2e-3
-    """AdamW's highest rate, reached after a tenth of the steps; it falls to 0 along a cosine."""
+    """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
+
+
+def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: None) -> dict[str, float]:
+    """Makes the model, writes it to `config.output` and evaluates what was written.
+
+    Returns the final loss, the held-out accuracies `greedy` and `sampled` (avg@8 at temperature 1), the number of
+    parameters and the seconds that training took. Raises UserError for a number out of range or a folder that exists.
+    """
+    _check(config)
+    target = Path(config.output)
+    started = time.perf_counter()
+    tokenizer, model = make_tokenizer(), make_model(config)
+    loss = _train(model, tokenizer, config, progress)
+    seconds = time.perf_counter() - started
+    with written_atomically(target) as folder, without_progress_bars():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        accuracies = _evaluate(folder, config.digits)
+    return {"loss": loss, **accuracies, "parameters": model.num_parameters(), "seconds": seconds}
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per character, and `<unk>`, `<eos>`, `<pad>`."""
+    vocabulary = {token: i for i, token in enumerate([*CHARACTERS, "<unk>", "<eos>", "<pad>"])}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
+    backend.decoder = tokenizers.decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        padding_side="left",
+        model_max_length=CONTEXT,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def make_model(config: WarmupConfig) -> Qwen3ForCausalLM:
+    """A model with random weights."""
+    tokenizer = make_tokenizer()
+    heads = config.hidden_size // HEAD_WIDTH
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return Qwen3ForCausalLM(
+            Qwen3Config(
+                vocab_size=len(tokenizer),
+                hidden_size=config.hidden_size,
+                intermediate_size=config.intermediate_size,
+                num_hidden_layers=config.layers,
+                num_attention_heads=heads,
+                num_key_value_heads=heads,
+                head_dim=HEAD_WIDTH,
+                max_position_embeddings=CONTEXT,
+                tie_word_embeddings=True,
+                bos_token_id=None,
+                eos_token_id=tokenizer.eos_token_id,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        )
+
+
+def _train(
+    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, config: WarmupConfig, progress: Progress
+) -> float:
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    loss = math.nan
+    for step, (inputs, targets) in enumerate(islice(_batches(tokenizer, config), config.steps)):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(step, config.steps)
+        logits = model(input_ids=inputs, use_cache=False).logits
+        cross_entropy = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        cross_entropy.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss = cross_entropy.item()
+        progress(step + 1, config.steps, loss)
+    return loss
+
+
+def _schedule(step: int, steps: int) -> float:
+    """The rate's fraction of its highest."""
+    return min(1.0, 20 * (step + 1) / steps) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def _batches(tokenizer: PreTrainedTokenizerFast, config: WarmupConfig) -> Iterator[tuple[Tensor, Tensor]]:
+    """Endless inputs and targets [N, T]; a target is the next token of the response, -100 elsewhere."""
+    rng = random.Random(config.seed)
+    problems = stream(config.digits, _DEMONSTRATION_SEED + config.seed, held_out=False)
+    while True:
+        batch = list(islice(problems, config.demonstrations_per_step))
+        responses = [demonstration(problem, rng, config.wrong_digit_rate) for problem in batch]
+        yield _encode(tokenizer, [str(problem.prompt) for problem in batch], responses)
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], responses: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    texts = [prompt + response + tokenizer.eos_token for prompt, response in zip(prompts, responses, strict=True)]
+    tokens = tokenizer(texts, padding=True, padding_side="right", return_tensors="pt")
+    starts = torch.tensor([len(prompt) for prompt in prompts])[:, None]
+    position = torch.arange(tokens["input_ids"].shape[1])
+    responding = (position >= starts) & tokens["attention_mask"].bool()
+    return tokens["input_ids"][:, :-1], tokens["input_ids"].where(responding, -100)[:, 1:]
+
+
+def _evaluate(folder: Path, digits: int) -> dict[str, float]:
+    """Held-out accuracies of a saved model."""
+    task, model = Arithmetic(digits=digits, problems=1), ModelConfig(name=str(folder))
+    tokenizer = load_tokenizer(model)
+    engine = TransformersEngine(load_policy(model, tokenizer), tokenizer)
+    problems = task.held_out[:_EVALUATION_PROBLEMS]
+
+    def accuracy(samples: int, temperature: float) -> float:
+        prompts = [tokenizer.encode(problem.prompt) for problem in problems]
+        rollouts = engine.generate(prompts, samples, Sampling(24, temperature), seed=0)
+        complete = (~rollouts.truncated).nonzero()[:, 0].tolist()
+        right = 0.0
+        for row in complete:
+            text = tokenizer.decode(rollouts.tokens[row, : rollouts.lengths[row]].tolist())
+            right += task.grader(problems[int(rollouts.prompt[row])], text).correct
+        return right / len(rollouts.tokens)
+
+    return {"greedy": accuracy(1, 0.0), "sampled": accuracy(_EVALUATION_SAMPLES, 1.0)}
+
+
+def _check(config: WarmupConfig) -> None:
+    if Path(config.output).exists():
+        raise UserError(f"output={config.output} exists; remove it, or write to another folder")
+    for key in ("steps", "demonstrations_per_step", "layers", "intermediate_size"):
+        if getattr(config, key) < 1:
+            raise UserError(f"{key}={getattr(config, key)} must be at least 1")
+    if config.hidden_size < HEAD_WIDTH or config.hidden_size % HEAD_WIDTH:
+        raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
+    if not 0 <= config.wrong_digit_rate < 1:
+        raise UserError(f"wrong_digit_rate={config.wrong_digit_rate} must be from 0 to below 1")
+    if config.learning_rate <= 0:
+        raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
+    if not 1 <= config.digits <= MAX_DIGITS:
+        raise UserError(f"digits={config.digits} must be from 1 to {MAX_DIGITS}")

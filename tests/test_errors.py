@@ -62,9 +62,9 @@ def test_a_mistake_is_one_clear_line(words: list[str], says: list[str], capsys: 
 
 
 def test_a_prompt_longer_than_the_context_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = save_tiny_model(tmp_path / "model", context=12)
+    model = save_tiny_model(tmp_path / "model", context=10)
     message = error_of(capsys, "train", f"model.name={model}", "rollout.max_response_tokens=2")
-    assert "exceeds the context" in message and "12 tokens" in message
+    assert "exceeds the context" in message and "10 tokens" in message
 
 
 def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

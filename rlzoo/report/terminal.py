@@ -61,6 +61,18 @@ class Terminal:
             yield show
 
     @contextmanager
+    def warming_up(self, steps: int) -> Iterator[Callable[[int, int, float], None]]:
+        """Yields what to call with steps done, all steps, and the loss."""
+        with self._progress("warming up", "steps", total=steps) as (progress, task):
+
+            def show(done: int, total: int, loss: float) -> None:
+                progress.update(task, completed=done, total=total)
+                if done % max(1, total // 20) == 0 or done == total:
+                    self.console.print(f"{done:>6}/{total}  loss {loss:.3f}")
+
+            yield show
+
+    @contextmanager
     def training(self, experiment: Experiment, done: int) -> Iterator[Show]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
@@ -101,7 +113,7 @@ class Terminal:
         self.console.print(f"responses  {path}", soft_wrap=True)
 
     @contextmanager
-    def _progress(self, what: str, unit: str, **start: int) -> Iterator[tuple[Progress, Any]]:
+    def _progress(self, what: str, unit: str, completed: int = 0, total: int = 1) -> Iterator[tuple[Progress, Any]]:
         columns = (
             TextColumn(f"{what}"),
             BarColumn(),
@@ -111,7 +123,7 @@ class Terminal:
             TextColumn("left"),
         )
         with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
-            yield progress, progress.add_task(what, **{"total": 1, **start})
+            yield progress, progress.add_task(what, completed=completed, total=total)
 
     def conclude(
         self, folder: Path, config: Config, evaluations: Mapping[int, Evaluation], timings: Sequence[dict[str, float]]

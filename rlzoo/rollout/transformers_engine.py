@@ -1,89 +1,171 @@
-"""Sampling with transformers."""
+"""Sampling with transformers: one decode loop, whose finished responses leave the batch."""
 
-import copy
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from rlzoo.policy import Policy
-from rlzoo.rollout.base import Rollouts, Sampling, concatenate
+from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.draw import draw, uniform
 from rlzoo.tokenizer import Tokenizer
+
+FINISHED_FRACTION = 0.1
+"""Finished rows leave the batch when they make up this part of it: leaving copies the cache of those that stay."""
 
 
 class TransformersEngine:
-    """A decode loop."""
+    """Samples with the policy's own weights in float32, or with a bfloat16 copy of them whose head stays exact.
 
-    def __init__(self, policy: Policy, tokenizer: Tokenizer, precision: str, rows_per_batch: int) -> None:
-        self.tokenizer, self.rows_per_batch = tokenizer, rows_per_batch
-        self.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        self.model = policy.model if self.dtype is torch.float32 else copy.deepcopy(policy.model).to(self.dtype)
+    Every draw depends on seed, row and position alone, so the same seed gives the same responses; `rows_per_batch` and
+    the responses that finish early matter only as far as they change the rounding of the logits.
+    """
 
-    @torch.no_grad()
+    def __init__(
+        self, policy: Policy, tokenizer: Tokenizer, precision: str = "float32", rows_per_batch: int = 512
+    ) -> None:
+        self.rows_per_batch = rows_per_batch
+        self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
+        self.policy = policy.sampling_copy(torch.bfloat16) if precision == "bfloat16" else policy
+
     def sync(self, policy: Policy) -> None:
-        """Copies the weights."""
-        if self.dtype is not torch.float32:
-            for own, new in zip(self.model.parameters(), policy.model.parameters(), strict=True):
-                own.copy_(new)
+        """Brings the bfloat16 copy up to date; in float32 the weights are the policy's own."""
+        if self.policy is not policy:
+            self.policy.copy_weights(policy)
 
     @torch.no_grad()
-    def generate(self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int) -> Rollouts:
-        """Samples."""
-        generator = torch.Generator(next(self.model.parameters()).device).manual_seed(seed)
-        per = max(1, self.rows_per_batch // responses_per_prompt)
-        return concatenate([
-            self._batch(prompts[i : i + per], responses_per_prompt, sampling, generator) for i in range(0, len(prompts), per)
-        ])
-
-    def _batch(self, prompts: Sequence[Sequence[int]], g: int, sampling: Sampling, generator: torch.Generator) -> Rollouts:
-        device = next(self.model.parameters()).device
-        width = max(map(len, prompts))
-        ids = torch.zeros(len(prompts), width, dtype=torch.long, device=device)
-        attention = torch.zeros_like(ids)
-        for i, prompt in enumerate(prompts):
-            ids[i, width - len(prompt) :] = torch.tensor(list(prompt))
-            attention[i, width - len(prompt) :] = 1
-        cache = DynamicCache()
-        position = (attention.cumsum(1) - 1).clamp(min=0)
-        logits = self.model(input_ids=ids, attention_mask=attention, position_ids=position, past_key_values=cache).logits[:, -1]
-        cache.batch_repeat_interleave(g)
-        logits = logits.repeat_interleave(g, 0)
-        attention, position = attention.repeat_interleave(g, 0), position[:, -1:].repeat_interleave(g, 0)
-        n = len(prompts) * g
-        stops = torch.tensor(sorted(self.tokenizer.stop_tokens), device=device)
-        tokens, logps, entropies, masks = [], [], [], []
-        alive = torch.ones(n, dtype=torch.bool, device=device)
-        for _ in range(sampling.max_response_tokens):
-            token, logp, entropy = _sample(logits.float(), sampling, generator)
-            tokens.append(torch.where(alive, token, 0))
-            logps.append(torch.where(alive, logp, 0.0))
-            entropies.append(torch.where(alive, entropy, 0.0))
-            masks.append(alive)
-            alive = alive & ~torch.isin(token, stops)
-            if not alive.any():
-                break
-            attention = torch.cat([attention, attention.new_ones(n, 1)], 1)
-            position = position + 1
-            logits = self.model(input_ids=token[:, None], attention_mask=attention, position_ids=position, past_key_values=cache).logits[:, -1]
+    def generate(
+        self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int
+    ) -> Rollouts:
+        """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU."""
+        prompt = torch.arange(len(prompts)).repeat_interleave(responses_per_prompt)
+        by_length = torch.tensor([len(ids) for ids in prompts])[prompt].argsort(stable=True)
+        tokens = torch.zeros(len(prompt), 0, dtype=torch.long)
+        logp = entropy = torch.zeros(len(prompt), 0)
+        for rows in by_length.split(self.rows_per_batch):
+            steps = self._decode(prompts, prompt[rows], rows, len(prompt), sampling, seed)
+            missing = max(0, len(steps) - tokens.shape[1])
+            tokens, logp, entropy = (torch.nn.functional.pad(t, (0, missing)) for t in (tokens, logp, entropy))
+            for column, step in enumerate(steps):
+                tokens[step.rows, column] = step.tokens.cpu()
+                logp[step.rows, column] = step.logp.cpu()
+                entropy[step.rows, column] = step.entropy.cpu()
+        ends = torch.isin(tokens, self.stop_tokens)
+        mask = ends.cumsum(1) - ends.long() == 0
         return Rollouts(
             prompts=prompts,
-            prompt=torch.arange(len(prompts)).repeat_interleave(g),
-            tokens=torch.stack(tokens, 1).cpu(),
-            mask=torch.stack(masks, 1).cpu(),
-            logp=torch.stack(logps, 1).cpu(),
-            entropy=torch.stack(entropies, 1).cpu(),
-            truncated=alive.cpu(),
+            prompt=prompt,
+            tokens=tokens.where(mask, 0),
+            mask=mask,
+            logp=logp.where(mask, 0.0),
+            entropy=entropy.where(mask, 0.0),
+            truncated=~ends.any(1),
+        )
+
+    def _decode(
+        self,
+        prompts: Sequence[Sequence[int]],
+        prompt: Tensor,
+        rows: Tensor,
+        total: int,
+        sampling: Sampling,
+        seed: int,
+    ) -> list["_Step"]:
+        """Decodes `rows` [n] of `total`, which answer `prompt` [n], until all have ended."""
+        device = self.policy.model.device
+        stop_tokens = self.stop_tokens.to(device)
+        cache = _cache(self.policy.model.config)
+        distinct, which = prompt.unique(return_inverse=True)
+        inputs, mask = _left_padded([prompts[i] for i in distinct.tolist()], device)
+        position = (mask.cumsum(1) - 1).clamp(min=0)
+        logits = self._forward(inputs, mask, position, cache)
+        which = which.to(device)
+        cache.batch_select_indices(which)
+        logits, mask, position = logits[which], mask[which], position[which, -1:]
+        running = torch.ones(len(rows), dtype=torch.bool, device=device)
+        steps: list[_Step] = []
+        while True:
+            chosen = draw(logits, sampling, uniform(seed, len(steps), total)[rows].to(device))
+            steps.append(_Step(rows, *chosen))
+            tokens = chosen[0]
+            running = running & ~torch.isin(tokens, stop_tokens)
+            left = int(running.sum())
+            if left == 0 or len(steps) == sampling.max_response_tokens:
+                return steps
+            if left <= (1 - FINISHED_FRACTION) * len(rows):
+                stay = running.nonzero().squeeze(1)
+                cache.batch_select_indices(stay)
+                tokens, mask, position, running = tokens[stay], mask[stay], position[stay], running[stay]
+                rows = rows[stay.cpu()]
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+            position = position + 1
+            logits = self._forward(tokens[:, None], mask, position, cache)
+
+    def _forward(self, inputs: Tensor, mask: Tensor, position: Tensor, cache: Cache) -> Tensor:
+        return self.policy.next_logits(
+            inputs, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True
         )
 
 
-def _sample(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    greedy = sampling.temperature == 0
-    logp = (logits if greedy else logits / sampling.temperature).log_softmax(-1)
-    if sampling.top_p < 1:
-        ordered, order = logp.sort(descending=True)
-        beyond = ordered.exp().cumsum(-1) - ordered.exp() >= sampling.top_p
-        logp = logp.masked_fill(beyond.scatter(1, order, beyond), -torch.inf).log_softmax(-1)
-    token = logp.argmax(-1) if greedy else torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
-    entropy = -torch.where(logp.isinf(), 0.0, logp.exp() * logp).sum(-1)
-    return token, logp.gather(1, token[:, None])[:, 0], entropy
+class _Step(NamedTuple):
+    """One token of each of the rows still in the batch."""
+
+    rows: Tensor
+    tokens: Tensor
+    logp: Tensor
+    entropy: Tensor
+
+
+def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids [n, L] and the mask [n, L] of what is not padding."""
+    longest = max(len(ids) for ids in prompts)
+    inputs = torch.tensor([[*[0] * (longest - len(ids)), *ids] for ids in prompts], device=device)
+    starts = torch.tensor([longest - len(ids) for ids in prompts], device=device)
+    return inputs, (torch.arange(longest, device=device) >= starts[:, None]).long()
+
+
+def _cache(config: Any) -> Cache:
+    cache = DynamicCache(config=config)
+    cache.layers = [_ReservedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+class _ReservedLayer(DynamicLayer):
+    """Keys and values in buffers with room behind them, so that a new token is written and the old ones stay put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length = 0
+        self.buffers: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if self.buffers is None:
+            self.lazy_initialization(key_states, value_states)
+            self.buffers = key_states[:, :, :0], value_states[:, :, :0]
+        start, self.length = self.length, self.length + key_states.shape[-2]
+        if self.length > self.buffers[0].shape[-2]:
+            self.buffers = self._roomier(self.buffers[0], start), self._roomier(self.buffers[1], start)
+        self.buffers[0][:, :, start : self.length] = key_states
+        self.buffers[1][:, :, start : self.length] = value_states
+        return self._filled()
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keeps some rows, or repeats them."""
+        assert self.buffers is not None
+        self.buffers = self.buffers[0][indices], self.buffers[1][indices]
+        self._filled()
+
+    def _roomier(self, held: Tensor, length: int) -> Tensor:
+        rows, heads, _, size = held.shape
+        buffer = held.new_empty(rows, heads, self.length + self.length // 4 + 64, size)
+        buffer[:, :, :length] = held[:, :, :length]
+        return buffer
+
+    def _filled(self) -> tuple[Tensor, Tensor]:
+        assert self.buffers is not None
+        keys, values = self.buffers[0][:, :, : self.length], self.buffers[1][:, :, : self.length]
+        self.keys, self.values = keys, values
+        return keys, values

@@ -1,8 +1,8 @@
 """Procedural arithmetic: `a+b-c=`, solved in one intermediate step.
 
-    347+585-128=932-128=804
-    \\---------/ \\---------/
-      prompt      response
+    34+58-16=92-16=76
+    \\------/ \\-----/
+     prompt  response
 
 **Splits.** A hash of the prompt says whether a problem is held out, one in eight is, so no problem is ever on both
 sides, whichever and however many are drawn. Both splits are the same on every machine.
@@ -26,7 +26,7 @@ HELD_OUT_PROBLEMS = 2048
 """Held-out problems at most; an evaluation takes the first of them."""
 
 _HELD_OUT_SEED, _TRAIN_SEED = 0, 1
-_MAX_DIGITS = 6
+MAX_DIGITS = 6
 _RESPONSE = re.compile(r"\d+-\d+=(-?\d+)")
 
 
@@ -39,11 +39,11 @@ class Arithmetic:
 
     problems: int = 20_000
     wrong_reward: float = 0.0
-    digits: int = 3
+    digits: int = 2
 
     def __post_init__(self) -> None:
-        if type(self.digits) is not int or not 1 <= self.digits <= _MAX_DIGITS:
-            raise UserError(f"task.options.digits={self.digits!r} must be a whole number from 1 to {_MAX_DIGITS}")
+        if type(self.digits) is not int or not 1 <= self.digits <= MAX_DIGITS:
+            raise UserError(f"task.options.digits={self.digits!r} must be a whole number from 1 to {MAX_DIGITS}")
         most = 10 ** (3 * self.digits) // 4
         if not 1 <= self.problems <= most:
             raise UserError(

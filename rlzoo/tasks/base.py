@@ -30,13 +30,31 @@ class Grade:
 
 
 Grader = Callable[[Problem, str], Grade]
-"""Grades the text of one complete response. A picklable callable whose module imports no torch."""
+"""Grades the text of one complete response. A picklable callable whose module imports no torch.
+
+An empty response earns what a wrong one earns; a truncated one, and one whose grading fails, are graded as empty.
+"""
 
 
 class Task(Protocol):
     """Problems in a fixed order, disjoint between the two splits."""
 
-    name: str
-    train: Sequence[Problem]
-    held_out: Sequence[Problem]
-    grader: Grader
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        ...
+
+    @property
+    def train(self) -> Sequence[Problem]:
+        """Problems to train on."""
+        ...
+
+    @property
+    def held_out(self) -> Sequence[Problem]:
+        """Problems to evaluate on."""
+        ...
+
+    @property
+    def grader(self) -> Grader:
+        """What grades responses."""
+        ...

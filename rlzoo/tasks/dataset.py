@@ -142,7 +142,8 @@ def read_rows(split: Split) -> "Dataset":
             name, _, configuration = split.source.partition(":")
             rows = datasets.load_dataset(name, configuration or None, split=split.split)
     except Exception as error:
-        raise UserError(f"{split} cannot be read: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
     if not len(rows):
         raise UserError(f"{split} is empty")
     return rows

@@ -21,7 +21,7 @@ def problem(gold: str) -> Problem:
 def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itself() -> None:
     benchmarks = [json.loads(line) for line in GOLDS.read_text().splitlines()]
     assert {benchmark["benchmark"]: len(benchmark["golds"]) for benchmark in benchmarks} == COUNTS
-    golds = [gold_of(gold) for benchmark in benchmarks for gold in benchmark["golds"]]
+    golds = sorted({gold_of(gold) for benchmark in benchmarks for gold in benchmark["golds"]})
     responses = [rf"First \boxed{{0}}, no: $\boxed{{{gold}}}$." for gold in golds]
     with GraderPool(DatasetGrader(), workers=2, timeout=30) as pool:
         graded = pool.grade([problem(gold) for gold in golds], responses)
@@ -73,6 +73,7 @@ def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: 
         ("1.325e-27", "0.0"),
         ("1e-8", "0"),
         ("0.0000001", "0.0000002"),
+        ("7", r"7 \text{" + "a" * 1000 + "}"),
     ],
 )
 def test_an_answer_of_another_value_is_wrong_however_small_the_two_are(gold: str, answer: str) -> None:
@@ -97,7 +98,9 @@ def test_the_answer_is_the_content_of_the_last_box_which_must_be_closed(response
     assert last_boxed(response) == answer
 
 
-@pytest.mark.parametrize("response", ["7", "so 7 and truncat", "$7$", r"\boxed{7", r"The final answer is $7$. I hope", "#### 7"])
+@pytest.mark.parametrize(
+    "response", ["7", "so 7 and truncat", "$7$", r"\boxed{7", r"The final answer is $7$. I hope", "#### 7"]
+)
 def test_an_answer_outside_a_closed_box_earns_nothing(response: str) -> None:
     grade = DatasetGrader(wrong_reward=-1.0)(problem("7"), response)
     assert (grade.reward, grade.correct) == (-1.0, 0.0)
@@ -126,7 +129,7 @@ HOSTILE = [
 def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
     responses = [rf"\boxed{{{answer}}}" for answer in HOSTILE] + [r"\boxed{" * 20_000, "\\" * 100_000, r"\boxed{7}"]
     start = time.monotonic()
-    with GraderPool(DatasetGrader(), workers=2, timeout=2) as pool:
+    with GraderPool(DatasetGrader(), workers=2, timeout=1) as pool:
         graded = pool.grade([problem("7")] * len(responses), responses)
     assert [g.grade.correct for g in graded] == [0.0] * (len(responses) - 1) + [1.0]
     assert time.monotonic() - start < 60

@@ -1,3 +1,4 @@
+import importlib
 import multiprocessing
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rlzoo.errors import UserError
@@ -49,11 +51,10 @@ def grader(problem: Problem, response: str) -> Grade:
     if word == "run":
         subprocess.run(["touch", argument])
     if word == "connect":
-        socket.create_connection(("localhost", 9))
+        socket.socket()
     if word == "modules":
-        import rlzoo.tasks.arithmetic
-        import rlzoo.tasks.reasoning_gym
-
+        for module in ("arithmetic", "reasoning_gym", "dataset"):
+            importlib.import_module(f"rlzoo.tasks.{module}")
         DatasetGrader()(problem, r"\boxed{7}")
         return Grade(float("torch" in sys.modules), 1.0)
     return Grade(float(len(response)), 1.0)
@@ -144,10 +145,9 @@ if __name__ == "__main__":
 
 def alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return True
 
 
 def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
@@ -158,11 +158,15 @@ def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
     assert len(workers) == 2
     time.sleep(0.3)
     parent.kill()
-    parent.communicate()
+    parent.wait()
+    parent.stdout.close()
     deadline = time.monotonic() + 15
     while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not any(alive(pid) for pid in workers)
+    survivors = [pid for pid in workers if alive(pid)]
+    for pid in survivors:
+        os.kill(pid, signal.SIGKILL)
+    assert survivors == []
 
 
 def test_256_small_gradings_cost_little_of_a_step() -> None:
@@ -197,7 +201,9 @@ def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> No
         pool.grade([PROBLEM], ["a"])
 
 
-@pytest.mark.parametrize(("workers", "timeout", "key"), [(0, 1.0, "task.grader_workers"), (1, 0.0, "task.grader_timeout")])
+@pytest.mark.parametrize(
+    ("workers", "timeout", "key"), [(0, 1.0, "task.grader_workers"), (1, 0.0, "task.grader_timeout")]
+)
 def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float, key: str) -> None:
     with pytest.raises(UserError, match=key):
         GraderPool(grader, workers, timeout)

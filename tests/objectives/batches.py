@@ -1,0 +1,132 @@
+"""Random rollout batches that go to the edges: ragged, tied, empty, extreme, with garbage beyond the mask.
+
+Every number lies on a grid that float32 holds exactly, so that float32 and float64 see the same ties and thresholds.
+"""
+
+from dataclasses import fields
+
+import numpy as np
+import torch
+from references import Array, Case
+
+from objectives import TokenBatch
+
+GRID = 1024.0
+GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
+TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref")
+
+
+def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> Case:
+    """A batch of 2 to 4 groups of 2 to 6 responses of up to 4 to 12 tokens.
+
+    `extreme`: ratios up to e^22, probabilities from 1 down to e^-75, uniform groups, empty responses, garbage beyond
+    the mask; otherwise a mild batch, in which no token dwarfs the others. `moved`: whether the policy has moved since
+    the rollouts (None: in nine of ten batches).
+    """
+    draw = np.random.default_rng(seed)
+    width = int(draw.integers(4, 13))
+    sizes = draw.integers(2, 7, size=draw.integers(2, 5))
+    names = draw.choice(np.arange(-5, 1000), size=len(sizes), replace=False)
+    group, reward, correct, length = [], [], [], []
+    all_equal = extreme and draw.random() < 0.05
+    for name, size in zip(names, sizes, strict=True):
+        group += [name] * int(size)
+        style = "equal" if all_equal else draw.choice(["binary", "binary", "levels", "equal", "tenths", "bonus"])
+        right = (draw.random(size) < 0.5).astype(float)
+        lengths = draw.integers(0 if extreme and draw.random() < 0.1 else 1, width + 1, size=size)
+        if style in ("equal", "bonus") or not extreme:
+            right[:] = right[0]
+        if not extreme:
+            right[: size // 2] = 1 - right[0]
+        if style == "tenths" and extreme:
+            right[:], lengths[:] = right[0], lengths[0]
+            reward += [0.1] * int(size)
+        elif style == "levels":
+            right = draw.integers(0, 3, size=size) / 2
+            reward += right.tolist()
+        else:
+            bonus = draw.integers(0, 3, size=size) / 2 if style == "bonus" and extreme else 0.0
+            reward += (2 * right - 1 + bonus).tolist()
+        correct += right.tolist()
+        length += lengths.tolist()
+    order = draw.permutation(len(group))
+    mask = np.arange(width) < np.array(length)[order][:, None]
+    shape = mask.shape
+    logp_old, logp = _policies(draw, shape, extreme)
+    high_entropy = draw.random() < 0.5
+    if moved is False or (moved is None and draw.random() < 0.1):
+        current = {"logp": None, "entropy": None}
+    else:
+        current = {"logp": logp, "entropy": _entropies(draw, shape, high_entropy)}
+    case = Case(
+        mask=mask,
+        group=np.array(group)[order],
+        reward=np.array(reward)[order],
+        correct=np.array(correct)[order],
+        truncated=draw.random(shape[0]) < 0.2,
+        micro_batch=draw.integers(3, 3 + draw.integers(1, 5), size=shape[0]),
+        logp_old=logp_old,
+        entropy_old=_entropies(draw, shape, high_entropy),
+        logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
+        max_length=int(draw.choice([5, 10, 20])),
+        **current,
+    )
+    return beyond_the_mask(case, float(draw.choice(GARBAGE))) if extreme else case
+
+
+def _grid(values: Array) -> Array:
+    return np.round(values * GRID) / GRID
+
+
+def _steps(draw: np.random.Generator, shape: tuple[int, ...], extreme: bool) -> Array:
+    """Differences of log-probs: none, small ones, those around the clip bounds, extreme ones."""
+    kind = draw.choice(4, size=shape, p=[0.25, 0.4, 0.25, 0.1] if extreme else [0.2, 0.5, 0.3, 0.0])
+    sizes = np.choose(kind, [0.0, 0.05, 0.5, 0.0]) * draw.standard_normal(shape)
+    far = draw.choice([-22.0, -15.0, -2.5, -1.2, 1.2, 2.5, 15.0, 22.0], size=shape)
+    return _grid(np.where(kind == 3, far, sizes))
+
+
+def _policies(draw: np.random.Generator, shape: tuple[int, ...], extreme: bool) -> tuple[Array, Array]:
+    """Log-probs of the old and of the current policy; the larger is drawn, the other lies a step below."""
+    rare = draw.choice([0.03, 0.3])
+    kind = draw.choice(4, size=shape, p=[0.7 - rare, 0.2, rare, 0.1] if extreme else [0.9 - rare, 0.1, rare, 0.0])
+    larger = np.choose(
+        kind,
+        [
+            -np.abs(draw.standard_normal(shape)),
+            -draw.integers(0, 3, size=shape) / GRID,
+            -6.0 - np.abs(draw.standard_normal(shape)),
+            -draw.uniform(20, 50, size=shape),
+        ],
+    )
+    larger, step = _grid(larger), _steps(draw, shape, extreme)
+    return larger - np.maximum(step, 0), larger + np.minimum(step, 0)
+
+
+def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) -> Array:
+    """Entropies on a fine grid, on a coarse one, or all equal; their mean is above or below STARE's target."""
+    if draw.random() < 0.1:
+        return np.full(shape, 0.25)
+    values = np.abs(draw.standard_normal(shape)) * (1.0 if high else 0.25)
+    return _grid(values) if draw.random() < 0.5 else np.round(values * 8) / 8
+
+
+def beyond_the_mask(case: Case, garbage: float) -> Case:
+    """The same batch with another value on all padding."""
+    values = {field.name: getattr(case, field.name) for field in fields(case)}
+    for name in TOKEN_FIELDS:
+        if values[name] is not None:
+            values[name] = np.where(case.mask, values[name], garbage)
+    return Case(**values)
+
+
+def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:
+    """The batch as the package takes it."""
+    values = {}
+    for field in fields(case):
+        value = getattr(case, field.name)
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value)
+            value = value.to(dtype) if value.is_floating_point() else value
+        values[field.name] = value
+    return TokenBatch(**values)

@@ -1,0 +1,103 @@
+"""Objectives evaluated through the real prepare, passes, plan and loss, and compared with their references."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from batches import random_case, token_batch
+from references import Case, Method, Pass, reference
+from torch import Tensor
+
+from objectives import Objective, TokenBatch, parse
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update pass: minus the derivative of the loss by log-prob and by entropy [N, T], and the loss itself."""
+
+    gradient: Tensor
+    entropy_gradient: Tensor
+    loss: float
+
+
+def at_current(batch: TokenBatch) -> TokenBatch:
+    """The batch with current statistics; those of the rollouts if the policy has not moved."""
+    return batch if batch.logp is not None else batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
+
+
+def evaluate(
+    objective: Objective,
+    batch: TokenBatch,
+    cut: Sequence[Tensor] | None = None,
+    trim: bool = False,
+    state: Mapping[str, Mapping[str, float]] | None = None,
+) -> list[Update]:
+    """Every pass over one mini-batch, its rows cut into micro-batches, each trimmed to its longest response."""
+    updates = []
+    for prepared in objective.passes(objective.prepare(at_current(batch), state)):
+        plan = objective.plan(prepared)
+        gradient, entropy_gradient, loss = torch.zeros_like(plan.batch.logp), torch.zeros_like(plan.batch.logp), 0.0
+        for rows in [torch.arange(len(batch.mask))] if cut is None else cut:
+            width = int(plan.batch.mask[rows].sum(1).max()) if trim and len(rows) else batch.mask.shape[1]
+            logp, entropy = (
+                field[rows][:, :width].clone().requires_grad_() for field in (plan.batch.logp, plan.batch.entropy)
+            )
+            part = objective.loss(plan, rows, logp, entropy)
+            by_logp, by_entropy = torch.autograd.grad(part, (logp, entropy), allow_unused=True)
+            gradient[rows, :width] -= 0.0 if by_logp is None else by_logp
+            entropy_gradient[rows, :width] -= 0.0 if by_entropy is None else by_entropy
+            loss += part.item()
+        updates.append(Update(gradient, entropy_gradient, loss))
+    return updates
+
+
+@cache
+def case_and_reference(method: Method, seed: int) -> tuple[Case, list[Pass]]:
+    """A random batch and what the method says about it; calculated once per session."""
+    case = random_case(seed)
+    return case, reference(method, case)
+
+
+def largest_error(
+    expression: str,
+    method: Method,
+    seeds: Sequence[int],
+    dtype: torch.dtype,
+    read: Callable[[str], Objective] = parse,
+) -> float:
+    """The largest relative error of `token_gradients` on random batches; infinite where an exact zero is not one."""
+    objective = read(expression)
+    return max(
+        error(objective.token_gradients(token_batch(case, dtype)), expected)
+        for case, expected in (case_and_reference(method, seed) for seed in seeds)
+    )
+
+
+def error(gradients: Sequence[Tensor], expected: Sequence[Pass]) -> float:
+    """The largest error of a token relative to the magnitude of its terms."""
+    if len(gradients) != len(expected):
+        return math.inf
+    return max(
+        relative_error(gradient.double().numpy(), wanted.gradient, wanted.scale)
+        for gradient, wanted in zip(gradients, expected, strict=True)
+    )
+
+
+def relative_error(found: np.ndarray, wanted: np.ndarray, scale: np.ndarray) -> float:
+    """The largest |found - wanted| / scale; infinite where found is not finite, or not 0 though scale is."""
+    if not np.isfinite(found).all() or found[scale == 0].any():
+        return math.inf
+    return float((np.abs(found - wanted)[scale > 0] / scale[scale > 0]).max(initial=0.0))
+
+
+def same(first: Sequence[Update], second: Sequence[Update]) -> bool:
+    """Whether all gradients are equal bit by bit."""
+    return len(first) == len(second) and all(
+        torch.equal(a.gradient, b.gradient) and torch.equal(a.entropy_gradient, b.entropy_gradient)
+        for a, b in zip(first, second, strict=True)
+    )

@@ -1,0 +1,385 @@
+"""The algebra of objectives: the composition rules, the canonical form, and errors that say what to do."""
+
+import itertools
+import re
+
+import pytest
+
+from objectives import Objective, ObjectiveError, names, parse
+from objectives.part import Stage
+
+RECIPES = [name for name in names() if name.kind == "recipe"]
+PARTS = [name for name in names() if name.kind == "part"]
+VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants]
+PAIRS = [f"{base.name}+{addition.name}" for base in RECIPES for addition in RECIPES if base != addition]
+SETTINGS = [
+    "clip(low=0.1)",
+    "clip_higher(high=0.3)",
+    "dual_clip(cap=4)",
+    "group_norm(eps=1e-4)",
+    "group_center",
+    "seq_mean",
+    "token_mean(scope=prompt)",
+    "token_mean(scope=microbatch)",
+    "kl(beta=0.001,estimator=k2,clamp=5)",
+    "kl(clamp=none)",
+    "entropy_bonus(coefficient=-0.01)",
+    "soft_overlong(max_length=20480,cache=4096)",
+    "dynamic_sampling",
+    "overlong_filter",
+    "advantage_reweighting(alpha=0.1)",
+    "surprisal_reweighting(adaptive=true,attenuate=0.9,scope=microbatch,source=current)",
+    "surprisal_reweighting(target_entropy=none)",
+    "top_entropy(fraction=0.1,source=old,denominator=all)",
+    "s2t(tau_p=0.005,q=0.8,scope=microbatch)",
+    "lopti(portion=0.5,order=high_first)",
+    "lopti(eta=0.3)",
+    "single_pass",
+]
+
+
+def parts(expression: str) -> dict[str, str]:
+    """Name -> term of every part."""
+    return {part.name: part.term() for part in parse(expression).parts}
+
+
+# ---- rules 1 and 2: bases and contributions --------------------------------------------------------------------------
+
+
+def test_a_recipe_brings_everything_it_publishes() -> None:
+    assert list(parts("stapo").values()) == [
+        "group_norm",
+        "token_ratio",
+        "clip",
+        "clip_higher",
+        "s2t",
+        "token_mean",
+        "single_pass",
+    ]
+    assert set(parts("dapo")) == set(parts("justrl")) | {"soft_overlong", "dynamic_sampling"}
+    assert parts("grpo")["kl"] == "kl"
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_a_part_alone_stands_on_grpo(part: object) -> None:
+    recipes = {name.name for name in RECIPES}
+    if part.name not in recipes:
+        assert parse(part.name) == parse(f"grpo+{part.name}")
+
+
+CONTRIBUTIONS = {
+    "grpo": {"group_norm"},
+    "dapo": {"soft_overlong", "dynamic_sampling", "clip_higher", "token_mean"},
+    "entropy20": {"top_entropy"},
+    "justrl": {"clip_higher", "token_mean"},
+    "advantage_reweighting": {"advantage_reweighting"},
+    "lopti": {"lopti"},
+    "stare": {"surprisal_reweighting"},
+    "stapo": {"s2t"},
+}
+
+
+@pytest.mark.parametrize("addition", CONTRIBUTIONS)
+def test_a_further_recipe_adds_its_contribution_only(addition: str) -> None:
+    before, after = parts("grpo"), parts(f"grpo+{addition}")
+    assert set(after) - set(before) == CONTRIBUTIONS[addition] - set(before)
+    replaced = {"seq_mean"} if "token_mean" in CONTRIBUTIONS[addition] else set()
+    replaced |= {"single_pass"} if "lopti" in CONTRIBUTIONS[addition] else set()
+    assert set(before) - set(after) == replaced
+
+
+def test_parameters_of_a_recipe_reach_the_part_they_belong_to() -> None:
+    assert parts("stapo(tau_p=0.005,low=0.1,high=0.3)")["s2t"] == "s2t(tau_p=0.005)"
+    assert parts("stapo(tau_p=0.005,low=0.1,high=0.3)")["clip"] == "clip(low=0.1)"
+    assert parts("stapo(tau_p=0.005,low=0.1,high=0.3)")["clip_higher"] == "clip_higher(high=0.3)"
+    assert parts("grpo+stapo(tau_p=0.005)")["s2t"] == "s2t(tau_p=0.005)"
+    assert parts("grpo+lopti(variant=authors)")["lopti"] == "lopti(eta=0.4)"
+    assert "dual_clip" not in parts("grpo+lopti(variant=authors)")
+
+
+# ---- rule 3: stages that collect, stages that hold one ---------------------------------------------------------------
+
+
+def test_stages_that_hold_many_collect() -> None:
+    mixture = parts("stapo+entropy20+ar+stare+kl+entropy_bonus+dual_clip+overlong_filter+dapo")
+    assert {"s2t", "top_entropy", "advantage_reweighting", "surprisal_reweighting", "kl", "entropy_bonus"} <= set(
+        mixture
+    )
+    assert {"clip", "clip_higher", "dual_clip", "overlong_filter", "dynamic_sampling"} <= set(mixture)
+
+
+@pytest.mark.parametrize(
+    ("base", "addition", "gone"),
+    [
+        ("stapo", "seq_mean", "token_mean"),
+        ("grpo", "token_mean", "seq_mean"),
+        ("grpo", "group_center", "group_norm"),
+        ("grpo", "lopti", "single_pass"),
+        ("lopti", "single_pass", "lopti"),
+    ],
+)
+def test_an_addition_replaces_what_a_stage_holds(base: str, addition: str, gone: str) -> None:
+    assert addition in parts(f"{base}+{addition}")
+    assert gone not in parts(f"{base}+{addition}")
+
+
+@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, *SETTINGS])
+def test_stages_are_in_order_and_complete(expression: str) -> None:
+    stages = [part.stage for part in parse(expression).parts]
+    assert stages == sorted(stages)
+    exclusive = [part.stage for part in parse(expression).parts if part.exclusive]
+    assert sorted(exclusive) == [Stage.ADVANTAGE, Stage.RATIO, Stage.SURROGATE, Stage.AGGREGATE, Stage.SCHEDULE]
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("dapo+seq_mean+token_mean", ["seq_mean", "token_mean", "aggregate", "leave one"]),
+        ("grpo+group_center+group_norm", ["group_center", "group_norm", "advantage", "leave one"]),
+        ("grpo+lopti+single_pass", ["lopti", "single_pass", "schedule", "leave one"]),
+        ("grpo+token_mean+token_mean(scope=prompt)", ["token_mean", "scope=prompt", "leave one"]),
+        ("grpo+justrl+seq_mean", ["token_mean (of justrl)", "seq_mean", "leave one"]),
+        ("grpo+ar(alpha=0.1)+ar(alpha=0.2)", ["alpha=0.1", "alpha=0.2", "leave one"]),
+        ("stapo+clip_higher(high=0.3)+dapo", ["clip_higher(high=0.3)", "clip_higher (of dapo)", "leave one"]),
+    ],
+)
+def test_additions_that_exclude_each_other_are_named(expression: str, said: list[str]) -> None:
+    refuses(expression, *said)
+    base, *terms = expression.split("+")
+    for order in itertools.permutations(terms):
+        refuses("+".join([base, *order]), "leave one")
+
+
+def refuses(expression: str, *said: str) -> None:
+    with pytest.raises(ObjectiveError) as raised:
+        parse(expression)
+    message = str(raised.value)
+    assert all(word in message for word in said), message
+    assert "\n" not in message
+    assert len(message) < 400
+
+
+# ---- rule 4: order, repetition, identity -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terms", itertools.combinations(["s2t", "lopti", "clip_higher(high=0.3)", "ar", "kl"], 3))
+def test_additions_commute_and_repeat_without_effect(terms: tuple[str, ...]) -> None:
+    plain = parse("+".join(["dapo", *terms]))
+    for order in itertools.permutations(terms):
+        assert parse("+".join(["dapo", *order])) == plain
+        assert parse("+".join(["dapo", *order, *terms])) == plain
+        assert parse(" + ".join(["dapo", *order])).expression == plain.expression
+
+
+@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, *(part.name for part in PARTS), *SETTINGS])
+def test_the_canonical_form_reads_back_as_itself(expression: str) -> None:
+    objective = parse(expression)
+    again = parse(objective.expression)
+    assert again == objective
+    assert hash(again) == hash(objective)
+    assert again.expression == objective.expression == str(objective)
+
+
+@pytest.mark.parametrize("base", VARIANTS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_setting_on_every_variant_reads_back_as_itself(base: str, setting: str) -> None:
+    objective = parse(f"{base}+{setting}")
+    assert parse(objective.expression) == objective
+    assert parse(f"{base}+{setting}+{setting}") == objective
+
+
+def test_different_objectives_have_different_canonical_forms() -> None:
+    objectives = {parse(f"{base}+{setting}") for base in VARIANTS for setting in SETTINGS}
+    objectives |= {parse(expression) for expression in [*VARIANTS, *PAIRS]}
+    assert len({objective.expression for objective in objectives}) == len(objectives)
+
+
+@pytest.mark.parametrize(
+    ("expression", "canonical"),
+    [
+        ("stapo", "stapo"),
+        ("stapo(tau_p=0.002, q=0.75)", "stapo"),
+        ("grpo+dapo", "dapo+kl"),
+        ("justrl+s2t", "stapo"),
+        ("stapo+clip_higher", "stapo"),
+        ("stapo(variant=paper)", "stapo"),
+        ("stapo(variant=v1)", "stapo(q=0.8)"),
+        ("20_entropy", "entropy20"),
+        ("ar", "advantage_reweighting"),
+        ("dapo-dynamic_sampling-soft_overlong", "justrl"),
+        ("stapo+ar(alpha=0.10)", "stapo+advantage_reweighting(alpha=0.1)"),
+        ("s2t", "grpo+s2t"),
+        ("grpo+clip_higher(high=3e-1)", "grpo+clip_higher(high=0.3)"),
+        ("grpo(beta=0)", "grpo(beta=0.0)"),
+    ],
+)
+def test_the_canonical_form_is_the_shortest_name(expression: str, canonical: str) -> None:
+    assert parse(expression).expression == canonical
+
+
+def test_equal_objectives_are_one_key() -> None:
+    assert {parse("justrl+s2t"): 1}[parse("stapo")] == 1
+    assert parse("stapo") != parse("stapo(q=0.8)")
+    assert parse("stapo") != "stapo"
+    assert parse("kl(beta=-0.0)").expression == parse("kl(beta=0.0)").expression
+
+
+def test_an_objective_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        parse("grpo").parts = ()  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        parse("grpo").parts[0].eps = 1.0  # type: ignore[attr-defined]
+
+
+# ---- rule 5: removals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "equal"),
+    [
+        ("stapo-s2t", "justrl"),
+        ("stapo-stapo", "justrl"),
+        ("grpo-kl", "grpo-kl"),
+        ("dapo-dapo", "grpo-kl"),
+        ("dapo-token_mean", "dapo+seq_mean"),
+        ("grpo+group_center-kl", "grpo-kl+group_center"),
+        ("lopti-lopti", "ar-advantage_reweighting"),
+        ("dapo-clip_higher-clip_higher", "dapo-clip_higher"),
+        ("dapo-clip_higher+s2t", "dapo+s2t-clip_higher"),
+        ("stapo+entropy20-entropy20", ""),
+    ],
+)
+def test_removals_take_a_part_or_a_contribution_away(expression: str, equal: str) -> None:
+    if equal:
+        assert parse(expression) == parse(equal)
+    else:
+        refuses(expression, "entropy20", "both added and removed")
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("justrl-kl", ["cannot remove kl", "not there", "clip_higher"]),
+        ("justrl-stapo", ["cannot remove s2t", "of stapo", "not there"]),
+        ("grpo-lopti", ["cannot remove lopti", "not there"]),
+        ("grpo-clip", ["cannot remove clip", "surrogate", "needs one"]),
+        ("grpo-group_norm", ["cannot remove group_norm", "group_center"]),
+        ("grpo-seq_mean", ["cannot remove seq_mean", "token_mean"]),
+        ("grpo-grpo", ["cannot remove group_norm"]),
+        ("grpo-kl(beta=1)", ["kl", "no parameters"]),
+        ("grpo+ar-advantage_reweighting", ["both added and removed"]),
+        ("grpo+advantage_reweighting-ar", ["both added and removed"]),
+        ("grpo-klx", ["klx", "did you mean kl"]),
+    ],
+)
+def test_removals_that_make_no_sense_say_why(expression: str, said: list[str]) -> None:
+    refuses(expression, *said)
+
+
+@pytest.mark.parametrize("base", VARIANTS)
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: str, part: object) -> None:
+    plain, more = parse(base), parse(f"{base}+{part.name}")
+    refuses(f"{base}+{part.name}-{part.name}", "both added and removed")
+    if len(more.parts) > len(plain.parts) and f"+{part.name}" not in more.expression:
+        assert parse(f"{more}-{part.name}") == plain
+
+
+# ---- rule 6: unknown names, types and ranges -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("stap", ["unknown objective 'stap'", "stapo"]),
+        ("dapo+loptii", ["unknown objective 'loptii'", "lopti"]),
+        ("grpo+clip_hihger", ["clip_higher"]),
+        ("entropy_20", ["entropy20"]),
+        ("GRPO", ["unknown objective 'GRPO'"]),
+        ("zzzzzzzz", ["unknown", "known:", "dapo", "s2t"]),
+        ("grpo+s2t(tau=0.1)", ["s2t has no parameter 'tau'", "tau_p"]),
+        ("stapo(taup=0.1)", ["stapo has no parameter 'taup'", "tau_p"]),
+        ("grpo+stapo(low=0.1)", ["stapo has no parameter 'low'"]),
+        ("dynamic_sampling(k=1)", ["dynamic_sampling has no parameter 'k'", "none"]),
+        ("grpo(variant=author)", ["grpo", "variant=author", "paper"]),
+        ("stapo(variant=v2)", ["v2", "paper", "v1", "authors"]),
+        ("s2t(tau_p=2)", ["s2t", "tau_p=2", "[0, 1]"]),
+        ("s2t(tau_p=-0.1)", ["tau_p=-0.1", "[0, 1]"]),
+        ("top_entropy(fraction=0)", ["fraction=0", "(0, 1]"]),
+        ("dual_clip(cap=1)", ["cap=1", "(1, inf)"]),
+        ("stare(amplify=0.9)", ["amplify=0.9", "[1, inf)"]),
+        ("stare(attenuate=0)", ["attenuate=0", "(0, 1]"]),
+        ("kl(beta=1e999)", ["beta=inf", "[0, inf)"]),
+        ("kl(beta=nan)", ["beta=nan", "float"]),
+        ("kl(estimator=k4)", ["estimator=k4", "k1, k2, k3"]),
+        ("soft_overlong(cache=1.5)", ["cache=1.5", "int"]),
+        ("stare(adaptive=1)", ["adaptive=1", "bool"]),
+        ("ar(alpha=true)", ["alpha=true", "float"]),
+        ("ar(alpha=none)", ["alpha=none", "float"]),
+        ("stare(adaptive=true,target_entropy=none)", ["adaptive", "target_entropy"]),
+        ("ar(alpha=0.1,alpha=0.2)", ["alpha", "twice"]),
+        ("", ["expected the name", "character 1", "the end"]),
+        ("+grpo", ["expected the name", "character 1"]),
+        ("grpo+", ["expected the name", "character 6", "the end"]),
+        ("grpo++ar", ["expected the name", "character 6", "'+ar'"]),
+        ("grpo ar", ["'+' or '-'", "character 6"]),
+        ("grpo(low)", ["key=value of grpo", "character 6"]),
+        ("grpo(low=0.1", ["key=value of grpo"]),
+        ("grpo(low=0.1,)", ["key=value of grpo", "character 14"]),
+        ("grpo(low=0.1)x", ["'+' or '-'", "character 14"]),
+        ("grpo)", ["'+' or '-'", "character 5"]),
+        ("grpo(low=__import__('os'))", ["key=value of grpo"]),
+        ("grpo\n+\nzzzzzzzz\n", ["unknown"]),
+        ("a" * 300, ["unknown objective"]),
+        ("grpo" * 1000, ["4000 characters", "2000"]),
+        ("grpo(" + "x" * 500 + "=1)", ["grpo has no parameter"]),
+        ("grpo(variant=" + "x" * 500 + ")", ["variant"]),
+        ("kl(estimator=" + "x" * 500 + ")", ["estimator"]),
+    ],
+)
+def test_mistakes_are_answered_in_one_short_line_with_the_remedy(expression: str, said: list[str]) -> None:
+    refuses(expression, *said)
+
+
+@pytest.mark.parametrize("name", ["loptii", "advantage_reweightin", "zzzzzz"])
+def test_a_name_is_proposed_once(name: str) -> None:
+    with pytest.raises(ObjectiveError) as raised:
+        parse(name)
+    proposed = re.split(r": | or |, |\?|mean ", str(raised.value))
+    assert proposed.count("lopti") <= 1
+    assert proposed.count("advantage_reweighting") <= 1
+
+
+@pytest.mark.parametrize("thing", [None, 3, b"grpo", ["grpo"]])
+def test_what_is_not_text_is_refused_as_well(thing: object) -> None:
+    with pytest.raises(ObjectiveError, match="text"):
+        parse(thing)  # type: ignore[arg-type]
+
+
+def test_lengths_that_contradict_each_other_are_refused() -> None:
+    refuses("soft_overlong(max_length=100,cache=200)", "cache=200", "max_length=100")
+
+
+def test_white_space_and_case_of_constants_do_not_matter() -> None:
+    assert parse("  stapo ( tau_p = 0.005 )\t+ lopti ( ) ") == parse("stapo(tau_p=0.005)+lopti")
+    assert parse("stare(adaptive=TRUE)") == parse("stare(adaptive=true)")
+    assert parse("lopti(eta=1)") == parse("lopti(eta=1.0)") == parse("lopti(eta=+1e0)")
+
+
+def test_the_zoo_lists_every_name_with_what_it_is() -> None:
+    assert {name.name for name in RECIPES} >= set(CONTRIBUTIONS)
+    for name in names():
+        assert name.summary
+        assert name.paper.startswith("arXiv:")
+        assert isinstance(parse(name.name), Objective)
+        assert all(parse(alias) == parse(name.name) for alias in name.aliases)
+    assert {"20_entropy", "ar"} <= {alias for name in names() for alias in name.aliases}
+
+
+@pytest.mark.parametrize("expression", [*VARIANTS, *SETTINGS])
+def test_a_description_has_the_actual_numbers(expression: str) -> None:
+    description = parse(expression).describe()
+    assert description["expression"] == parse(expression).expression
+    assert [part["term"] for part in description["parts"]] == [part.term() for part in parse(expression).parts]
+    assert all(part["formula"] for part in description["parts"])
+    assert parse("s2t(tau_p=0.0123)").describe()["parts"][-4]["formula"].count("0.0123") == 1

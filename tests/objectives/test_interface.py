@@ -1,0 +1,78 @@
+"""What objectives accept and refuse: advantages from outside, rows in any form, bounds per token, empty batches."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from batches import random_case, token_batch
+from comparison import at_current, evaluate
+
+from objectives import ObjectiveError, TokenBatch, names, parse
+from objectives.part import Bounds
+
+VARIANTS = [f"{name.name}(variant={variant})" for name in names() if name.kind == "recipe" for variant in name.variants]
+
+
+def test_a_given_advantage_stands_in_for_rewards() -> None:
+    objective = parse("stapo")
+    batch = token_batch(random_case(4, moved=True))
+    scores = objective.prepare(batch).advantage[:, 0]
+    given = batch.with_fields(advantage=scores, reward=None, group=None)
+    present = batch.mask[:, 0]
+    for found, expected in zip(objective.token_gradients(given), objective.token_gradients(batch), strict=True):
+        assert torch.equal(found[present], expected[present])
+
+
+def test_a_prepared_batch_is_not_prepared_twice() -> None:
+    prepared = parse("justrl").prepare(token_batch(random_case(1)))
+    with pytest.raises(ObjectiveError, match="prepared already"):
+        parse("justrl").prepare(prepared)
+
+
+def test_a_plan_needs_advantages_per_token() -> None:
+    batch = TokenBatch(mask=torch.ones(3, 3).bool(), logp_old=torch.zeros(3, 3), advantage=torch.ones(3))
+    with pytest.raises(ObjectiveError, match="advantage"):
+        parse("justrl").plan(batch)
+
+
+def test_a_group_of_one_is_refused() -> None:
+    batch = TokenBatch(mask=torch.ones(3, 2).bool(), group=torch.tensor([0, 0, 1]), reward=torch.ones(3))
+    with pytest.raises(ObjectiveError, match="at least 2 responses"):
+        parse("justrl").prepare(batch)
+
+
+def test_rows_may_be_positions_a_slice_or_a_mask() -> None:
+    objective, batch = parse("grpo+s2t"), at_current(token_batch(random_case(1, moved=True)))
+    plan = objective.plan(objective.prepare(batch))
+    chosen = torch.arange(len(batch.mask)) < 3
+    losses = [objective.loss(plan, rows, plan.batch.logp[rows]) for rows in (slice(3), chosen, torch.arange(3))]
+    assert losses[0] == losses[1] == losses[2] != 0
+
+
+def test_log_probs_must_reach_the_end_of_the_responses() -> None:
+    batch = TokenBatch(
+        mask=torch.ones(2, 3).bool(), group=torch.zeros(2), reward=torch.ones(2), logp_old=torch.zeros(2, 3)
+    )
+    plan = parse("justrl").plan(parse("justrl").prepare(batch))
+    with pytest.raises(ObjectiveError, match="longer"):
+        parse("justrl").loss(plan, slice(None), torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("expression", VARIANTS)
+def test_a_batch_without_rows_has_a_loss_of_zero(expression: str) -> None:
+    batch = token_batch(random_case(1, moved=True)).rows(slice(0, 0))
+    assert all(update.loss == 0 for update in evaluate(parse(expression), batch))
+
+
+def test_bounds_per_token_follow_rows_and_width() -> None:
+    """Bounds [N, T], [N, 1] and [1, T] are promised to later methods."""
+    objective = parse("justrl")
+    batch = at_current(token_batch(random_case(1, moved=True)))
+    plan = objective.plan(objective.prepare(batch))
+    whole = plan.batch.logp
+    for shape in (plan.batch.mask.shape, (len(plan.batch.mask), 1), (1, plan.batch.mask.shape[1]), ()):
+        bounded = replace(plan, bounds=Bounds(torch.full(shape, 0.2), torch.full(shape, 0.28)))
+        for row in range(len(whole)):
+            rows, width = torch.tensor([row]), int(plan.batch.mask[row].sum())
+            found = objective.loss(bounded, rows, whole[rows][:, :width])
+            assert found.item() == pytest.approx(objective.loss(plan, rows, whole[rows]).item(), rel=1e-6, abs=1e-12)

@@ -1,0 +1,219 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError
+from rlzoo.policy import Policy, TokenStats, load_policy
+from rlzoo.tokenizer import load_tokenizer
+from tests.conftest import save_tiny_model
+from tests.policy.tiny_models import CONFIGS, responses, slow_statistics, tiny_policy
+
+
+def objective(stats: TokenStats) -> Tensor:
+    """Something that differentiates every statistic with another weight."""
+    assert stats.entropy is not None
+    weights = torch.linspace(-1, 1, stats.logp.numel()).view(stats.logp.shape)
+    return (weights * stats.logp + weights.flip(0) * stats.entropy).sum()
+
+
+def gradients(policy: Policy, stats: TokenStats) -> dict[str, Tensor]:
+    policy.zero_grad()
+    objective(stats).backward()
+    return {name: p.grad for name, p in policy.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.filterwarnings("ignore:CohereForCausalLM changes its logits")
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_statistics_equal_each_response_scored_alone_from_whole_logits_in_float64(
+    name: str, temperature: float
+) -> None:
+    policy = tiny_policy(name)
+    prompts, tokens, mask = responses()
+    stats = policy(prompts, tokens, mask, temperature, with_entropy=True)
+    logp, entropy = slow_statistics(policy, prompts, tokens, mask, temperature)
+    assert stats.logp.dtype == stats.entropy.dtype == torch.float32
+    torch.testing.assert_close(stats.logp.double(), logp, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
+    assert not stats.logp[~mask].any() and not stats.entropy[~mask].any()
+
+
+@pytest.mark.parametrize(("name", "fused"), [("qwen3", True), ("llama", True), ("gemma2", True), ("gpt2", True)])
+def test_gradients_equal_those_of_whole_logits(name: str, fused: bool) -> None:
+    policy = tiny_policy(name).double()
+    prompts, tokens, mask = responses()
+    assert policy.fused is fused
+    found = gradients(policy, policy(prompts, tokens, mask, 0.8, with_entropy=True))
+    policy.fused = False
+    expected = gradients(policy, policy(prompts, tokens, mask, 0.8, with_entropy=True))
+    assert found.keys() == expected.keys() == dict(policy.named_parameters()).keys()
+    for key in expected:
+        torch.testing.assert_close(found[key], expected[key], rtol=1e-9, atol=1e-9)
+
+
+def test_a_model_that_changes_its_logits_after_the_head_is_not_fused() -> None:
+    with pytest.warns(UserWarning, match="CohereForCausalLM changes its logits"):
+        assert not tiny_policy("cohere").fused
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma2"])
+def test_neither_padding_nor_neighbours_nor_their_order_change_a_response(name: str) -> None:
+    policy = tiny_policy(name)
+    prompts, tokens, mask = responses()
+    together = policy(prompts, tokens, mask, 1.0, with_entropy=True)
+    wider = policy(prompts, *(torch.nn.functional.pad(t, (0, 9)) for t in (tokens, mask)), 1.0, with_entropy=True)
+    torch.testing.assert_close(wider.logp[:, :7], together.logp, rtol=1e-5, atol=1e-5)
+    assert not wider.logp[:, 7:].any()
+    for row in reversed(range(len(prompts))):
+        alone = policy(prompts[row : row + 1], tokens[row : row + 1], mask[row : row + 1], 1.0, with_entropy=True)
+        torch.testing.assert_close(alone.logp[0], together.logp[row], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(alone.entropy[0], together.entropy[row], rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_under_the_padding_does_not_matter() -> None:
+    policy = tiny_policy("qwen3")
+    prompts, tokens, mask = responses()
+    with torch.no_grad():
+        expected = policy(prompts, tokens, mask, 1.0).logp
+        torch.testing.assert_close(policy(prompts, tokens.where(mask, 5), mask, 1.0).logp, expected, rtol=0, atol=0)
+
+
+def test_rows_without_response_tokens_are_zero_and_differentiable() -> None:
+    policy = tiny_policy("qwen3")
+    prompts, tokens, mask = responses()
+    stats = policy(prompts, tokens, torch.zeros_like(mask), 1.0, with_entropy=True)
+    assert not stats.logp.any()
+    assert all(not gradient.any() for gradient in gradients(policy, stats).values())
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_dropout_is_off_in_training_too(name: str) -> None:
+    policy = tiny_policy(name)
+    policy.train()
+    prompts, tokens, mask = responses()
+    first, second = (policy(prompts, tokens, mask, 1.0).logp for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert first.requires_grad
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
+    plain, checkpointed = tiny_policy(name), tiny_policy(name, gradient_checkpointing=True)
+    batch = responses()
+    expected = gradients(plain, plain(*batch, 1.0, with_entropy=True))
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    next(checkpointed._checkpointed[0].children()).register_forward_pre_hook(count)
+    stats = checkpointed(*batch, 1.0, with_entropy=True)
+    forward_calls = calls
+    found = gradients(checkpointed, stats)
+    assert calls > forward_calls, "the layer was not calculated again in the backward pass"
+    for key in expected:
+        torch.testing.assert_close(found[key], expected[key])
+
+
+def test_statistics_are_float32_and_close_under_bfloat16_autocast() -> None:
+    policy = tiny_policy("qwen3", initializer_range=0.1)
+    prompts, tokens, mask = responses()
+    exact = policy(prompts, tokens, mask, 1.0, with_entropy=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = policy(prompts, tokens, mask, 1.0, with_entropy=True)
+    assert rounded.logp.dtype == rounded.entropy.dtype == torch.float32
+    torch.testing.assert_close(rounded.logp, exact.logp, rtol=0, atol=0.05)
+    found, expected = gradients(policy, rounded), gradients(policy, exact)
+    for key in expected:
+        torch.testing.assert_close(found[key], expected[key], rtol=0, atol=0.1 * float(expected[key].abs().max()))
+
+
+def test_a_saved_policy_is_an_ordinary_transformers_folder(tiny_model: Path, tmp_path: Path) -> None:
+    config = ModelConfig(name=str(tiny_model))
+    tokenizer = load_tokenizer(config)
+    policy = load_policy(config, tokenizer)
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight.mul_(1.5)
+    policy.save(tmp_path / "saved")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
+    inputs = torch.tensor([[1, 2, 3]])
+    torch.testing.assert_close(model(inputs).logits, policy.model(inputs).logits, rtol=0, atol=0)
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved")("12+3")["input_ids"] == tokenizer.encode("12+3")
+    fresh = load_policy(config, tokenizer)
+    fresh.load(tmp_path / "saved")
+    for own, saved in zip(fresh.parameters(), policy.parameters(), strict=True):
+        torch.testing.assert_close(own, saved, rtol=0, atol=0)
+
+
+def test_a_contradiction_in_the_generation_settings_does_not_prevent_saving(tmp_path: Path) -> None:
+    folder = save_tiny_model(tmp_path / "model")
+    (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.6, "top_p": 0.9}')
+    config = ModelConfig(name=str(folder))
+    load_policy(config, load_tokenizer(config)).save(tmp_path / "saved")
+
+
+def test_a_frozen_copy_neither_learns_nor_changes_with_the_policy() -> None:
+    policy = tiny_policy("qwen3")
+    prompts, tokens, mask = responses()
+    reference = policy.frozen_copy()
+    before = reference(prompts, tokens, mask, 1.0).logp
+    assert not before.requires_grad and not any(p.requires_grad for p in reference.parameters())
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.1)
+    torch.testing.assert_close(reference(prompts, tokens, mask, 1.0).logp, before, rtol=0, atol=0)
+
+
+def test_a_sampling_copy_rounds_weights_but_neither_head_nor_buffers() -> None:
+    policy = tiny_policy("qwen3")
+    sampler = policy.sampling_copy(torch.bfloat16)
+    assert sampler.model.lm_head.weight is policy.model.lm_head.weight
+    assert sampler.model.model.embed_tokens.weight.dtype == torch.bfloat16
+    assert all(b.dtype == torch.float32 for b in sampler.buffers() if b.is_floating_point())
+    assert policy.model.model.embed_tokens.weight.dtype == torch.float32
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    sampler.copy_weights(policy)
+    for own, new in zip(sampler.model.model.parameters(), policy.model.model.parameters(), strict=True):
+        torch.testing.assert_close(own, new.bfloat16(), rtol=0, atol=0)
+
+
+def test_what_a_model_folder_lacks_is_said_in_one_line(tiny_model: Path, tmp_path: Path) -> None:
+    config = ModelConfig(name=str(tiny_model))
+    tokenizer = load_tokenizer(config)
+    with pytest.raises(UserError, match=r"^model\.attention=nonsense: "):
+        load_policy(ModelConfig(name=str(tiny_model), attention="nonsense"), tokenizer)
+    folder = save_tiny_model(tmp_path / "model")
+    weights = folder / "model.safetensors"
+    for content, message in ((b"broken", "deserializing"), (None, "no file named model.safetensors")):
+        weights.write_bytes(content) if content else weights.unlink()
+        with pytest.raises(UserError, match=f"^model.name=.*{message}") as caught:
+            load_policy(ModelConfig(name=str(folder)), tokenizer)
+        assert "\n" not in str(caught.value)
+
+
+def test_weights_that_a_file_lacks_are_not_made_up(tmp_path: Path) -> None:
+    policy = tiny_policy("llama")
+    state = copy.copy(policy.model.state_dict())
+    del state["lm_head.weight"]
+    policy.model.save_pretrained(tmp_path, state_dict=state)
+    policy.tokenizer.backend.save_pretrained(tmp_path)
+    config = ModelConfig(name=str(tmp_path))
+    with pytest.raises(UserError, match=r"lack the weights lm_head\.weight"):
+        load_policy(config, load_tokenizer(config))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(tmp_path: Path) -> None:
+    folder = save_tiny_model(tmp_path)
+    config = ModelConfig(name=str(folder))
+    tokenizer = load_tokenizer(config)
+    tokenizer.backend.add_tokens(["<more>"])
+    with pytest.raises(UserError, match=r"knows \d+ tokens, its embedding only \d+"):
+        load_policy(config, tokenizer)
