@@ -58,8 +58,8 @@ def collect(
         if len(rounds) > config.max_refills:
             raise UserError(
                 f"objective={experiment.config.objective}: of {problems_used - start} prompts only {wanted - missing} "
-                f"gave groups with both right and wrong answers, after rollout.max_refills={config.max_refills} refills; "
-                f"raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
+                f"gave groups with both right and wrong answers, after rollout.max_refills={config.max_refills} "
+                f"refills; raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
             )
         count = _prompts_for(missing, rounds, wanted, accelerator.num_processes)
         rounds.append(_sample_round(experiment, sampler, accelerator, step, len(rounds), problems_used, count))

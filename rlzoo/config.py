@@ -24,7 +24,7 @@ class ModelConfig:
     revision: str | None = None
     """The hub revision to load: a branch, tag or commit."""
     reference: str = "initial"
-    """The frozen reference of a `kl` part: `initial` (the weights training starts from), a hub name, a folder, `none`."""
+    """The frozen reference of a `kl` part: `initial` (the starting weights), a hub name, a folder, or `none`."""
     precision: str = "float32"
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
     attention: str = "sdpa"

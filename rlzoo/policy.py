@@ -74,7 +74,7 @@ class Policy(nn.Module):
                 self.softcap,
             )
         else:
-            logits = self.model(input_ids=inputs, use_cache=False).logits[at]
+            logits = self._run(self.model, inputs, use_cache=False).logits[at]
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
         zeros = logp.new_zeros(mask.shape)
         return TokenStats(
@@ -87,7 +87,7 @@ class Policy(nn.Module):
         if self.fused:
             head = self._head
             return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
-        return self.model(input_ids=inputs, logits_to_keep=1, **options).logits[:, -1].float()
+        return self._run(self.model, inputs, logits_to_keep=1, **options).logits[:, -1].float()
 
     def train(self, mode: bool = True) -> Self:
         """Dropout stays off in training too."""
@@ -129,16 +129,19 @@ class Policy(nn.Module):
 
     def _body(self, inputs: Tensor, **options: Any) -> Tensor:
         """Last hidden states [n, L, H]."""
+        return self._run(self.model.base_model, inputs, **options)[0]
+
+    def _run(self, module: nn.Module, inputs: Tensor, **options: Any) -> Any:
         for layer in self._checkpointed:
             layer.training = torch.is_grad_enabled()
-        return self.model.base_model(input_ids=inputs, **options)[0]
+        return module(input_ids=inputs, **options)
 
     def _enable_checkpointing(self) -> None:
         """Transformers checkpoints layers in training mode only; here that mode is theirs alone, without dropout."""
         if not self.model.supports_gradient_checkpointing:
             raise UserError(f"model.gradient_checkpointing=true: {type(self.model).__name__} does not support it")
-        enable = getattr(self.model, "activation_checkpointing_enable", self.model.gradient_checkpointing_enable)
-        enable({"use_reentrant": False})
+        new, old = "activation_checkpointing_enable", "gradient_checkpointing_enable"
+        getattr(self.model, new if hasattr(self.model, new) else old)({"use_reentrant": False})
         self._checkpointed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
         for layer in self._checkpointed:
             for name, value in vars(layer).items():
@@ -152,7 +155,7 @@ class Policy(nn.Module):
         if not isinstance(head, nn.Linear):
             return False
         inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
-        expected = self.model(input_ids=inputs, use_cache=False).logits[0].float()
+        expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
         found = head_logits(self._body(inputs, use_cache=False)[0], head.weight, head.bias, self.softcap)
         plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
         if not plain:

@@ -25,7 +25,6 @@ from rlzoo.pretrained import without_progress_bars, written_atomically
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.arithmetic import MAX_DIGITS, Arithmetic, demonstration, stream
-from rlzoo.tasks.base import Problem
 from rlzoo.tokenizer import load_tokenizer
 
 CHARACTERS = "0123456789+-="
@@ -51,17 +50,19 @@ class WarmupConfig:
     """Length of the longest numbers in the problems, as in `task.options.digits`."""
     wrong_digit_rate: float = 0.1
     """The rate at which a digit of a demonstration is another one than it should be."""
-    hidden_size: int = 128
+    hidden_size: int = 160
     """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: int = 384
+    intermediate_size: int = 480
     """Width inside the feed-forward layers."""
     layers: int = 4
     """Transformer layers."""
-    steps: int = 1000
+    steps: int = 2600
     """Optimiser updates."""
-    demonstrations_per_step: int = 128
+    clean_fraction: float = 0.75
+    """The first part of the steps, whose demonstrations have no wrong digits: what is right is learnt faster alone."""
+    demonstrations_per_step: int = 64
     """Demonstrations of one update, each of a new random problem."""
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
 
 
@@ -80,7 +81,7 @@ def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: 
     with written_atomically(target) as folder, without_progress_bars():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        accuracies = _evaluate(folder, config.digits)
+        accuracies = evaluate_folder(folder, config.digits)
     return {"loss": loss, **accuracies, "parameters": model.num_parameters(), "seconds": seconds}
 
 
@@ -130,7 +131,7 @@ def _train(
 ) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     loss = math.nan
-    for step, (inputs, targets) in enumerate(islice(_batches(tokenizer, config), config.steps)):
+    for step, (inputs, targets) in enumerate(_batches(tokenizer, config)):
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(step, config.steps)
         logits = model(input_ids=inputs, use_cache=False).logits
@@ -150,12 +151,13 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _batches(tokenizer: PreTrainedTokenizerFast, config: WarmupConfig) -> Iterator[tuple[Tensor, Tensor]]:
-    """Endless inputs and targets [N, T]; a target is the next token of the response, -100 elsewhere."""
+    """Inputs and targets [N, T] of every step; a target is the next token of the response, -100 elsewhere."""
     rng = random.Random(config.seed)
     problems = stream(config.digits, _DEMONSTRATION_SEED + config.seed, held_out=False)
-    while True:
+    for step in range(config.steps):
+        rate = 0.0 if step < config.clean_fraction * config.steps else config.wrong_digit_rate
         batch = list(islice(problems, config.demonstrations_per_step))
-        responses = [demonstration(problem, rng, config.wrong_digit_rate) for problem in batch]
+        responses = [demonstration(problem, rng, rate) for problem in batch]
         yield _encode(tokenizer, [str(problem.prompt) for problem in batch], responses)
 
 
@@ -170,7 +172,7 @@ def _encode(
     return tokens["input_ids"][:, :-1], tokens["input_ids"].where(responding, -100)[:, 1:]
 
 
-def _evaluate(folder: Path, digits: int) -> dict[str, float]:
+def evaluate_folder(folder: Path, digits: int) -> dict[str, float]:
     """Held-out accuracies of a saved model."""
     task, model = Arithmetic(digits=digits, problems=1), ModelConfig(name=str(folder))
     tokenizer = load_tokenizer(model)
@@ -200,6 +202,8 @@ def _check(config: WarmupConfig) -> None:
         raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
     if not 0 <= config.wrong_digit_rate < 1:
         raise UserError(f"wrong_digit_rate={config.wrong_digit_rate} must be from 0 to below 1")
+    if not 0 <= config.clean_fraction <= 1:
+        raise UserError(f"clean_fraction={config.clean_fraction} must be from 0 to 1")
     if config.learning_rate <= 0:
         raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
     if not 1 <= config.digits <= MAX_DIGITS:

@@ -50,7 +50,7 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
         ("model.trust_remote_code=maybe", "model.trust_remote_code='maybe'"),
         ("log.trackers=wandb", "log.trackers='wandb'"),
         ("train.steps=[", "is not readable"),
-        ("missing.yaml", "'missing.yaml' does not exist"),
+        ("missing.yaml", r"'missing\.yaml' does not exist"),
         ("something", "neither a key=value nor a .yaml file"),
     ],
 )

@@ -26,7 +26,8 @@ class Rollouts:
     `tokens` [N, T] int64, zero beyond `mask`; `mask` [N, T] bool covers each response up to and including its
     end-of-sequence token; `logp` [N, T] float32 is the log-prob of each sampled token under the distribution it was
     sampled from; `entropy` [N, T] float32 is that distribution's entropy in nats (an engine that cannot see it reports
-    -logp, an unbiased estimate); `prompt` [N] int64 indexes `prompts`; `truncated` [N] bool marks responses stopped by length.
+    -logp, an unbiased estimate); `prompt` [N] int64 indexes `prompts`; `truncated` [N] bool marks responses that
+    were stopped by length.
     """
 
     prompts: Sequence[Sequence[int]]

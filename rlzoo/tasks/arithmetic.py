@@ -1,7 +1,7 @@
-"""Procedural arithmetic: `a+b-c=`, solved in one intermediate step.
+r"""Procedural arithmetic: `a+b-c=`, solved in one intermediate step.
 
     34+58-16=92-16=76
-    \\------/ \\-----/
+    \------/ \-----/
      prompt  response
 
 **Splits.** A hash of the prompt says whether a problem is held out, one in eight is, so no problem is ever on both
@@ -27,7 +27,7 @@ HELD_OUT_PROBLEMS = 2048
 
 _HELD_OUT_SEED, _TRAIN_SEED = 0, 1
 MAX_DIGITS = 6
-_RESPONSE = re.compile(r"\d+-\d+=(-?\d+)")
+_RESPONSE = re.compile(r"[0-9]+-[0-9]+=(-?[0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def is_held_out(prompt: str) -> bool:
 
 
 def demonstration(problem: Problem, rng: random.Random, wrong_digit_rate: float = 0.0) -> str:
-    """A response that slips: each digit is a random other one at this rate, and the rest goes on from what is written."""
+    """A response that slips: each digit is a random other one at this rate; the rest goes on from what is written."""
     a, b, c = (problem.data[name] for name in "abc")
     step, minuend = _slip(a + b, rng, wrong_digit_rate), _slip(c, rng, wrong_digit_rate)
     return f"{step}-{minuend}={_slip(int(step) - int(minuend), rng, wrong_digit_rate)}"

