@@ -72,11 +72,11 @@ def _key_table(schema: type[Any]) -> str:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    from rlzoo.config import load_config
+    from rlzoo.config import load_config, with_embedded_default
     from rlzoo.report.terminal import Terminal
     from rlzoo.run import train
 
-    train(load_config(arguments.words), Terminal())
+    train(load_config(with_embedded_default(arguments.words)), Terminal())
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:

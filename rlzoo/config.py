@@ -192,6 +192,16 @@ _CHOICES = {
 }
 
 
+EMBEDDED_EXPERIMENT = str(Path(__file__).parent / "embedded" / "arithmetic.yaml")
+
+
+def with_embedded_default(words: Sequence[str]) -> list[str]:
+    """The words of a command line that names neither a file nor another model, after the embedded experiment's."""
+    other_model = any(word.startswith("model.name=") and word != "model.name=embedded:arithmetic" for word in words)
+    names_file = any("=" not in word for word in words)
+    return list(words) if other_model or names_file else [EMBEDDED_EXPERIMENT, *words]
+
+
 def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
     """The configuration of a command line: YAML files and `key=value` words, later ones over earlier ones.
 

@@ -14,7 +14,7 @@ from accelerate.utils import set_seed
 
 from rlzoo.checkpoint import checkpoints, load_optimizer, read_progress, save_checkpoint
 from rlzoo.collect import Collected
-from rlzoo.config import Config, check_ranges, flat, load_config, to_yaml
+from rlzoo.config import Config, check_ranges, flat, load_config, to_yaml, with_embedded_default
 from rlzoo.environment import environment
 from rlzoo.errors import UserError
 from rlzoo.evaluate import Evaluation, Progress, evaluate, response_record
@@ -82,10 +82,14 @@ class RunFolder:
 def train(config: Config, terminal: Terminal) -> RunFolder:
     """Runs an experiment, or goes on with it, to its end."""
     experiment = check(config)
-    folder = _claim(experiment)
+    folder = RunFolder(experiment.folder)
     accelerator = make_accelerator(config, folder.path)
-    if not accelerator.is_main_process:
+    if accelerator.is_main_process:
+        _claim(folder, config)
+    else:
         terminal.silence()
+    accelerator.wait_for_everyone()
+    _start_trackers(accelerator, config)
     terminal.introduce(experiment, str(accelerator.device))
     with load_trainer(experiment, accelerator, folder) as trainer:
         _loop(trainer, folder, terminal)
@@ -101,12 +105,19 @@ def make_accelerator(config: Config, folder: Path) -> Accelerator:
     """Accelerate's view of the machine, with the trackers asked for."""
     precision = "bf16" if config.model.precision == "bfloat16" else "no"
     try:
-        accelerator = Accelerator(mixed_precision=precision, log_with=config.log.trackers or None, project_dir=folder)
-        if config.log.trackers:
-            accelerator.init_trackers(config.log.project, {k: str(v) for k, v in flat(asdict(config)).items()})
-    except (ValueError, ImportError, ModuleNotFoundError) as error:
+        return Accelerator(mixed_precision=precision, log_with=config.log.trackers or None, project_dir=folder)
+    except ValueError as error:
         raise UserError(f"log.trackers={config.log.trackers}: {error}") from None
-    return accelerator
+
+
+def _start_trackers(accelerator: Accelerator, config: Config) -> None:
+    if not config.log.trackers:
+        return
+    values = {key: str(value) for key, value in flat(asdict(config)).items()}
+    accelerator.init_trackers(config.log.project, values)
+    missing = set(config.log.trackers) - {tracker.name for tracker in accelerator.trackers}
+    if missing:
+        raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
 
 
 @contextmanager
@@ -253,7 +264,7 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
     run = RunFolder(Path(target))
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
     if not run.config.exists():
-        config = load_config(words)
+        config = load_config(with_embedded_default([f"model.name={target}", *words]))
         config.model.name = target
         return config, Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
     checkpoint = run.last_checkpoint()
@@ -267,9 +278,8 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
 # ---- the run folder --------------------------------------------------------------------------------------------------
 
 
-def _claim(experiment: Experiment) -> RunFolder:
+def _claim(folder: RunFolder, config: Config) -> None:
     """Makes the run folder, or takes it up again if the configuration says so and agrees with what is in it."""
-    config, folder = experiment.config, RunFolder(experiment.folder)
     if folder.config.exists():
         if not config.resume:
             raise UserError(
@@ -284,7 +294,6 @@ def _claim(experiment: Experiment) -> RunFolder:
         write_json(folder / "environment.json", environment())
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
-    return folder
 
 
 def _check_same(config: Config, old: Config, folder: RunFolder) -> None:

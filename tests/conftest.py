@@ -1,6 +1,9 @@
 """What the tests share: a tiny model with a character tokenizer, made here."""
 
+import os
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # two test processes share two cores; the models are tiny
 
 import pytest
 import torch
@@ -11,7 +14,7 @@ from transformers.utils import logging
 CHARACTERS = "0123456789+-="
 
 logging.disable_progress_bar()
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 
 def character_tokenizer(eos: bool = True) -> PreTrainedTokenizerFast:

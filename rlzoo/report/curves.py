@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
+from scipy.ndimage import gaussian_filter1d
 
 from rlzoo.evaluate import Evaluation
 from rlzoo.experiment import Experiment
@@ -25,6 +26,8 @@ def draw_curves(
     panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
     for axis, (name, title) in zip(axes.flat, panels, strict=True):
         _draw(axis, metrics, name, title)
+    for axis in axes[-1]:
+        axis.set_xlabel("step")
     _draw_evaluations(axes[0, 0], evaluations)
     config = experiment.config
     figure.suptitle(f"{experiment.objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
@@ -38,18 +41,9 @@ def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) 
     steps = [line["step"] for line in metrics]
     values = [line[name] for line in metrics]
     axis.plot(steps, values, color="C0", alpha=0.3, linewidth=1)
-    smooth = _smoothed(values)
+    smooth = gaussian_filter1d(values, max(1.0, len(values) / 40), mode="nearest")
     axis.plot(steps, smooth, color="C0", linewidth=2, label="training rollouts, smoothed")
     axis.set_title(title, loc="left", fontsize=11)
-    axis.set_xlabel("step")
-
-
-def _smoothed(values: Sequence[float], halving: float = 4.0) -> list[float]:
-    """Exponential moving average that starts at the first value."""
-    result: list[float] = []
-    for value in values:
-        result.append(value if not result else result[-1] + (value - result[-1]) / halving)
-    return result
 
 
 def _draw_evaluations(axis: Axes, evaluations: Mapping[int, Evaluation]) -> None:

@@ -10,6 +10,8 @@ from objectives import Name, Objective
 from objectives.expression import read_terms
 from objectives.zoo import ALIASES, RECIPES
 
+ITEMS = ("Open", "Deviations", "Variant")
+"""Words that start a line of their own in a method's docstring."""
 COSTS = {
     "logp_ref": "a frozen reference model, and a forward of it per step",
     "logp_old": "a scoring forward per step (none if a step makes one update)",
@@ -50,7 +52,21 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     for term in read_terms(written):
         recipe = RECIPES.get(ALIASES.get(term.name, term.name))
         if recipe is not None:
-            console.print(f"\n{recipe.doc}", markup=False)
+            console.print()
+            for line in paragraphs(recipe.doc):
+                console.print(line, markup=False)
+
+
+def paragraphs(doc: str) -> list[str]:
+    """The lines of a docstring, those of running text joined so that they can be wrapped to any width."""
+    lines: list[str] = []
+    for line in doc.splitlines():
+        starts = not line.strip() or line.startswith(" ") or line.split(" ")[0].rstrip(":") in ITEMS
+        if starts or not lines or not lines[-1].strip() or lines[-1].startswith(" "):
+            lines.append(line)
+        else:
+            lines[-1] += " " + line
+    return lines
 
 
 def costs(objective: Objective) -> list[str]:

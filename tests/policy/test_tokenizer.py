@@ -107,9 +107,7 @@ def with_file(name: str, text: str) -> Callable[[Path], None]:
         (with_file("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
     ],
 )
-def test_a_model_of_no_use_is_refused_in_one_line(
-    folder: Path, spoil: Callable[[Path], object], message: str
-) -> None:
+def test_a_model_of_no_use_is_refused_in_one_line(folder: Path, spoil: Callable[[Path], object], message: str) -> None:
     spoil(folder)
     with pytest.raises(UserError, match=message) as caught:
         load(folder)

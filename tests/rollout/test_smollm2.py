@@ -38,7 +38,9 @@ def test_it_answers_through_its_chat_template_as_generate_does(policy: Policy) -
 
 def test_in_bfloat16_sampler_and_policy_agree(policy: Policy) -> None:
     assert policy.fused
-    rollouts = TransformersEngine(policy, policy.tokenizer, "bfloat16").generate(prompts(policy), 8, Sampling(8), seed=0)
+    rollouts = TransformersEngine(policy, policy.tokenizer, "bfloat16").generate(
+        prompts(policy), 8, Sampling(8), seed=0
+    )
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.mask, 1.0)
     difference = (stats.logp - rollouts.logp)[rollouts.mask]

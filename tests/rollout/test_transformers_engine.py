@@ -14,14 +14,18 @@ PROMPTS = [[5, 6, 7, 8, 9, 10, 11, 12], [20], [30, 31, 32], [40] * 20]
 SAMPLED = Sampling(max_response_tokens=12)
 
 
-def engine(policy: Policy, precision: str = "float32", rows: int = 512, stops: Sequence[int] = (STOP,)) -> TransformersEngine:
+def engine(
+    policy: Policy, precision: str = "float32", rows: int = 512, stops: Sequence[int] = (STOP,)
+) -> TransformersEngine:
     made = TransformersEngine(policy, policy.tokenizer, precision, rows)
     made.stop_tokens = torch.tensor(stops, dtype=torch.long)
     return made
 
 
 def same(left: Rollouts, right: Rollouts) -> bool:
-    return all(torch.equal(getattr(left, name), getattr(right, name)) for name in ("tokens", "mask", "prompt", "truncated"))
+    return all(
+        torch.equal(getattr(left, name), getattr(right, name)) for name in ("tokens", "mask", "prompt", "truncated")
+    )
 
 
 @pytest.mark.filterwarnings("ignore:CohereForCausalLM changes its logits")
