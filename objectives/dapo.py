@@ -35,6 +35,11 @@ class SoftOverlong(Reward):
     max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
     cache: int | None = parameter(None, "[1, inf)", "tokens over which the penalty grows; none: a fifth of the limit")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length is not None and self.cache is not None and self.cache > self.max_length:
+            raise ObjectiveError(f"soft_overlong: cache={self.cache} exceeds max_length={self.max_length}")
+
     def shaping(self, batch: TokenBatch) -> Tensor:
         limit = self.max_length or batch.max_length
         if limit is None:
@@ -95,7 +100,8 @@ class ClipHigher(Modifier):
         return Bounds(bounds.low, self.high, bounds.cap)
 
     def acts(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
-        return (advantage > 0) & (ratio > 1 + min(self.high, float(bounds.high))) & (ratio <= 1 + self.high)
+        low, high = sorted((self.high, float(bounds.high)))
+        return (advantage > 0) & (ratio > 1 + low) & (ratio <= 1 + high)
 
     def formula(self) -> str:
         return f"upper clip bound {1 + self.high:g}"
@@ -115,7 +121,7 @@ class TokenMean(Aggregate):
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         pool, pools = self._pools(batch)
-        tokens = group_sum(counted.sum(1), pool, pools).clamp(min=1)
+        tokens = group_sum(counted.sum(1), pool, pools).clamp(min=1).to(batch.require("advantage", self.name))
         responses = group_sum(batch.mask.any(1).long(), pool, pools)
         share = responses > 0 if self.scope == "prompt" else responses
         return (share / (share.sum().clamp(min=1) * tokens))[pool][:, None].expand(batch.mask.shape)

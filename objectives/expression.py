@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from objectives.errors import ObjectiveError
+from objectives.errors import ObjectiveError, shown
 from objectives.part import Part, write_term
 from objectives.zoo import ALIASES, PARTS, RECIPES, Recipe, lookup, make_part
 
 LONGEST = 2000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
 _PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)])")
 _CONSTANTS = {"true": True, "false": False, "none": None}
@@ -62,10 +62,10 @@ def _read_parameters(expression: str, at: int, owner: str, parameters: dict[str,
     while True:
         match = _PARAMETER.match(expression, at)
         if not match:
-            raise _unreadable(expression, at, f"key=value of {owner}")
+            raise _unreadable(expression, at, f"key=value of {shown(owner)}")
         key, text, end = match.groups()
         if key in parameters:
-            raise ObjectiveError(f"{owner}: {key} is given twice")
+            raise ObjectiveError(f"{shown(owner)}: {shown(key)} is given twice")
         parameters[key] = _read_value(text)
         at = match.end()
         if end == ")":
@@ -82,11 +82,7 @@ def _read_value(text: str) -> Any:
 
 def _unreadable(expression: str, at: int, wanted: str) -> ObjectiveError:
     found = repr(expression[at : at + 20]) if at < len(expression) else "the end"
-    return ObjectiveError(f"objective {_shown(expression)}: expected {wanted} at character {at + 1}, found {found}")
-
-
-def _shown(expression: str) -> str:
-    return repr(expression if len(expression) <= 60 else expression[:57] + "...")
+    return ObjectiveError(f"objective {shown(expression)!r}: expected {wanted} at character {at + 1}, found {found}")
 
 
 def compose(terms: Sequence[Term]) -> tuple[Part, ...]:

@@ -51,7 +51,7 @@ class SeqMean(Aggregate):
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         responses = batch.mask.any(1).sum().clamp(min=1)
-        tokens = counted.sum(1, keepdim=True).clamp(min=1)
+        tokens = counted.sum(1, keepdim=True).clamp(min=1).to(batch.require("advantage", self.name))
         return (1 / (responses * tokens)).expand(batch.mask.shape)
 
     def formula(self) -> str:

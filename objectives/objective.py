@@ -35,6 +35,8 @@ def parse(expression: str) -> "Objective":
 
     Raises ObjectiveError, and nothing else, for whatever cannot be read or composed.
     """
+    if not isinstance(expression, str):
+        raise ObjectiveError(f"an objective is written as text, not as a {type(expression).__name__}")
     return Objective(compose(read_terms(expression)))
 
 
@@ -187,6 +189,8 @@ class Objective:
         Rows: N of the mini-batch. Where a part reads current statistics, `logp` and `entropy` must be there.
         """
         self._require(minibatch, *TOKEN_FIELDS)
+        if minibatch.require("advantage", "plan").dim() != 2:
+            raise ObjectiveError("the batch is not prepared: its advantage is per response, not per token")
         batch = _weighted(_blank_outside(minibatch), [part for part in self.all(Weight) if part.planned])
         advantage = batch.require("advantage", "plan")
         touched = dict(batch.touched)
@@ -312,4 +316,4 @@ def _rows_of(plan: Plan, rows: Tensor | slice, width: int) -> tuple[TokenBatch, 
             raise ObjectiveError(f"the log-probs have {width} positions, but the rows' responses are longer")
         batch = batch.first_tokens(width)
     policy, penalty = plan.policy_coefficient[rows][:, :width], plan.penalty_coefficient[rows][:, :width]
-    return batch, policy, penalty, plan.bounds.rows(rows)
+    return batch, policy, penalty, plan.bounds.rows(rows, width)

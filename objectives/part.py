@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.errors import ObjectiveError
+from objectives.errors import ObjectiveError, shown
 
 
 class Stage(IntEnum):
@@ -163,11 +163,16 @@ class Bounds:
     high: float | Tensor
     cap: float | Tensor = math.inf
 
-    def rows(self, index: Tensor | slice) -> "Bounds":
-        """The bounds of some rows."""
-        return Bounds(
-            *(value[index] if isinstance(value, Tensor) else value for value in (self.low, self.high, self.cap))
-        )
+    def rows(self, index: Tensor | slice, width: int) -> "Bounds":
+        """The bounds of some rows and their first `width` positions."""
+
+        def part(value: float | Tensor) -> float | Tensor:
+            if not isinstance(value, Tensor) or value.dim() == 0:
+                return value
+            rows = value if value.shape[0] == 1 else value[index]
+            return rows if rows.shape[1] == 1 else rows[:, :width]
+
+        return Bounds(part(self.low), part(self.high), part(self.cap))
 
 
 class Surrogate(Part):
@@ -262,7 +267,7 @@ def statistic(name: str, source: str) -> str:
 
 def over_scope(batch: TokenBatch, scope: str, function: Callable[[TokenBatch], Tensor]) -> Tensor:
     """Applies a function of a batch ([n, T] out) to the whole mini-batch, or to each micro-batch by itself."""
-    if scope != "microbatch" or batch.micro_batch is None:
+    if scope != "microbatch" or batch.micro_batch is None or len(batch.micro_batch) == 0:
         return function(batch)
     _, order = batch.micro_batch.sort(stable=True)
     pools = order.split(torch.unique(batch.micro_batch, return_counts=True)[1].tolist())
@@ -272,7 +277,7 @@ def over_scope(batch: TokenBatch, scope: str, function: Callable[[TokenBatch], T
 def quantile(values: Tensor, q: float) -> Tensor:
     """The q-quantile of [n] values, interpolated linearly; unlike torch.quantile, for any n."""
     ordered = values.sort().values
-    position = q * (len(ordered) - 1)
+    position = round(q * (len(ordered) - 1), 9)  # a quantile that falls on a value is that value
     below = min(math.floor(position), len(ordered) - 1)
     above = min(below + 1, len(ordered) - 1)
     return torch.lerp(ordered[below], ordered[above], position - below)
@@ -282,12 +287,14 @@ def _checked(owner: str, item: Field[Any], value: Any) -> Any:
     kinds = typing.get_args(item.type) if isinstance(item.type, types.UnionType) else (item.type,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if isinstance(value, float):
+        value += 0.0  # -0 is 0
     if not any(kind is not None and isinstance(kind, type) and type(value) is kind for kind in kinds):
         names = " or ".join("none" if kind is types.NoneType else str(kind.__name__) for kind in kinds)
-        raise ObjectiveError(f"{owner}: {item.name}={write_value(value)} is not a {names}")
+        raise ObjectiveError(f"{owner}: {item.name}={shown(write_value(value))} is not a {names}")
     allowed = item.metadata["allowed"]
     if isinstance(allowed, tuple) and value not in allowed:
-        raise ObjectiveError(f"{owner}: {item.name}={value} is not one of {', '.join(allowed)}")
+        raise ObjectiveError(f"{owner}: {item.name}={shown(value)} is not one of {', '.join(allowed)}")
     if isinstance(allowed, str) and value is not None and not _inside(value, allowed):
         raise ObjectiveError(f"{owner}: {item.name}={value} is outside {allowed}")
     return value

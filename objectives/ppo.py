@@ -45,10 +45,9 @@ class Clip(Surrogate):
         return Bounds(self.low, self.low)
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
-        clipped = torch.where(
-            advantage > 0, 1 + bounds.high, torch.where(ratio < 1 - bounds.low, 1 - bounds.low, bounds.cap)
-        )
-        return -advantage * torch.where(self.clips(ratio, advantage, bounds), clipped.to(ratio), ratio)
+        lower, upper, cap = (_like(bound, ratio) for bound in (1 - bounds.low, 1 + bounds.high, bounds.cap))
+        bound = torch.where(advantage > 0, upper, torch.where(ratio < lower, lower, cap))
+        return -advantage * torch.where(self.clips(ratio, advantage, bounds), bound, ratio)
 
     def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
         outside = (advantage < 0) & ((ratio < 1 - bounds.low) | (ratio > bounds.cap))
@@ -56,6 +55,10 @@ class Clip(Surrogate):
 
     def formula(self) -> str:
         return f"min(r A, clip(r, {1 - self.low:g}, {1 + self.low:g}) A)"
+
+
+def _like(bound: float | Tensor, ratio: Tensor) -> Tensor:
+    return torch.as_tensor(bound, dtype=ratio.dtype, device=ratio.device)
 
 
 @register

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from objectives.errors import ObjectiveError
+from objectives.errors import ObjectiveError, shown
 from objectives.part import Part
 
 PartClass = TypeVar("PartClass", bound=type[Part])
@@ -26,7 +26,7 @@ class Recipe:
     def parts(self, variant: str) -> dict[str, Part]:
         """The parts of a variant by name."""
         if variant not in self.variants:
-            raise ObjectiveError(f"{self.name}: variant={variant} is not one of {', '.join(self.variants)}")
+            raise ObjectiveError(f"{self.name}: variant={shown(variant)} is not one of {', '.join(self.variants)}")
         return {part.name: part for part in self.variants[variant]}
 
     def owners(self, variant: str, names: tuple[str, ...] | None = None) -> dict[str, str]:
@@ -98,8 +98,8 @@ def lookup(name: str) -> Recipe | type[Part]:
         return RECIPES[name]
     if name in PARTS:
         return PARTS[name]
-    known = [*RECIPES, *ALIASES, *PARTS]
-    raise ObjectiveError(f"unknown objective {name!r}; {_nearest(name, known)}")
+    known = list(dict.fromkeys([*RECIPES, *ALIASES, *PARTS]))
+    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known)}")
 
 
 def make_part(part: type[Part], parameters: Mapping[str, Any]) -> Part:
@@ -118,11 +118,13 @@ def changed(part: Part, parameters: Mapping[str, Any]) -> Part:
 
 def unknown_parameter(owner: str, key: str, known: list[str]) -> ObjectiveError:
     """The error for a parameter that `owner` does not have."""
-    return ObjectiveError(f"{owner} has no parameter {key!r}; " + (_nearest(key, known) if known else "it has none"))
+    return ObjectiveError(
+        f"{owner} has no parameter {shown(key)!r}; " + (_nearest(key, known) if known else "it has none")
+    )
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(shown(name), known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(known))}"
 
 

@@ -50,19 +50,19 @@ class WarmupConfig:
     """Length of the longest numbers in the problems, as in `task.options.digits`."""
     wrong_digit_rate: float = 0.1
     """The rate at which a digit of a demonstration is another one than it should be."""
-    hidden_size: int = 160
+    hidden_size: int = 128
     """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: int = 480
+    intermediate_size: int = 384
     """Width inside the feed-forward layers."""
     layers: int = 4
     """Transformer layers."""
-    steps: int = 2600
+    steps: int = 1000
     """Optimiser updates."""
-    clean_fraction: float = 0.75
-    """The first part of the steps, whose demonstrations have no wrong digits: what is right is learnt faster alone."""
-    demonstrations_per_step: int = 64
+    clean_fraction: float = 0.0
+    """The first part of the steps, whose demonstrations have no wrong digits."""
+    demonstrations_per_step: int = 128
     """Demonstrations of one update, each of a new random problem."""
-    learning_rate: float = 1.5e-3
+    learning_rate: float = 2e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
 
 
