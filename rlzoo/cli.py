@@ -113,6 +113,6 @@ def _warmup(arguments: argparse.Namespace) -> None:
     with terminal.warming_up(config.steps) as progress:
         metrics = warmup(config, progress)
     for name, value in metrics.items():
-        terminal.console.print(f"{name:<20} {value:.3f}")
+        terminal.console.print(f"{name:<20} {value:,.3f}".removesuffix(".000"))
     terminal.console.print(f"model                {config.output}", soft_wrap=True)
     terminal.console.print(f"next                 rlzoo train model.name={config.output}", soft_wrap=True)

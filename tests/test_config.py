@@ -64,7 +64,7 @@ def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     for content in ("train: [1", "- 1\n- 2\n", "\x00"):
         file.write_text(content)
-        with pytest.raises(UserError, match="broken.yaml"):
+        with pytest.raises(UserError, match=r"broken\.yaml"):
             load_config([str(file)])
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import names
-from rlzoo.config import Config, load_config
+from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.experiment import check
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
@@ -37,7 +37,7 @@ SMALL = (
 
 def small(folder: Path, *words: str) -> Config:
     """A run of seconds on the embedded model."""
-    return load_config([*SMALL, f"output={folder}", *words])
+    return load_config(with_embedded_default([*SMALL, f"output={folder}", *words]))
 
 
 def run(folder: Path, *words: str) -> RunFolder:

@@ -116,4 +116,4 @@ def test_the_shipped_model_is_small_and_as_the_defaults_of_the_warmup_describe_i
 def test_the_shipped_model_is_good_at_its_best_and_mediocre_when_sampled() -> None:
     accuracies = evaluate_folder(SHIPPED, WarmupConfig().digits)
     assert accuracies["greedy"] > 0.8
-    assert 0.35 < accuracies["sampled"] < 0.5
+    assert 0.3 < accuracies["sampled"] < 0.45
