@@ -1,6 +1,7 @@
 """DAPO (Yu et al., arXiv:2503.14476, eq. 8-13): clip-higher, dynamic sampling, token-level loss, overlong shaping.
 
-    J = E [ 1 / sum_i |y_i|  sum_i sum_t min( r A, clip(r, 1 - 0.2, 1 + 0.28) A ) ],   0 < #correct < G
+    J = E [ 1 / sum_i |y_i|  sum_i sum_t min( r A, clip(r, 0.8, 1.28) A ) ],
+    0 < #correct < G
 
 Open in the paper: over what the token mean runs. Its formula says the prompt (scope=prompt); its code says the
 micro-batch (scope=microbatch); the default here is the mini-batch, as in later frameworks.

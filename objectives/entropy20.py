@@ -1,6 +1,7 @@
 """20-Entropy, Beyond the 80/20 Rule (Wang et al., arXiv:2506.01939, eq. 6): DAPO on high-entropy tokens only.
 
-    J = E [ 1 / sum I_it  sum_i sum_t I_it min( r A, clip(r, 1 - 0.2, 1 + 0.28) A ) ],   I_it = 1[ H_it >= tau ]
+    J = E [ 1 / sum I_it  sum_i sum_t I_it min( r A, clip(r, 0.8, 1.28) A ) ],
+    I_it = 1[ H_it >= tau ]
 
 tau keeps the top 20 % of all response tokens of the batch by the current policy's entropy, whatever their advantage.
 Open: "(micro-)batch"; here the mini-batch. Deviations: ties at tau are kept, so that the order of rows does not matter.

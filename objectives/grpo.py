@@ -1,7 +1,9 @@
 """GRPO: group-relative policy optimisation (Shao et al., DeepSeekMath, arXiv:2402.03300, eq. 3-4).
 
-    J = E_q (1/G) sum_i (1/|y_i|) sum_t { min[ r A, clip(r, 1 - eps, 1 + eps) A ] - beta KL_it }
-    A_i = (R_i - mean_group) / std_group,   KL_it = pi_ref/pi - log(pi_ref/pi) - 1
+    J = E_q (1/G) sum_i (1/|y_i|) sum_t
+            { min[ r A, clip(r, 1 - eps, 1 + eps) A ] - beta KL_it }
+    A_i = (R_i - mean_group) / std_group,
+    KL_it = pi_ref/pi - log(pi_ref/pi) - 1
 
 Open in the paper, and the reading taken: eps = 0.2 (not reported); std with ddof 1 and 1e-6 added (verl; the printed
 advantages of later papers confirm ddof 1). Deviations: groups of equal rewards get an advantage of exactly zero.

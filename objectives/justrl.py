@@ -1,6 +1,6 @@
 """JustRL (He et al., arXiv:2512.16649): GRPO with binary rewards and clip-higher, and nothing else.
 
-    J = token mean of min( r A, clip(r, 1 - 0.2, 1 + 0.28) A ),   A z-scored per group
+    J = token mean of min( r A, clip(r, 0.8, 1.28) A ),  A z-scored per group
 
 The paper gives no formula; this is what its run script does: DAPO without dynamic sampling and overlong shaping.
 Open: "standard GRPO" would be the mean per response; the script, and later papers on it, take the token mean.

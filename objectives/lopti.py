@@ -1,6 +1,7 @@
 """Lopti, low-probability token isolation (Yang et al., arXiv:2505.12929, Algorithm 1): two ordered update passes.
 
-    pass 1: all mini-batches of the step, tokens with pi_old(y_it) < eta;  pass 2: all of them again, the other tokens
+    pass 1: all mini-batches of the step, tokens with pi_old(y_it) < eta
+    pass 2: all of them again, the other tokens
 
 Old log-probs and the split stay those of the rollouts; both passes divide by the full token count, so at the same
 parameters their gradients add up to the joint one; KL and entropy terms belong to the pass of their token.

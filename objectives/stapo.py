@@ -1,7 +1,8 @@
 """STAPO (arXiv:2602.15620, v4, eq. of section 4): JustRL without the gradient of spurious tokens.
 
-    J = E [ 1 / sum I_it  sum_i sum_t I_it min( r A, clip(r, 1 - 0.2, 1 + 0.28) A ) ]
-    I_it = 0  iff  A_i > 0  and  pi(y_it) < tau_p  and  H_it < the q-quantile of H over the tokens with the first two
+    J = E [ 1 / sum I_it  sum_i sum_t I_it min( r A, clip(r, 0.8, 1.28) A ) ]
+    I_it = 0  iff  A_i > 0  and  pi(y_it) < tau_p  and  H_it < tau_h,
+    tau_h = the q-quantile of H over the tokens with the first two
 
 Probability and entropy are the current policy's (Algorithm 1), the quantile is taken over the mini-batch, interpolated
 linearly, and the comparison is strict: an empty pool, or a pool of one, silences nothing.

@@ -1,7 +1,8 @@
 """STARE (arXiv:2606.19236): surprisal-quantile weights, gated by a target entropy.
 
-    L+ = the ceil(P n) most surprising tokens among those with A > 0, weight W;  L- likewise with A < 0, weight M
-    the weights are on while the step's mean old entropy is below H_target (strict, once per rollout step)
+    L+ = the ceil(P n) most surprising tokens among those with A > 0, weight W
+    L- = likewise among those with A < 0, weight M
+    both on while the step's mean old entropy is below H_target (strict)
 
 This is variant O1 of the paper (M = 1); attenuate=0.9 is its C2. Tokens with A = 0 are in neither set.
 Adaptive mode: W <- clip(W + 0.01 sgn(H_target - H), 1, 1.5), M <- clip(M - 0.01 sgn(H_target - H), 0.5, 1); a weight

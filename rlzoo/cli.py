@@ -64,7 +64,10 @@ def _command(commands: Any, name: str, run: Any, summary: str, schema: type[Any]
 def _key_table(schema: type[Any]) -> str:
     import textwrap
 
-    lines = ["keys, with their defaults:"]
+    lines = [
+        "keys, with their defaults (where neither a file nor another model is named,",
+        "configs/arithmetic.yaml comes before your words):",
+    ]
     for name, default, doc in keys(schema):
         lines.append(f"  {name}={'' if default is None else default}")
         lines += textwrap.wrap(doc, width=78, initial_indent="      ", subsequent_indent="      ")

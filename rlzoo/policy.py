@@ -95,12 +95,14 @@ class Policy(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Writes weights, configuration and tokenizer as transformers loads them."""
-        self.model.save_pretrained(folder)
+        with without_progress_bars():
+            self.model.save_pretrained(folder)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
         """Takes over the weights of a saved policy of the same architecture."""
-        saved = type(self.model).from_pretrained(folder, dtype=torch.float32)
+        with without_progress_bars():
+            saved = type(self.model).from_pretrained(folder, dtype=torch.float32)
         self.model.load_state_dict(saved.state_dict())
 
     def frozen_copy(self) -> "Policy":
