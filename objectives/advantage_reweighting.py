@@ -5,7 +5,8 @@
 Tokens of both signs are weighed, after the group normalisation, without renormalising. alpha is 0.3 for Knights and
 Knaves, 0.1 for maths. The paper writes pi_theta; its code, and this part, take the old policy's probability.
 Open: over what the token mean runs; here the mini-batch.
-Variant authors (their verl): alpha = 0.2; dual_clip(cap=10); token mean per micro-batch; the KL's log-ratio is clamped.
+Variant authors (their verl): alpha = 0.2; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
+weighted by its responses (their code weighs micro-batches equally, which differs only where their sizes do).
 """
 
 from dataclasses import dataclass

@@ -7,10 +7,9 @@ The standard deviation is left out, because it weighs easy and hard prompts more
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from objectives.groups import group_index, group_is_constant, group_mean
+from objectives.groups import group_centred, group_index
 from objectives.part import Advantage
 from objectives.zoo import register
 
@@ -18,16 +17,14 @@ from objectives.zoo import register
 @register
 @dataclass(frozen=True)
 class GroupCenter(Advantage):
-    """Reward minus the group's mean; exactly zero where the rewards of a group are equal."""
+    """Reward minus the group's mean; exactly zero where the two are equal up to rounding."""
 
     name = "group_center"
     paper = "arXiv:2503.20783"
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        index, groups = group_index(group)
-        centred = reward - group_mean(reward, index, groups)[index]
-        return torch.where(group_is_constant(reward, index, groups), 0.0, centred)
+        return group_centred(reward, *group_index(group))
 
     def formula(self) -> str:
         return "A = R - mean over the group"

@@ -13,7 +13,7 @@ from typing import Any
 
 from objectives.errors import ObjectiveError, shown
 from objectives.part import Part, write_term
-from objectives.zoo import ALIASES, PARTS, RECIPES, Recipe, lookup, make_part
+from objectives.zoo import PARTS, RECIPES, Recipe, lookup, make_part
 
 LONGEST = 2000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
@@ -99,8 +99,11 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         if part.exclusive:
             parts = {name: old for name, old in parts.items() if not (old.exclusive and old.stage == part.stage)}
         parts[part.name] = part
-    _refuse_contradictions(additions, removals)
-    for name in dict.fromkeys(name for term in removals for name in _removed_names(term, parts)):
+    removed = list(dict.fromkeys(name for term in removals for name in _removed_names(term, parts)))
+    for term in additions:
+        if all(part.name in removed for part in _contributed(term)):
+            raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
+    for name in removed:
         _remove(parts, name)
     return in_order(parts.values())
 
@@ -109,13 +112,7 @@ def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
     """The parts that the additions contribute; an error if two of them want different things."""
     chosen: dict[object, tuple[Part, str]] = {}
     for term in additions:
-        found = lookup(term.name)
-        parts = (
-            found.with_parameters(term.parameters, contribution_only=True)
-            if isinstance(found, Recipe)
-            else (make_part(found, term.parameters),)
-        )
-        for part in parts:
+        for part in _contributed(term):
             slot = part.stage if part.exclusive else part.name
             other, owner = chosen.setdefault(slot, (part, term.name))
             if other != part:
@@ -126,15 +123,16 @@ def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
     return [part for part, _ in chosen.values()]
 
 
+def _contributed(term: Term) -> tuple[Part, ...]:
+    """The parts that a term adds to what is there."""
+    found = lookup(term.name)
+    if isinstance(found, Recipe):
+        return found.with_parameters(term.parameters, contribution_only=True)
+    return (make_part(found, term.parameters),)
+
+
 def _by(part: Part, owner: str) -> str:
-    return part.term() if owner == part.name else f"{part.term()} (of {owner})"
-
-
-def _refuse_contradictions(additions: Iterable[Term], removals: Iterable[Term]) -> None:
-    added = {ALIASES.get(term.name, term.name) for term in additions}
-    for term in removals:
-        if ALIASES.get(term.name, term.name) in added:
-            raise ObjectiveError(f"{term.name} is both added and removed: leave out both")
+    return part.term() if owner in (part.name, part.written) else f"{part.term()} (of {owner})"
 
 
 def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
@@ -178,10 +176,17 @@ def canonical(parts: Sequence[Part]) -> str:
     """
     candidates = [
         (*_written(parts, recipe, variant), number)
-        for number, (recipe, variant) in enumerate((r, v) for r in RECIPES.values() for v in r.variants)
+        for number, (recipe, variant) in enumerate((r, v) for r in _candidates(parts) for v in r.variants)
     ]
     _, _, text, _ = min(candidates, key=lambda candidate: (candidate[0], candidate[1], candidate[3]))
     return text
+
+
+def _candidates(parts: Sequence[Part]) -> list[Recipe]:
+    """Our own recipes, and those of the modules that parts come from: never what else happens to be imported."""
+    modules = {type(part).__module__ for part in parts}
+    own = RECIPES["grpo"].module.rpartition(".")[0]
+    return [r for r in RECIPES.values() if r.module.rpartition(".")[0] == own or r.module in modules]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:
@@ -199,9 +204,11 @@ def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, 
     filled = {part.stage for part in parts if part.exclusive}
     kept = {part.name for part in parts}
     removals = [
-        f"-{p.name}" for p in in_order(base.values()) if p.name not in kept and not (p.exclusive and p.stage in filled)
+        f"-{p.written}"
+        for p in in_order(base.values())
+        if p.name not in kept and not (p.exclusive and p.stage in filled)
     ]
-    text = write_term(recipe.name, settings) + "".join(additions) + "".join(removals)
+    text = write_term(recipe.written, settings) + "".join(additions) + "".join(removals)
     return len(additions) + len(removals), text.count("="), text
 
 

@@ -20,6 +20,15 @@ def group_mean(values: Tensor, index: Tensor, groups: int) -> Tensor:
     return group_sum(values, index, groups) / group_sum(torch.ones_like(values), index, groups)
 
 
+def group_centred(values: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] values minus their group's mean, exactly zero where the two differ by no more than the mean's rounding."""
+    centred = values - group_mean(values, index, groups)[index]
+    size = group_sum(torch.ones_like(values), index, groups)
+    largest = values.new_zeros(groups).scatter_reduce(0, index, values.abs(), "amax")
+    rounding = size * largest * torch.finfo(values.dtype).eps
+    return centred.where(centred.abs() > rounding[index], 0.0)
+
+
 def group_is_constant(values: Tensor, index: Tensor, groups: int) -> Tensor:
     """[N] bool: rows in whose group all values are equal, decided without rounding."""
     zeros = values.new_zeros(groups)

@@ -6,7 +6,8 @@
     KL_it = pi_ref/pi - log(pi_ref/pi) - 1
 
 Open in the paper, and the reading taken: eps = 0.2 (not reported); std with ddof 1 and 1e-6 added (verl; the printed
-advantages of later papers confirm ddof 1). Deviations: groups of equal rewards get an advantage of exactly zero.
+advantages of later papers confirm ddof 1). Deviations: a reward equal to its group's mean up to rounding, and so every
+reward of an equal-reward group, has an advantage of exactly zero.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_index, group_is_constant, group_mean, group_sum
-from objectives.part import Advantage, Aggregate, Penalty, parameter
+from objectives.groups import group_centred, group_index, group_sum
+from objectives.part import Advantage, Aggregate, Part, Penalty, parameter
 from objectives.ppo import Clip, SinglePass, TokenRatio
 from objectives.zoo import recipe, register
 
@@ -33,11 +34,10 @@ class GroupNorm(Advantage):
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         index, groups = group_index(group)
-        centred = reward - group_mean(reward, index, groups)[index]
+        centred = group_centred(reward, index, groups)
         size = group_sum(torch.ones_like(reward), index, groups)
         deviation = (group_sum(centred.square(), index, groups) / (size - 1)).sqrt()
-        normalised = centred / (deviation + self.eps)[index]
-        return torch.where(group_is_constant(reward, index, groups), 0.0, normalised)
+        return torch.where(centred == 0, 0.0, centred / (deviation + self.eps)[index])
 
     def formula(self) -> str:
         return f"A = (R - mean) / (std + {self.eps:g}) over the group"
@@ -91,11 +91,13 @@ class KL(Penalty):
         return f"+ {self.beta:g} * {self.estimator}(pi, pi_ref)"
 
 
+GRPO: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), SeqMean(), KL(), SinglePass())
+
 recipe(
     "grpo",
     paper="arXiv:2402.03300",
     summary="group-relative advantages in PPO's surrogate, mean per response, KL to the reference",
-    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), SeqMean(), KL(), SinglePass())},
+    variants={"paper": GRPO},
     contribution=("group_norm",),
     doc=__doc__,
 )

@@ -6,7 +6,8 @@
 Old log-probs and the split stay those of the rollouts; both passes divide by the full token count, so at the same
 parameters their gradients add up to the joint one; KL and entropy terms belong to the pass of their token.
 Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=".
-Variant authors: eta = 0.4; dual_clip(cap=10); token mean per micro-batch; the KL's log-ratio is clamped.
+Variant authors: eta = 0.4; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
+weighted by its responses (their code weighs micro-batches equally, which differs only where their sizes do).
 """
 
 from collections.abc import Sequence

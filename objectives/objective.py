@@ -249,6 +249,7 @@ class Objective:
 
     # ---- for tests, teaching and outside oracles -----------------------------------------------------------------
 
+    @torch.enable_grad()
     def token_gradients(self, batch: TokenBatch) -> list[Tensor]:
         """For each pass, [N, T]: minus the derivative of the loss with respect to `logp`.
 

@@ -44,6 +44,8 @@ class Part:
     exclusive: ClassVar[bool] = False
     """Whether the stage holds one such part, which an addition replaces."""
     paper: ClassVar[str] = ""
+    origin: ClassVar[str] = ""
+    """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
     minimum_group: ClassVar[int] = 1
     """The smallest number of responses per prompt with which the part has a meaning."""
 
@@ -54,21 +56,27 @@ class Part:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            object.__setattr__(self, item.name, _checked(self.name, item, getattr(self, item.name)))
+            kind = typing.get_type_hints(type(self))[item.name] if isinstance(item.type, str) else item.type
+            object.__setattr__(self, item.name, _checked(self.name, item, kind, getattr(self, item.name)))
 
     @property
     def needs(self) -> frozenset[str]:
         """What it reads with its actual parameters."""
         return self.reads
 
+    @property
+    def written(self) -> str:
+        """Its name in expressions."""
+        return f"{self.origin}:{self.name}" if self.origin else self.name
+
     def formula(self) -> str:
-        """What the part calculates, in one line with the actual numbers."""
-        raise NotImplementedError
+        """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""
+        return (self.__doc__ or self.name).split("\n")[0]
 
     def term(self) -> str:
         """The part as a term of an expression, defaults left out."""
         changed = {item.name: getattr(self, item.name) for item in fields(self)}
-        return write_term(self.name, {key: value for key, value in changed.items() if value != defaults(self)[key]})
+        return write_term(self.written, {key: value for key, value in changed.items() if value != defaults(self)[key]})
 
 
 def defaults(part: Part | type[Part]) -> dict[str, Any]:
@@ -169,7 +177,8 @@ class Bounds:
         def part(value: float | Tensor) -> float | Tensor:
             if not isinstance(value, Tensor) or value.dim() == 0:
                 return value
-            rows = value if value.shape[0] == 1 else value[index]
+            wide = value[None] if value.dim() == 1 else value
+            rows = wide if wide.shape[0] == 1 else wide[index]
             return rows if rows.shape[1] == 1 else rows[:, :width]
 
         return Bounds(part(self.low), part(self.high), part(self.cap))
@@ -283,8 +292,8 @@ def quantile(values: Tensor, q: float) -> Tensor:
     return torch.lerp(ordered[below], ordered[above], position - below)
 
 
-def _checked(owner: str, item: Field[Any], value: Any) -> Any:
-    kinds = typing.get_args(item.type) if isinstance(item.type, types.UnionType) else (item.type,)
+def _checked(owner: str, item: Field[Any], kind: Any, value: Any) -> Any:
+    kinds = typing.get_args(kind) or (kind,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if isinstance(value, float):
@@ -292,7 +301,7 @@ def _checked(owner: str, item: Field[Any], value: Any) -> Any:
     if not any(kind is not None and isinstance(kind, type) and type(value) is kind for kind in kinds):
         names = " or ".join("none" if kind is types.NoneType else str(kind.__name__) for kind in kinds)
         raise ObjectiveError(f"{owner}: {item.name}={shown(write_value(value))} is not a {names}")
-    allowed = item.metadata["allowed"]
+    allowed = item.metadata.get("allowed")
     if isinstance(allowed, tuple) and value not in allowed:
         raise ObjectiveError(f"{owner}: {item.name}={shown(value)} is not one of {', '.join(allowed)}")
     if isinstance(allowed, str) and value is not None and not _inside(value, allowed):

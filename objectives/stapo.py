@@ -6,6 +6,7 @@
 
 Probability and entropy are the current policy's (Algorithm 1), the quantile is taken over the mini-batch, interpolated
 linearly, and the comparison is strict: an empty pool, or a pool of one, silences nothing.
+Deviations: the sign is that of the weighted advantage; a token whose weight is zero has none and is in no pool.
 Open: the printed mask writes pi without saying whose; source=old takes the rollouts' statistics and saves a forward.
 Variant v1 (February 2026): q = 0.8; what its quantile runs over was not spelled out and is read as in v4.
 Variant authors: no code is published; this is the mask on JustRL's code base, of which it has all other settings.

@@ -1,8 +1,16 @@
-"""The names of the zoo: parts, and recipes made of them."""
+"""The names of the zoo: parts, and recipes made of them.
+
+Modules outside this package join by registering theirs. An expression reaches them as `module:name`, or as `name` alone
+if an installed package announces it: an entry point of that name in the group `objectives`, whose value is the module.
+"""
 
 import difflib
+import importlib
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from objectives.errors import ObjectiveError, shown
@@ -22,6 +30,15 @@ class Recipe:
     contribution: tuple[str, ...]
     aliases: tuple[str, ...] = ()
     doc: str = ""
+    module: str = ""
+    """Where it was registered."""
+    origin: str = ""
+    """The module that an expression names before it; see `Part.origin`."""
+
+    @property
+    def written(self) -> str:
+        """Its name in expressions."""
+        return f"{self.origin}:{self.name}" if self.origin else self.name
 
     def parts(self, variant: str) -> dict[str, Part]:
         """The parts of a variant by name."""
@@ -68,9 +85,31 @@ ALIASES: dict[str, str] = {}
 
 
 def register(part: PartClass) -> PartClass:
-    """Class decorator: puts a part into the zoo under its name."""
+    """Class decorator: puts a part into the zoo under its name.
+
+    Raises ObjectiveError if another part has that name, or if the class is not a part with defaults.
+    """
+    _check_class(part)
+    other = PARTS.get(part.name)
+    if other is not None and (other.__module__, other.__qualname__) != (part.__module__, part.__qualname__):
+        raise ObjectiveError(f"{part.__module__} and {other.__module__} both register a part named {part.name}")
+    part.origin = _origin(part.name, part.__module__)
     PARTS[part.name] = part
     return part
+
+
+def _check_class(part: type[Part]) -> None:
+    where = f"{part.__module__}.{part.__qualname__}"
+    if not issubclass(part, Part) or not hasattr(part, "stage"):
+        raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind in objectives.part")
+    if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
+        raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")
+    declared = {key for key, value in vars(part).items() if isinstance(value, Field)}
+    if "__dataclass_fields__" not in vars(part) and (declared or vars(part).get("__annotations__")):
+        raise ObjectiveError(f"{where} has parameters: put @dataclass(frozen=True) below @register")
+    for item in fields(part):
+        if item.default is MISSING:
+            raise ObjectiveError(f"{where}: the parameter {item.name} needs a default")
 
 
 def recipe(
@@ -83,31 +122,83 @@ def recipe(
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
 ) -> None:
-    """Puts a recipe into the zoo. The first variant is the default."""
-    RECIPES[name] = Recipe(name, paper, summary, variants, contribution, aliases, (doc or "").strip())
+    """Puts a recipe into the zoo. The first variant is the default. Raises ObjectiveError if its name is taken."""
+    module = sys._getframe(1).f_globals["__name__"]
+    for taken in (name, *aliases):
+        other = RECIPES.get(ALIASES.get(taken, taken))
+        if other is not None and other.module != module:
+            raise ObjectiveError(f"{module} and {other.module} both register a recipe named {taken}")
+    origin = _origin(name, module)
+    RECIPES[name] = Recipe(name, paper, summary, variants, contribution, aliases, (doc or "").strip(), module, origin)
     ALIASES.update(dict.fromkeys(aliases, name))
 
 
-def lookup(name: str) -> Recipe | type[Part]:
-    """The recipe or part of that name (or alias); where both exist, the recipe.
+def lookup(written: str) -> Recipe | type[Part]:
+    """The recipe or part of that name (or alias, or `module:name`); where both exist, the recipe.
 
-    Raises ObjectiveError with the nearest names if there is none.
+    Raises ObjectiveError with the nearest names if there is none, or if its module cannot be imported.
     """
+    module, _, name = written.rpartition(":")
+    if module:
+        _import(module, written)
+    elif _find(name) is None and name in _announced():
+        _import(_announced()[name], written)
+    found = _find(name)
+    if found is not None and (not module or _belongs(found, module)):
+        return found
+    if module:
+        names = [name for name, entry in (PARTS | RECIPES).items() if _belongs(entry, module)]
+        raise ObjectiveError(
+            f"{shown(module)} registers no part or recipe named {shown(name)!r}; "
+            + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
+        )
+    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known())}")
+
+
+def _find(name: str) -> Recipe | type[Part] | None:
     name = ALIASES.get(name, name)
-    if name in RECIPES:
-        return RECIPES[name]
-    if name in PARTS:
-        return PARTS[name]
-    known = list(dict.fromkeys([*RECIPES, *ALIASES, *PARTS]))
-    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known)}")
+    return RECIPES.get(name) or PARTS.get(name)
+
+
+def known() -> list[str]:
+    """Every name that an expression may use without a module."""
+    return list(dict.fromkeys([*RECIPES, *ALIASES, *PARTS, *_announced()]))
+
+
+@cache
+def _announced() -> dict[str, str]:
+    """Name -> module of the parts and recipes that installed packages announce."""
+    return {point.name: point.value.partition(":")[0].strip() for point in entry_points(group="objectives")}
+
+
+def _origin(name: str, module: str) -> str:
+    """What an expression must put before a name: nothing for our own, announced and interactively defined ones."""
+    if module == "__main__" or module.partition(".")[0] == __package__ or _announced().get(name) == module:
+        return ""
+    return module
+
+
+def _belongs(entry: Recipe | type[Part], module: str) -> bool:
+    owner = entry.module if isinstance(entry, Recipe) else entry.__module__
+    return f"{owner}.".startswith(f"{module}.")
+
+
+def _import(module: str, written: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ObjectiveError:
+        raise
+    except Exception as error:  # whatever a module of somebody else's may raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ObjectiveError(f"cannot import {shown(module)} (of {shown(written)!r}): {shown(reason, 200)}") from None
 
 
 def make_part(part: type[Part], parameters: Mapping[str, Any]) -> Part:
     """A part with the given parameters; unknown ones are errors."""
-    known = [item.name for item in fields(part)]
+    own = [item.name for item in fields(part)]
     for key in parameters:
-        if key not in known:
-            raise unknown_parameter(part.name, key, known)
+        if key not in own:
+            raise unknown_parameter(part.name, key, own)
     return part(**parameters)
 
 
@@ -143,13 +234,21 @@ class Name:
 
 
 def names() -> list[Name]:
-    """Every recipe, then every part in stage order."""
+    """Every recipe, then every part in stage order; modules that installed packages announce are imported."""
+    for module in sorted(set(_announced().values())):
+        _import(module, module)
     recipes = [
-        Name(entry.name, "recipe", "", entry.paper, entry.summary, tuple(entry.variants), entry.aliases)
+        Name(entry.written, "recipe", "", entry.paper, entry.summary, tuple(entry.variants), entry.aliases)
         for entry in RECIPES.values()
     ]
     parts = [
-        Name(part.name, "part", part.stage.name.lower(), part.paper, (part.__doc__ or "").split("\n")[0])
+        Name(
+            f"{part.origin}:{part.name}" if part.origin else part.name,
+            "part",
+            part.stage.name.lower(),
+            part.paper,
+            (part.__doc__ or "").split("\n")[0],
+        )
         for part in sorted(PARTS.values(), key=lambda part: part.stage)
     ]
     return recipes + parts

@@ -16,6 +16,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from objectives import ObjectiveError  # here, because grader processes import this module and want no torch
 
     arguments = _parser().parse_args(argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where objective=grpo+my_module:my_part finds my_module
     run: Callable[[argparse.Namespace], None] = arguments.run
     try:
         run(arguments)

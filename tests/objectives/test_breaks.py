@@ -36,7 +36,7 @@ class Break(NamedTuple):
     new: str
 
 
-CENTRED = "reward - group_mean(reward, index, groups)[index]"
+CENTRED = "group_centred(reward, index, groups)"
 K3 = "torch.expm1(-difference) + difference"
 OLD = 'batch.require("logp_old", self.name).exp()'
 ANCHOR = "logp.detach() if rows.logp_old is None"
@@ -97,9 +97,9 @@ BREAKS = [
         "grpo",
         "zero",
         "equal rewards left to rounding",
-        "grpo.py",
-        "group_is_constant(reward, index, groups)",
-        "reward != reward",
+        "groups.py",
+        "centred.where(centred.abs() > rounding[index], 0.0)",
+        "centred",
     ),
     Break(
         "dapo",

@@ -65,14 +65,36 @@ def test_a_batch_without_rows_has_a_loss_of_zero(expression: str) -> None:
 
 
 def test_bounds_per_token_follow_rows_and_width() -> None:
-    """Bounds [N, T], [N, 1] and [1, T] are promised to later methods."""
+    """Bounds [N, T], [N, 1], [1, T] and [T] are promised to later methods."""
     objective = parse("justrl")
     batch = at_current(token_batch(random_case(1, moved=True)))
     plan = objective.plan(objective.prepare(batch))
     whole = plan.batch.logp
-    for shape in (plan.batch.mask.shape, (len(plan.batch.mask), 1), (1, plan.batch.mask.shape[1]), ()):
+    n, t = plan.batch.mask.shape
+    for shape in ((n, t), (n, 1), (1, t), (t,), (1,), ()):
         bounded = replace(plan, bounds=Bounds(torch.full(shape, 0.2), torch.full(shape, 0.28)))
         for row in range(len(whole)):
             rows, width = torch.tensor([row]), int(plan.batch.mask[row].sum())
             found = objective.loss(bounded, rows, whole[rows][:, :width])
             assert found.item() == pytest.approx(objective.loss(plan, rows, whole[rows]).item(), rel=1e-6, abs=1e-12)
+
+
+def test_token_gradients_need_no_gradient_mode() -> None:
+    batch = token_batch(random_case(1, moved=True))
+    expected = parse("justrl").token_gradients(batch)
+    with torch.no_grad():
+        found = parse("justrl").token_gradients(batch)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("expression", ["grpo", "group_center"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_reward_equal_to_its_groups_mean_has_an_advantage_of_exactly_zero(
+    expression: str, dtype: torch.dtype
+) -> None:
+    rewards = torch.tensor([0.1, 0.2, 0.3, 0.3, 0.7, 1.1, -0.1, 0.0, 0.1], dtype=dtype)
+    batch = TokenBatch(mask=torch.ones(9, 2).bool(), group=torch.arange(9) // 3, reward=rewards)
+    advantage = parse(f"{expression}-kl").prepare(batch).advantage
+    assert advantage is not None
+    assert (advantage[1::3] == 0).all()
+    assert (advantage[0::3] != 0).all()

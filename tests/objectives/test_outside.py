@@ -1,0 +1,114 @@
+"""Parts and recipes from outside the package, as a user writes them: by import path, and announced by a package."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from objectives import ObjectiveError, names, parse
+from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
+from rlzoo.config import load_config, with_embedded_default
+from rlzoo.files import read_json_lines
+from rlzoo.report.terminal import Terminal
+from rlzoo.run import train
+
+PAGE = (Path(__file__).parents[2] / "objectives" / "README.md").read_text(encoding="utf-8")
+METHOD = PAGE.split("```python\n")[1].split("```")[0]
+"""The file that the page on adding a method shows."""
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Modules of earlier tests are forgotten."""
+    yield
+    _announced.cache_clear()
+    for registry in (PARTS, RECIPES):
+        for name, entry in list(registry.items()):
+            module = entry.module if registry is RECIPES else entry.__module__
+            if not module.startswith("objectives."):
+                del registry[name]
+    sys.modules.pop("my_method", None)
+    for alias in [alias for alias, name in ALIASES.items() if name not in RECIPES]:
+        del ALIASES[alias]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a method file in it."""
+    (tmp_path / "my_method.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_the_page_adds_a_method_in_at_most_25_lines() -> None:
+    assert len(METHOD.splitlines()) <= 25
+
+
+def test_a_part_is_reached_by_import_path_and_its_canonical_form_reads_back(folder: Path) -> None:
+    objective = parse("dapo+my_method:rare_bonus(threshold=0.05)")
+    assert str(objective) == "dapo+my_method:rare_bonus(threshold=0.05)"
+    assert parse(str(objective)) == objective == parse("dapo+rare_bonus(threshold=0.05)")
+    assert parse("grpo+my_method:rare_bonus") == parse("my_method:rare_bonus") == parse("my_method:rare_grpo")
+    assert parse("my_method:rare_grpo-my_method:rare_bonus") == parse("grpo")
+
+
+def test_an_outside_recipe_changes_no_other_canonical_form(folder: Path) -> None:
+    before = str(parse("justrl+top_entropy"))
+    assert str(parse("my_method:rare_grpo(bonus=3.5)")) == "my_method:rare_grpo(bonus=3.5)"
+    assert str(parse("justrl+top_entropy")) == before
+    assert str(parse("justrl+my_method:rare_grpo")) == "justrl+my_method:rare_bonus"
+
+
+def test_a_new_process_trains_it_from_the_working_directory(folder: Path) -> None:
+    objective = "objective=grpo+my_method:rare_bonus(threshold=0.999)"
+    words = ["train.steps=1", "rollout.prompts_per_step=8", "evaluation.problems=2", "evaluation.samples=1"]
+    command = [sys.executable, "-P", "-m", "rlzoo", "train"]
+    done = subprocess.run([*command, objective, "output=run", *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = read_json_lines(folder / "run" / "metrics.jsonl")
+    assert 0 < line["touched/rare_bonus/tokens"] < 1
+
+
+def test_an_installed_package_announces_its_parts(folder: Path) -> None:
+    info = folder / "my_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[objectives]\nrare_bonus = my_method\n")
+    _announced.cache_clear()
+    assert str(parse("dapo+rare_bonus")) == "dapo+rare_bonus"
+    assert "rare_bonus" in {name.name for name in names()}
+
+
+@pytest.mark.parametrize(
+    ("source", "expression", "message"),
+    [
+        (METHOD, "grpo+my_method:rare_bonis", "did you mean|it has rare_bonus"),
+        (METHOD, "grpo+no_such_module:rare_bonus", "cannot import no_such_module"),
+        ("import nothing_there", "grpo+my_method:x", "cannot import my_method .*nothing_there"),
+        ("def f(:", "grpo+my_method:x", "cannot import my_method .*SyntaxError"),
+        ("x = 1", "grpo+my_method:x", "registers no part or recipe named 'x'; decorate"),
+        (METHOD.replace('"rare_bonus"\n', '"clip"\n'), "grpo+my_method:clip", "both register a part named clip"),
+        (METHOD.replace("@dataclass(frozen=True)\n", ""), "grpo+my_method:rare_bonus", "put @dataclass"),
+        (METHOD, "grpo+my_method:rare_bonus(threshold=2)", r"outside \(0, 1\)"),
+    ],
+)
+def test_mistakes_are_one_error_that_names_them(source: str, expression: str, message: str, folder: Path) -> None:
+    (folder / "my_method.py").write_text(source)
+    with pytest.raises(ObjectiveError, match=message) as raised:
+        parse(expression)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_part_with_postponed_annotations_works(folder: Path) -> None:
+    (folder / "my_method.py").write_text("from __future__ import annotations\n" + METHOD)
+    assert str(parse("grpo+my_method:rare_bonus(threshold=0.05)")).endswith("rare_grpo(threshold=0.05)")
+
+
+def test_it_runs_in_the_loop_of_this_process(folder: Path) -> None:
+    words = ["objective=stapo+my_method:rare_bonus(threshold=0.999)", "train.steps=1", "rollout.prompts_per_step=8"]
+    words += ["evaluation.problems=2", "evaluation.samples=1", f"output={folder / 'run'}"]
+    run = train(load_config(with_embedded_default(words)), Terminal(Console(quiet=True)))
+    assert read_json_lines(run.metrics)[0]["touched/rare_bonus/mass"] > 0
