@@ -207,10 +207,13 @@ class Objective:
         if self.all(Penalty):
             penalised = _only(batch.mask, batch.penalty_mask)
             penalty = torch.where(penalised, aggregate.coefficients(batch, batch.mask).to(advantage.dtype), 0.0)
+        return Plan(batch, torch.where(policy, coefficient, 0.0), penalty, self._bounds(batch), touched)
+
+    def _bounds(self, batch: TokenBatch) -> Bounds:
         bounds = self.the(Surrogate).bounds(batch)
         for modifier in self.all(Modifier):
             bounds = modifier.modify(bounds, batch)
-        return Plan(batch, torch.where(policy, coefficient, 0.0), penalty, bounds, touched)
+        return bounds
 
     # ---- once per micro-batch ------------------------------------------------------------------------------------
 
@@ -267,10 +270,24 @@ class Objective:
             gradients.append(-gradient)
         return gradients
 
+    @property
+    def equation(self) -> str:
+        """The loss with the actual numbers in it; r, A and the names of what is read are as the parts' formulas say."""
+        nothing = torch.zeros(0, 0)
+        fields: dict[str, Any] = dict.fromkeys(self.needs & TOKEN_FIELDS, nothing)
+        empty = TokenBatch(mask=nothing.bool(), advantage=nothing, **fields)
+        surrogate = self.the(Surrogate).equation(self._bounds(empty))
+        silenced = "I " if self.all(Mask) else ""
+        terms = [f"{self.the(Aggregate).formula()} of -{silenced}{surrogate}"]
+        terms += [part.formula() for part in self.all(Penalty)]
+        where = " and ".join(part.formula() for part in self.all(Mask))
+        return " ".join(terms) + (f", I = {where}" if where else "")
+
     def describe(self) -> dict[str, Any]:
-        """What the objective is, as plain data: canonical expression, parts by stage with formula and paper, needs."""
+        """What the objective is, as plain data: canonical expression, equation, parts with formula and paper, needs."""
         return {
             "expression": self.expression,
+            "equation": self.equation,
             "parts": [
                 {"stage": part.stage.name.lower(), "term": part.term(), "formula": part.formula(), "paper": part.paper}
                 for part in self.parts

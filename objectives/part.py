@@ -194,6 +194,10 @@ class Surrogate(Part):
         """The bounds before modifiers, for a whole mini-batch."""
         raise NotImplementedError
 
+    def equation(self, bounds: Bounds) -> str:
+        """The objective of a token with the bounds as modified, in one line."""
+        return self.formula()
+
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
         """[n, T]: the loss of each token, to be minimised."""
         raise NotImplementedError

@@ -5,6 +5,7 @@
 Deviations: log pi - log pi_old is clamped to [-20, 20] before the exponential, so that no ratio overflows.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -54,7 +55,16 @@ class Clip(Surrogate):
         return outside | (advantage > 0) & (ratio > 1 + bounds.high)
 
     def formula(self) -> str:
-        return f"min(r A, clip(r, {1 - self.low:g}, {1 + self.low:g}) A)"
+        return self.equation(Bounds(self.low, self.low))
+
+    def equation(self, bounds: Bounds) -> str:
+        inner = f"min(r A, clip(r, {_number(1 - bounds.low)}, {_number(1 + bounds.high)}) A)"
+        capped = isinstance(bounds.cap, Tensor) or bounds.cap < math.inf
+        return f"max({inner}, {_number(bounds.cap)} min(A, 0))" if capped else inner
+
+
+def _number(bound: float | Tensor) -> str:
+    return "(per token)" if isinstance(bound, Tensor) else f"{bound:g}"
 
 
 def _like(bound: float | Tensor, ratio: Tensor) -> Tensor:

@@ -43,8 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = _command(commands, "eval", _evaluate, "evaluate a run or a model on held-out problems", Config)
     evaluate.add_argument("target", metavar="RUN_OR_MODEL", help="a run folder, a model folder, a hub name")
     evaluate.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
-    objectives = _command(commands, "objectives", _objectives, "show the zoo, or what an expression means")
-    objectives.add_argument("expression", nargs="?", metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'")
+    objectives = _command(commands, "objectives", _objectives, "show the zoo, an objective, or how two differ")
+    objectives.add_argument(
+        "expressions", nargs="*", metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'"
+    )
     objectives.add_argument("--json", action="store_true", help="as JSON, for programs")
     warmup = _command(commands, "warmup", _warmup, "make the embedded model by supervised warm-up")
     warmup.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
@@ -92,20 +94,27 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _objectives(arguments: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
     from objectives import names, parse
-    from rlzoo.report.zoo import print_objective, print_zoo
+    from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
 
-    if arguments.expression is None:
-        if arguments.json:
-            from dataclasses import asdict
-
-            print(json.dumps([asdict(name) for name in names()], indent=2))
-        else:
-            print_zoo(names())
-    elif arguments.json:
-        print(json.dumps(parse(arguments.expression).describe(), indent=2))
+    written = arguments.expressions
+    parsed = [parse(expression) for expression in written]
+    if len(parsed) > 2:
+        raise UserError(f"rlzoo objectives shows the zoo, one objective or the difference of two, not {len(parsed)}")
+    if arguments.json:
+        described = [objective.describe() for objective in parsed]
+        shown: Any = [asdict(name) for name in names()] if not parsed else described[0]
+        if len(parsed) == 2:
+            shown = {"first": described[0], "second": described[1], "difference": difference(parsed[0], parsed[1])}
+        print(json.dumps(shown, indent=2))
+    elif not parsed:
+        print_zoo(names())
+    elif len(parsed) == 1:
+        print_objective(written[0], parsed[0])
     else:
-        print_objective(arguments.expression, parse(arguments.expression))
+        print_difference(parsed[0], parsed[1])
 
 
 def _warmup(arguments: argparse.Namespace) -> None:

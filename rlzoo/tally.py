@@ -1,6 +1,7 @@
 """What a rollout step did, as numbers: rewards, lengths, and what each part of the objective touched."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import torch
 from accelerate import Accelerator
@@ -8,55 +9,76 @@ from torch import Tensor
 
 from objectives import Objective, Plan, TokenBatch
 from rlzoo.collect import Collected
+from rlzoo.rollout.base import Rollouts
 
 
 class Tally:
-    """Sums over the updates of a step, divided once at its end.
+    """Sums over the updates of a step and this process's rows, added up over processes and divided once at its end.
 
-    `shared` sums are the same on every process (plans); `own` sums are of this process's rows (micro-batches).
+    For each part: the tokens it touched, their share of the advantage mass, their mean probability and entropy when
+    they were sampled, and how many of them each other part touched too.
     """
 
-    def __init__(self) -> None:
-        self.shared: dict[str, float] = defaultdict(float)
-        self.own: dict[str, float] = defaultdict(float)
-        self.updates = 0
+    def __init__(self, objective: Objective, rollouts: Rollouts) -> None:
+        self.objective = objective
+        self.probability, self.entropy = rollouts.logp.exp(), rollouts.entropy
+        self.sums: dict[str, float] = defaultdict(float)
+        self.gradient_norm, self.updates = 0.0, 0
 
-    def add_plan(self, plan: Plan) -> None:
-        """Counts the tokens that stages 1 to 7 touched in a mini-batch and their share of the advantage mass."""
-        advantage = plan.batch.require("advantage", "tally").abs()
+    def add_plan(self, plan: Plan, own: Tensor, at: Tensor) -> None:
+        """Counts what stages 1 to 7 touched in this process's rows `own`, rows `at` of the plan."""
         self.updates += 1
-        self.shared["tokens"] += plan.batch.mask.sum().item()
-        self.shared["mass"] += advantage.sum().item()
-        for name, touched in plan.touched.items():
-            self.shared[f"{name}/tokens"] += touched.sum().item()
-            self.shared[f"{name}/mass"] += advantage[touched].sum().item()
+        self.sums["tokens"] += plan.batch.mask[at].sum().item()
+        self.sums["mass"] += plan.batch.require("advantage", "tally")[at].abs().sum().item()
+        touched = {name: tokens[at] for name, tokens in plan.touched.items()}
+        self._count(touched, list(touched), plan, own, at)
+        none = plan.policy_coefficient.new_zeros(0, plan.batch.mask.shape[1])
+        self.add_rows(plan, own[:0], at[:0], none, 0.0)  # every process has the same sums, even without rows
 
-    def add_rows(self, objective: Objective, plan: Plan, rows: Tensor, logp: Tensor, loss: float) -> None:
-        """Counts the tokens that the clip and its modifiers touched in a micro-batch."""
-        self.own["loss"] += loss
-        advantage = plan.batch.require("advantage", "tally")[rows][:, : logp.shape[1]].abs()
-        for name, touched in objective.touched(plan, rows, logp).items():
-            if name not in plan.touched:
-                self.own[f"{name}/tokens"] += touched.sum().item()
-                self.own[f"{name}/mass"] += advantage[touched].sum().item()
+    def add_rows(self, plan: Plan, own: Tensor, at: Tensor, logp: Tensor, loss: float) -> None:
+        """Counts what the clip and its modifiers touched in a micro-batch."""
+        self.sums["loss"] += loss
+        touched = self.objective.touched(plan, at, logp)
+        self._count(touched, [name for name in touched if name not in plan.touched], plan, own, at)
 
     def add_gradient(self, norm: float) -> None:
         """Counts a gradient's norm before clipping."""
-        self.shared["gradient_norm"] += norm
+        self.gradient_norm += norm
+
+    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], plan: Plan, own: Tensor, at: Tensor) -> None:
+        advantage = plan.batch.require("advantage", "tally")[at].abs().cpu()
+        touched = {name: tokens.cpu() for name, tokens in touched.items()}
+        counted: set[str] = set()
+        for name in names:
+            tokens, width = touched[name], touched[name].shape[1]
+            measures = {
+                "tokens": tokens,
+                "mass": advantage[:, :width][tokens],
+                "probability": self.probability[own][:, :width][tokens],
+                "entropy": self.entropy[own][:, :width][tokens],
+            }
+            for measure, values in measures.items():
+                self.sums[f"{name}/{measure}"] += values.sum(dtype=torch.float64).item()
+            counted.add(name)
+            for other in touched.keys() - counted:
+                both = (tokens & touched[other]).sum().item()
+                self.sums[f"{name}/overlap/{other}"] += both
+                self.sums[f"{other}/overlap/{name}"] += both
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
-        """Token fraction and advantage share per part, mean loss and gradient norm per update."""
-        names = sorted(self.own)
-        sums = torch.tensor([self.own[name] for name in names], dtype=torch.float64, device=accelerator.device)
-        own = dict(zip(names, accelerator.reduce(sums, "sum").tolist(), strict=True))
-        totals = {**self.shared, **own}
-        tokens, mass = max(1, totals.pop("tokens")), totals.pop("mass") or 1.0
-        means = {name: totals.pop(name, 0.0) / max(1, self.updates) for name in ("loss", "gradient_norm")}
-        shares = {
-            f"touched/{name}": value / (tokens if name.endswith("/tokens") else mass)
-            for name, value in sorted(totals.items())
-        }
-        return means | shares
+        """Mean loss and gradient norm per update; for each part the above, means only where it touched something."""
+        names = sorted(self.sums)
+        sums = torch.tensor([self.sums[name] for name in names], dtype=torch.float64, device=accelerator.device)
+        totals = dict(zip(names, accelerator.reduce(sums, "sum").tolist(), strict=True))
+        whole = {"tokens": max(1.0, totals.pop("tokens", 0.0)), "mass": totals.pop("mass", 0.0) or 1.0}
+        updates = max(1, self.updates)
+        metrics = {"loss": totals.pop("loss", 0.0) / updates, "gradient_norm": self.gradient_norm / updates}
+        for name, value in totals.items():
+            part, _, measure = name.partition("/")
+            divisor = whole.get(measure, totals[f"{part}/tokens"])
+            if divisor:
+                metrics[f"touched/{name}"] = value / divisor
+        return metrics
 
 
 def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accelerator) -> dict[str, float]:

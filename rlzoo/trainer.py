@@ -55,7 +55,7 @@ class Trainer:
         self.seconds.update(collected.seconds)
         batch = self.objective.prepare(self._scored(collected), done.objective_state)
         learning_rate = self._set_learning_rate(done.step)
-        tally, skipped, moved = Tally(), 0, False
+        tally, skipped, moved = Tally(self.objective, collected.rollouts), 0, False
         for update in self.objective.passes(batch):
             for rows in self._minibatches(update):
                 skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
@@ -144,9 +144,11 @@ class Trainer:
             if self.objective.reads_micro_batches:
                 minibatch = minibatch.with_fields(micro_batch=self._micro_batch_numbers(collected, rows)[rows])
             plan = self.objective.plan(minibatch)
-            tally.add_plan(plan)
+            own = collected.own(rows)
+            at = torch.searchsorted(rows, collected.here[own.to(rows.device)])
+            tally.add_plan(plan, own, at)
         with self._timed("train"):
-            self._differentiate(collected, plan, rows, tally)
+            self._differentiate(collected, plan, own, at, tally)
             return self._take_step(tally)
 
     def _micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
@@ -157,16 +159,15 @@ class Trainer:
             number[part] = float(first + i)
         return collected.everywhere(self.accelerator, number)[:, 0].long()
 
-    def _differentiate(self, collected: Collected, plan: Plan, rows: Tensor, tally: Tally) -> None:
-        """Accumulates the gradient of a mini-batch; rows whose gradient is zero for certain are left out.
+    def _differentiate(self, collected: Collected, plan: Plan, own: Tensor, at: Tensor, tally: Tally) -> None:
+        """Accumulates the gradient of this process's rows `own`, rows `at` of the plan.
 
-        Data-parallel wrappers average over processes, hence the factor; all make the same number of backward passes.
+        Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
+        factor; all make the same number of backward passes.
         """
-        place = torch.zeros(len(collected.batch.mask), dtype=torch.long, device=rows.device)
-        place[rows] = torch.arange(len(rows), device=rows.device)
-        planned = place[collected.here].cpu()
-        own = collected.own(rows)
-        parts = self._micro_batches(collected, own[plan.active.cpu()[planned[own]]])
+        place = torch.zeros(len(collected.here), dtype=torch.long)
+        place[own] = at.cpu()
+        parts = self._micro_batches(collected, own[plan.active[at].cpu()])
         count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
         for i in range(max(1, count)):
             with nullcontext() if i >= count - 1 else self.accelerator.no_sync(self.policy):
@@ -175,10 +176,10 @@ class Trainer:
                 if i >= len(parts):
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
-                at = planned[part].to(plan.policy_coefficient.device)
-                loss = self.objective.loss(plan, at, stats.logp, stats.entropy)
+                rows = place[part].to(plan.policy_coefficient.device)
+                loss = self.objective.loss(plan, rows, stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
-            tally.add_rows(self.objective, plan, at, stats.logp.detach(), loss.item())
+            tally.add_rows(plan, part, rows, stats.logp.detach(), loss.item())
 
     def _take_step(self, tally: Tally) -> bool:
         norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)

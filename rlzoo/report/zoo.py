@@ -47,6 +47,7 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     for row in objective.describe()["parts"]:
         table.add_row(row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:"))
     console.print(table)
+    console.print(objective.equation + "\n")
     for line in costs(objective):
         console.print(f"- {line}")
     for term in read_terms(written):
@@ -55,6 +56,43 @@ def print_objective(written: str, objective: Objective, console: Console | None 
             console.print()
             for line in paragraphs(recipe.doc):
                 console.print(line, markup=False)
+
+
+def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
+    """The parts in which two objectives differ, in stage order, with the formula in each ("" where it has none)."""
+    ours, theirs = ({part.name: part for part in objective.parts} for objective in (first, second))
+    both = sorted({*first.parts, *second.parts}, key=lambda part: (part.stage, not part.exclusive, part.name))
+    return [
+        {
+            "stage": part.stage.name.lower(),
+            "part": part.name,
+            "first": ours[part.name].formula() if part.name in ours else "",
+            "second": theirs[part.name].formula() if part.name in theirs else "",
+        }
+        for part in dict((part.name, part) for part in both).values()
+        if ours.get(part.name) != theirs.get(part.name)
+    ]
+
+
+def print_difference(first: Objective, second: Objective, console: Console | None = None) -> None:
+    """What one objective has and the other has not, and what each costs beyond the other."""
+    console = console or Console(highlight=False)
+    rows = difference(first, second)
+    if not rows:
+        console.print(f"the same objective: {first}", soft_wrap=True)
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("stage", no_wrap=True)
+    for heading in ("part", str(first), str(second)):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(row["stage"], row["part"], row["first"] or "-", row["second"] or "-")
+    console.print(table)
+    shared = set(costs(first)) & set(costs(second))
+    for objective in (first, second):
+        for line in costs(objective):
+            if line not in shared:
+                console.print(f"- {objective}: {line}")
 
 
 def paragraphs(doc: str) -> list[str]:

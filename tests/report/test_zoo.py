@@ -1,0 +1,72 @@
+"""What `rlzoo objectives` shows."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from objectives import names, parse
+from rlzoo.cli import main
+from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
+
+RECIPES = [name for name in names() if name.kind == "recipe"]
+VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants]
+
+
+def printed(show, *arguments) -> str:  # type: ignore[no-untyped-def]
+    console = Console(width=80, record=True, highlight=False, file=io.StringIO())
+    show(*arguments, console)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("expression", VARIANTS)
+def test_an_objective_is_shown_in_80_columns_with_its_equation_paper_and_costs(expression: str) -> None:
+    objective = parse(expression)
+    text = printed(print_objective, expression, objective)
+    _, *rest = text.splitlines()
+    assert max(len(line) for line in rest) <= 80
+    flowing = " ".join(text.split())
+    assert " ".join(objective.equation.split()) in flowing
+    for part in objective.parts:
+        assert part.paper.removeprefix("arXiv:") in text
+    assert "update pass" in text
+
+
+def test_equations_have_the_numbers_after_all_modifiers() -> None:
+    assert "clip(r, 0.9, 1.3)" in parse("clip(low=0.1)+clip_higher(high=0.3)").equation
+    assert "max(min(r A, clip(r, 0.8, 1.2) A), 4 min(A, 0))" in parse("grpo+dual_clip(cap=4)").equation
+    assert "+ 0.01 * k2(pi, pi_ref)" in parse("grpo+kl(beta=0.01,estimator=k2)").equation
+    assert "I = not (A > 0 and p < 0.005" in parse("stapo(tau_p=0.005)").equation
+
+
+def test_a_difference_names_what_differs_and_nothing_else() -> None:
+    rows = difference(parse("stapo"), parse("dapo+lopti(eta=0.4)"))
+    assert [row["part"] for row in rows] == ["soft_overlong", "dynamic_sampling", "s2t", "lopti", "single_pass"]
+    assert [bool(row["first"]) for row in rows] == [False, False, True, False, True]
+    changed = difference(parse("stapo"), parse("stapo(q=0.5)"))
+    assert [row["part"] for row in changed] == ["s2t"]
+    assert changed[0]["first"] != changed[0]["second"]
+    text = printed(print_difference, parse("stapo"), parse("dapo+lopti(eta=0.4)"))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "token_mean" not in text
+
+
+def test_two_names_of_one_objective_are_said_to_be_the_same() -> None:
+    assert "the same objective: stapo" in printed(print_difference, parse("justrl+s2t"), parse("stapo+clip_higher"))
+
+
+def test_the_zoo_is_shown_in_80_columns() -> None:
+    text = printed(print_zoo, names())
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert all(name.name in text for name in names())
+
+
+def test_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["objectives", "stapo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equation"] == parse("stapo").equation
+    assert main(["objectives", "stapo", "dapo", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["first"]["expression"] == "stapo"
+    assert shown["difference"] == difference(parse("stapo"), parse("dapo"))
+    assert main(["objectives", "stapo", "dapo", "grpo"]) == 2

@@ -1,0 +1,50 @@
+"""What the metrics say of each part is what a count by hand says."""
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from objectives import TokenBatch, parse
+from rlzoo.rollout.base import Rollouts
+from rlzoo.tally import Tally
+
+
+def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:
+    generator = torch.Generator().manual_seed(0)
+    n, t = 12, 7
+    mask = torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=generator)
+    logp, entropy = (torch.rand(n, t, generator=generator).mul(-6).where(mask, 0.0) * sign for sign in (1, -1))
+    rollouts = Rollouts([[1]] * 3, torch.arange(n) // 4, torch.zeros(n, t).long(), mask, logp, entropy, mask[:, -1])
+    objective = parse("justrl+s2t(tau_p=0.2,q=1)+top_entropy(fraction=0.5)+dual_clip(cap=1.5)")
+    batch = TokenBatch(
+        mask=mask, group=rollouts.prompt, reward=(torch.arange(n) % 3 == 0).float(), logp_old=logp, logp=logp,
+        entropy=entropy,
+    )  # fmt: skip
+    plan = objective.plan(objective.prepare(batch))
+    current = logp + torch.randn(n, t, generator=generator)
+    tally, everything = Tally(objective, rollouts), torch.arange(n)
+    tally.add_plan(plan, everything, everything)
+    for rows in everything.split(5):
+        width = int(mask[rows].sum(1).max())
+        tally.add_rows(plan, rows, rows, current[rows][:, :width], loss=2.0)
+    metrics = tally.metrics(Accelerator(cpu=True))
+
+    touched = objective.touched(plan, everything, current)
+    advantage = plan.batch.advantage
+    assert advantage is not None
+    assert {"s2t", "top_entropy", "clip", "dual_clip"} <= touched.keys()
+    assert metrics["loss"] == pytest.approx(6.0)
+    for name, tokens in touched.items():
+        assert metrics[f"touched/{name}/tokens"] == pytest.approx(tokens.sum().item() / mask.sum().item())
+        mass = advantage.abs()[tokens].sum() / advantage.abs().sum()
+        assert metrics[f"touched/{name}/mass"] == pytest.approx(mass.item())
+        if not tokens.any():
+            assert f"touched/{name}/probability" not in metrics
+            continue
+        assert metrics[f"touched/{name}/probability"] == pytest.approx(logp[tokens].exp().mean().item())
+        assert metrics[f"touched/{name}/entropy"] == pytest.approx(entropy[tokens].mean().item())
+        for other in touched.keys() - {name}:
+            share = (tokens & touched[other]).sum() / tokens.sum()
+            assert metrics[f"touched/{name}/overlap/{other}"] == pytest.approx(share.item())
+    assert sum(tokens.any().item() for tokens in touched.values()) >= 4
+    assert any(value not in (0.0, 1.0) for key, value in metrics.items() if "/overlap/" in key)
