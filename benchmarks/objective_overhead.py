@@ -1,0 +1,100 @@
+"""What objectives cost: planning and loss of every recipe as a share of a training step, and current statistics.
+
+    python benchmarks/objective_overhead.py [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
+
+One step of the configuration is sampled and timed with `justrl`. On its rollouts every recipe then prepares, plans, and
+takes the gradient of its loss by log-prob, as often as it does in a step; everything between the policy's statistics and
+their gradients is in these seconds, metrics included. Prints a Markdown table.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from objectives import Objective, TokenBatch, names, parse
+from rlzoo.collect import Collected
+from rlzoo.config import load_config
+from rlzoo.environment import environment
+from rlzoo.experiment import check
+from rlzoo.run import RunFolder, load_trainer, make_accelerator
+from rlzoo.tally import Tally
+from rlzoo.trainer import Trainer
+
+REPETITIONS = 10
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """The median time of a call."""
+    times = []
+    for _ in range(REPETITIONS):
+        _finish()
+        started = time.perf_counter()
+        function()
+        _finish()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def _finish() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def objective_work(trainer: Trainer, objective: Objective, collected: Collected, batch: TokenBatch) -> None:
+    """All that an objective adds to a step with one mini-batch per pass: no forward or backward of the model."""
+    tally = Tally(objective, collected.rollouts)
+    everything = torch.arange(len(batch.mask))
+    for update in objective.passes(objective.prepare(batch)):
+        plan = objective.plan(update)
+        tally.add_plan(plan, everything, everything)
+        assert batch.logp_old is not None
+        for rows in trainer._micro_batches(collected, everything):
+            width = int(batch.mask[rows].sum(1).max())
+            logp = batch.logp_old[rows][:, :width].clone().requires_grad_()
+            entropy = None if batch.entropy_old is None else batch.entropy_old[rows][:, :width]
+            loss = objective.loss(plan, rows, logp, entropy)
+            loss.backward()
+            tally.add_rows(plan, rows, rows, logp.detach(), loss.item())
+    tally.metrics(trainer.accelerator)
+
+
+def main(words: list[str]) -> None:
+    """Measures and prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config([*(words or ["configs/smollm2.yaml"]), "objective=justrl", f"output={folder}/run"])
+        experiment = check(config)
+        with load_trainer(experiment, make_accelerator(config, Path(folder)), RunFolder(Path(folder))) as trainer:
+            trainer.step()
+            started = time.perf_counter()
+            _, collected = trainer.step()
+            step = time.perf_counter() - started
+            phases = ", ".join(f"{name} {value:.2f} s" for name, value in trainer.seconds.items())
+            started = time.perf_counter()
+            logp, entropy = trainer._statistics(trainer.policy, collected, with_entropy=True)
+            _finish()
+            forward = time.perf_counter() - started
+            fields = {"logp_old": logp, "logp": logp, "logp_ref": logp, "entropy_old": entropy, "entropy": entropy}
+            batch = collected.batch.with_fields(**fields)
+            machine = environment()
+            print(f"{config.model.name}, {len(logp)} rollouts of up to {logp.shape[1]} tokens, one update a step;")
+            print(f"commit {machine['commit']}, {machine['accelerator'] or machine['processor']}\n")
+            print(
+                f"A step of justrl: {step:.2f} s ({phases}).\n"
+                f"Current statistics, where needed: {forward:.2f} s, {forward / step:.0%} of it.\n"
+            )
+            print("| recipe | planning and loss (ms) | share of a step | current statistics needed |")
+            print("|---|---|---|---|")
+            for name in [name.name for name in names() if name.kind == "recipe"]:
+                objective = parse(name)
+                cost = seconds(lambda objective=objective: objective_work(trainer, objective, collected, batch))
+                needed = "once the policy has moved" if objective.reads_current else "no"
+                print(f"| {name} | {1000 * cost:.1f} | {cost / step:.2%} | {needed} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
