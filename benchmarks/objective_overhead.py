@@ -3,8 +3,8 @@
     python benchmarks/objective_overhead.py [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
 
 One step of the configuration is sampled and timed with `justrl`. On its rollouts every recipe then prepares, plans, and
-takes the gradient of its loss by log-prob, as often as it does in a step; everything between the policy's statistics and
-their gradients is in these seconds, metrics included. Prints a Markdown table.
+takes the gradient of its loss by log-prob, as often as it does in a step; everything between the policy's statistics
+and their gradients is in these seconds, metrics included. Prints a Markdown table.
 """
 
 import statistics

@@ -29,6 +29,8 @@ class ModelConfig:
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
     attention: str = "sdpa"
     """The attention implementation of transformers: `sdpa`, `eager`, `flash_attention_2`, ..."""
+    share_prompts: bool = True
+    """Calculate a prompt once for all its responses, where the attention takes a mask; otherwise a warning says so."""
     chat_template: str = "auto"
     """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does."""
     trust_remote_code: bool = False

@@ -14,9 +14,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
+from rlzoo.layout import Layout, grow, pack, packed, padded
 from rlzoo.pretrained import locate, one_line, without_progress_bars
 from rlzoo.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.tokenizer import Tokenizer
+
+LONGEST_TREE = 2
+"""Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,17 @@ class Policy(nn.Module):
     """A causal language model, always without dropout: scoring, training and sampling see the same function.
 
     `fused` says whether its logits are head(last hidden state), softcapped if its configuration says so; then
-    statistics are calculated without the logits ever existing whole.
+    statistics are calculated without the logits ever existing whole. `longest_tree` is the number of positions up to
+    which responses to one prompt share it in the forward pass; 0 if the model or its attention cannot.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, gradient_checkpointing: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Tokenizer,
+        gradient_checkpointing: bool = False,
+        share_prompts: bool = True,
+    ) -> None:
         super().__init__()
         self.model, self.tokenizer = model, tokenizer
         self.softcap: float | None = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
@@ -43,6 +54,9 @@ class Policy(nn.Module):
             self._enable_checkpointing()
         self.train()
         self.fused = self._head_is_plain()
+        self.longest_tree = LONGEST_TREE * model.config.get_text_config().hidden_size if share_prompts else 0
+        if share_prompts and not self._can_share_prompts():
+            self.longest_tree = 0
 
     def forward(
         self,
@@ -57,15 +71,12 @@ class Policy(nn.Module):
         They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
         response token reach the head. The padding of the responses makes no difference.
         """
-        rows, columns = mask.nonzero(as_tuple=True)
-        inputs, starts = _joined(prompts, tokens, mask)
-        at = rows, starts[rows] + columns - 1
-        targets = tokens[rows, columns]
-        # Padding is on the right, where causal attention never looks: no attention mask, so the fast kernels apply.
+        layout = self._layout(prompts, tokens, mask)
+        options, targets = self._options(layout), tokens[mask]
         if self.fused:
             head = self._head
             logp, entropy = token_stats(
-                self._body(inputs, use_cache=False)[at],
+                self._body(layout.inputs, **options)[layout.predicted_at],
                 head.weight,
                 targets,
                 temperature,
@@ -74,12 +85,21 @@ class Policy(nn.Module):
                 self.softcap,
             )
         else:
-            logits = self._run(self.model, inputs, use_cache=False).logits[at]
+            logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
         zeros = logp.new_zeros(mask.shape)
         return TokenStats(
             zeros.masked_scatter(mask, logp), None if entropy is None else zeros.masked_scatter(mask, entropy)
         )
+
+    def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:
+        """Row numbers of each micro-batch, so that its forward pass has at most `budget` positions if it can.
+
+        Responses of similar length go together, and those to one prompt where they can share it.
+        """
+        trees = grow(prompts, lengths, self.longest_tree)
+        batches = pack(trees, budget, one_each=not self.longest_tree)
+        return [torch.tensor([row for trees in rows for tree in trees for row in tree.rows]) for rows in batches]
 
     @torch.no_grad()
     def next_logits(self, inputs: Tensor, **options: Any) -> Tensor:
@@ -150,6 +170,49 @@ class Policy(nn.Module):
                 if "dropout" in name and isinstance(value, float):
                     setattr(layer, name, 0.0)
 
+    def _layout(self, prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> Layout:
+        if self.longest_tree:
+            return packed(prompts, tokens, mask, self.longest_tree)
+        return padded(prompts, tokens, mask)
+
+    def _options(self, layout: Layout) -> dict[str, Any]:
+        """What to tell the transformers model of a layout; of plain causal attention nothing, for the fast kernels."""
+        if layout.position is None:
+            return {"use_cache": False}
+        config = self.model.config.get_text_config()
+        window = getattr(config, "sliding_window", None)
+        kinds = set(getattr(config, "layer_types", None) or ())
+        masks: dict[str, Tensor] = {"full_attention": layout.attention()}
+        if window is not None:
+            masks["sliding_attention"] = layout.attention(window)
+        if config._attn_implementation == "eager":
+            lowest = torch.finfo(self.model.dtype).min
+            masks = {kind: torch.where(mask, 0.0, lowest).to(self.model.dtype) for kind, mask in masks.items()}
+        one = masks["full_attention" if window is None else "sliding_attention"]
+        mask = {kind: masks[kind] for kind in kinds} if "sliding_attention" in kinds else one
+        return {"use_cache": False, "position_ids": layout.position, "attention_mask": mask}
+
+    @torch.no_grad()
+    def _can_share_prompts(self) -> bool:
+        """Whether shared prompts give the hidden states that separate ones do, tried on a few tokens."""
+        config: Any = self.model.config.get_text_config()
+        tokens = torch.arange(12, device=self.model.device).view(3, 4) % config.vocab_size
+        arguments = [[1, 2, 3]] * 3, tokens, torch.ones_like(tokens, dtype=torch.bool)
+        try:
+            if config._attn_implementation not in ("sdpa", "eager"):
+                raise ValueError(f"model.attention={config._attn_implementation} takes no masks")
+            found, expected = (
+                self._body(layout.inputs, **self._options(layout))[layout.predicted_at]
+                for layout in (self._layout(*arguments), padded(*arguments))
+            )
+            close = torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
+            reason = "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"
+        except Exception as error:  # whatever a model raises that takes no such mask
+            reason = one_line(error)
+        if reason:
+            warnings.warn(f"every response is calculated behind a prompt of its own: {reason}", stacklevel=3)
+        return not reason
+
     @torch.no_grad()
     def _head_is_plain(self) -> bool:
         """Whether head and softcap alone make the model's logits, tried on a few tokens."""
@@ -164,28 +227,6 @@ class Policy(nn.Module):
             name = type(self.model).__name__
             warnings.warn(f"{name} changes its logits after the head: they are calculated whole", stacklevel=2)
         return plain
-
-
-def _joined(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Prompts and responses end to end, padded on the right with zeros, [n, L]; and the prompts' lengths [n].
-
-    The last response token is left out: nothing is predicted from it.
-    """
-    device = tokens.device
-    starts = torch.tensor([len(prompt) for prompt in prompts])
-    longest = int(starts.max())
-    padded = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
-    starts = starts.to(device)
-    position = torch.arange(1, mask.shape[1] + 1, device=device)
-    ends = starts + (mask * position).amax(1) - 1
-    column = torch.arange(max(1, int(ends.max())), device=device).expand(len(prompts), -1)
-    response = column - starts[:, None]
-    inputs = torch.where(
-        response < 0,
-        padded.gather(1, column.clamp(max=longest - 1)),
-        tokens.gather(1, response.clamp(0, tokens.shape[1] - 1)),
-    )
-    return inputs.where(column < ends[:, None], 0), starts
 
 
 def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
@@ -213,7 +254,7 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
             f"model.name={config.name}: its tokenizer knows {len(tokenizer.backend)} tokens, its embedding only {rows}"
         )
     _make_savable(model)
-    return Policy(model, tokenizer, config.gradient_checkpointing)
+    return Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts)
 
 
 def _make_savable(model: PreTrainedModel) -> None:

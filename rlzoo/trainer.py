@@ -14,7 +14,6 @@ from objectives import Plan, TokenBatch
 from rlzoo.checkpoint import Progress
 from rlzoo.collect import Collected, collect
 from rlzoo.experiment import Experiment
-from rlzoo.micro_batches import cut
 from rlzoo.policy import Policy, TokenStats
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.sampling import Sampler
@@ -121,9 +120,9 @@ class Trainer:
 
     def _micro_batches(self, collected: Collected, rows: Tensor) -> list[Tensor]:
         """Some of this process's rows, cut into micro-batches."""
-        part = collected.rollouts.rows(rows)
-        lengths = [len(p) + n for p, n in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)]
-        return [rows[batch] for batch in cut(lengths, self.config.train.tokens_per_micro_batch)]
+        part, policy = collected.rollouts.rows(rows), self.accelerator.unwrap_model(self.policy)
+        budget = self.config.train.tokens_per_micro_batch
+        return [rows[batch] for batch in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
 
     # ---- one optimiser update ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from transformers import (
     Gemma2Config,
     GPT2Config,
     LlamaConfig,
+    MistralConfig,
     PreTrainedConfig,
     Qwen3Config,
 )
@@ -41,6 +42,7 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "qwen3": Qwen3Config(**COMMON, tie_word_embeddings=True, attention_dropout=0.5),
     "llama": LlamaConfig(**COMMON, tie_word_embeddings=False),
     "gemma2": Gemma2Config(**COMMON, sliding_window=5, final_logit_softcapping=3.0, query_pre_attn_scalar=8),
+    "mistral": MistralConfig(**COMMON, sliding_window=5),
     "gpt2": GPT2Config(
         vocab_size=VOCABULARY, n_positions=64, n_embd=32, n_layer=2, n_head=4, eos_token_id=STOP, initializer_range=0.3
     ),
@@ -52,11 +54,11 @@ def tiny_tokenizer() -> Tokenizer:
     return Tokenizer(character_tokenizer(), frozenset({STOP}), 64, False)
 
 
-def tiny_policy(name: str, gradient_checkpointing: bool = False, **changes: Any) -> Policy:
+def tiny_policy(name: str, gradient_checkpointing: bool = False, attention: str = "", **changes: Any) -> Policy:
     config = copy.deepcopy(CONFIGS[name])
     config.update(changes)
     torch.manual_seed(0)
-    attention = "eager" if name == "gemma2" else "sdpa"
+    attention = attention or ("eager" if name == "gemma2" else "sdpa")
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     return Policy(model.float(), tiny_tokenizer(), gradient_checkpointing)
 

@@ -1,0 +1,156 @@
+"""How prompts and responses lie in the rows of a forward pass: a prompt once, its responses behind it, rows filled up.
+
+A tree is a prompt and some responses to it. Its responses see the prompt and themselves, their positions continue the
+prompt's, and several trees share a row without seeing each other; so values and gradients are those of every response
+behind a prompt of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Responses (by row number) to one prompt, and the positions that they take together.
+
+    The last token of a response takes none: nothing is predicted from it.
+    """
+
+    rows: list[int]
+    size: int
+
+
+def grow(prompts: Sequence[Sequence[int]], lengths: Sequence[int], longest: int) -> list[Tree]:
+    """Trees of at most `longest` positions (but of one response at least), the largest first.
+
+    `prompts` and `lengths` are those of each response; responses to one prompt need not be neighbours.
+    """
+    same: dict[tuple[int, ...], list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        same.setdefault(tuple(prompt), []).append(row)
+    trees: list[Tree] = []
+    for prompt, rows in same.items():
+        open_tree: list[int] = []
+        size = len(prompt)
+        for row in rows:
+            more = max(0, lengths[row] - 1)
+            if open_tree and size + more > longest:
+                trees.append(Tree(open_tree, size))
+                open_tree, size = [], len(prompt)
+            open_tree.append(row)
+            size += more
+        trees.append(Tree(open_tree, size))
+    return sorted(trees, key=lambda tree: -tree.size)
+
+
+def pack(trees: Sequence[Tree], budget: float = math.inf, one_each: bool = False) -> list[list[list[Tree]]]:
+    """Micro-batches of rows of trees; the rows of a micro-batch are as long as its first tree.
+
+    `trees` come largest first; each goes into the first row with room, or, if `one_each`, into a row of its own. A
+    micro-batch takes rows until their positions would exceed the budget; a tree beyond the budget gets one for itself.
+    """
+    batches: list[list[list[Tree]]] = []
+    room: list[int] = []
+    for tree in trees:
+        row = next((row for row, left in enumerate(room) if tree.size <= left), None) if not one_each else None
+        if row is None:
+            if not batches or (len(room) + 1) * batches[-1][0][0].size > budget:
+                batches.append([])
+                room = []
+            batches[-1].append([])
+            row = len(room)
+            room.append(batches[-1][0][0].size if row else tree.size)
+        batches[-1][row].append(tree)
+        room[row] -= tree.size
+    return batches
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The inputs of a forward pass, and where in its outputs each response token is predicted.
+
+    `inputs` [R, L]; `predicted_at` two [M], row and column, in the order of the response mask's True values. The others
+    are None where plain causal attention from position 0 is meant: `position` [R, L]; `tree` and `branch` [R, L] number
+    the trees (padding is one too) and the responses in them (0 is the prompt).
+    """
+
+    inputs: Tensor
+    predicted_at: tuple[Tensor, Tensor]
+    position: Tensor | None = None
+    tree: Tensor | None = None
+    branch: Tensor | None = None
+
+    def attention(self, window: int | None = None) -> Tensor:
+        """[R, 1, L, L] bool: which position sees which, within a sliding window if the model has one."""
+        assert self.tree is not None and self.branch is not None and self.position is not None
+        branch, length = self.branch, self.inputs.shape[1]
+        sees = (branch[:, None] == branch[:, :, None]) | (branch[:, None] == 0)
+        sees &= self.tree[:, None] == self.tree[:, :, None]
+        sees &= torch.ones(length, length, dtype=torch.bool, device=branch.device).tril()
+        if window is not None:
+            sees &= self.position[:, :, None] - self.position[:, None] < window
+        return sees[:, None]
+
+
+def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor, longest: int) -> Layout:
+    """Trees of at most `longest` positions in as few rows as are needed; padded if no two responses share a row."""
+    lengths = mask.sum(1).tolist()
+    trees = grow(prompts, lengths, longest)
+    (rows,) = pack(trees)
+    if all(len(row) == 1 and len(row[0].rows) == 1 for row in rows):
+        return padded(prompts, tokens, mask)
+    shape = len(rows), trees[0].size
+    inputs, position, branch = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    tree_number = np.full(shape, -1, dtype=np.int64)
+    responses = tokens.cpu().numpy()
+    at: list[tuple[int, np.ndarray]] = [(0, np.zeros(0, dtype=np.int64))] * len(lengths)
+    for r, row in enumerate(rows):
+        end = 0
+        for t, tree in enumerate(row):
+            prompt = prompts[tree.rows[0]]
+            start, last = end, end + len(prompt) - 1
+            inputs[r, start : last + 1] = prompt
+            position[r, start : last + 1] = np.arange(len(prompt))
+            end = last + 1
+            for number, response in enumerate(tree.rows, 1):
+                more = max(0, lengths[response] - 1)
+                here = slice(end, end + more)
+                inputs[r, here] = responses[response, :more]
+                position[r, here] = len(prompt) + np.arange(more)
+                branch[r, here] = number
+                at[response] = r, np.array([last, *range(end, end + more)][: lengths[response]], dtype=np.int64)
+                end += more
+            tree_number[r, start:end] = t
+    device = tokens.device
+    predicted_row = np.repeat([r for r, _ in at], lengths)
+    predicted_column = np.concatenate([columns for _, columns in at])
+    return Layout(
+        torch.from_numpy(inputs).to(device),
+        (torch.from_numpy(predicted_row).to(device), torch.from_numpy(predicted_column).to(device)),
+        torch.from_numpy(position).to(device),
+        torch.from_numpy(tree_number).to(device),
+        torch.from_numpy(branch).to(device),
+    )
+
+
+def padded(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> Layout:
+    """Every response behind a prompt of its own, padded on the right, where causal attention never looks."""
+    device = tokens.device
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    longest = int(lengths.max())
+    prompt = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
+    starts = lengths.to(device)[:, None]
+    ends = starts + (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    column = torch.arange(max(1, int(ends.max())), device=device).expand(len(prompts), -1)
+    inputs = torch.where(
+        column < starts,
+        prompt.gather(1, column.clamp(max=longest - 1)),
+        tokens.gather(1, (column - starts).clamp(0, tokens.shape[1] - 1)),
+    )
+    row, place = mask.nonzero(as_tuple=True)
+    return Layout(inputs.where(column < ends, 0), (row, starts[row, 0] + place - 1))

@@ -1,0 +1,70 @@
+"""Gradients of whole updates through the real trainer, on rollouts made here."""
+
+import torch
+from torch import Tensor
+
+from objectives import TokenBatch, parse
+from rlzoo.collect import Collected
+from rlzoo.policy import Policy
+from rlzoo.rollout.base import Rollouts
+from rlzoo.tally import Tally
+from rlzoo.trainer import Trainer
+
+GROUPS, SIZE, LENGTH = 6, 4, 9
+
+
+def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
+    """The same ragged random rollouts every time, in groups of four."""
+    generator = torch.Generator().manual_seed(0)
+    n = GROUPS * SIZE
+    lengths = torch.randint(1, LENGTH + 1, (n,), generator=generator)
+    mask = torch.arange(LENGTH) < lengths[:, None]
+    tokens = torch.randint(0, vocabulary, (n, LENGTH), generator=generator).where(mask, 0)
+    correct = torch.rand(n, generator=generator).round()
+    correct[::SIZE], correct[1::SIZE] = 0.0, 1.0
+    group = torch.arange(n) // SIZE
+    prompts = [list(range(i, i + 3 + i % 3)) for i in range(GROUPS)]
+    logp = torch.randn(n, LENGTH, generator=generator).abs().neg().where(mask, 0.0)
+    sampled = Rollouts(prompts, group, tokens, mask, logp, logp.neg(), lengths == LENGTH)
+    batch = TokenBatch(
+        mask=mask,
+        group=group,
+        reward=correct,
+        correct=correct,
+        truncated=sampled.truncated,
+        max_length=LENGTH,
+        logp_sampler=logp,
+    )
+    return sampled, batch
+
+
+class Recording(Trainer):
+    """Keeps the gradients of its updates instead of following them."""
+
+    gradients: list[Tensor]
+
+    def record(self, expression: str, collected: Collected, old: Policy, moved: Policy) -> dict[str, float]:
+        """Rollout-time statistics at the weights `old`, every update of a step at `moved`; returns the metrics."""
+        policy = self.accelerator.unwrap_model(self.policy)
+        self.objective, self.gradients = parse(expression), []
+        policy.load_state_dict(old.state_dict())
+        prepared = self.objective.prepare(self._scored(collected))
+        policy.load_state_dict(moved.state_dict())
+        tally = Tally(self.objective, collected.rollouts)
+        for update in self.objective.passes(prepared):
+            for rows in self._minibatches(update):
+                self._update(collected, update.rows(rows), rows, True, tally)
+        return tally.metrics(self.accelerator)
+
+    def _take_step(self, tally: Tally) -> bool:
+        self.gradients.append(torch.cat([p.grad.flatten() for p in self.policy.parameters() if p.grad is not None]))
+        self.optimizer.zero_grad()
+        return True
+
+
+def with_noise(policy: Policy, seed: int) -> Policy:
+    """A copy whose weights are slightly others."""
+    changed, noise = policy.frozen_copy(), torch.Generator().manual_seed(seed)
+    for parameter in changed.parameters():
+        parameter.add_(0.01 * torch.randn(parameter.shape, generator=noise))
+    return changed
