@@ -1,0 +1,252 @@
+"""Seconds of a training step: rlzoo with each rollout engine against TRL's GRPOTrainer, on the same work.
+
+    python benchmarks/step_time.py [--contenders rlzoo rlzoo-vllm trl] [--steps 5] [--model NAME] [key=value ...]
+
+Same model, prompts, chat template, sampling, loss (clip 0.2/0.28, mean over tokens, no KL, one update of all rollouts),
+optimiser and dtype (bfloat16 autocast over float32 weights). The reward depends on the response's length alone, so that
+every group has a gradient and nobody can leave rows out. The contenders live in processes of their own and take turns,
+one step at a time; the first step of each is not counted. Needs `pip install trl`, and for rlzoo-vllm rlzoo's extra for
+vLLM. Further key=value words go to rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rlzoo.config import Config, load_config
+from rlzoo.tasks.base import Grade, Problem
+
+ROOT = Path(__file__).parents[1]
+WORDS = [
+    "objective=justrl",
+    "rollout.max_response_tokens=64",
+    "train.tokens_per_micro_batch=8192",
+    "train.warmup_steps=0",
+    "train.learning_rate=1e-6",
+]
+TRL_ROWS_PER_MICRO_BATCH = 32
+
+
+def length_reward(text: str) -> float:
+    """A reward that varies within every group."""
+    return (len(text) % 7) / 6
+
+
+@dataclass(frozen=True)
+class LengthGrader:
+    """rlzoo's view of that reward."""
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        """The grade of a response."""
+        return Grade(reward=length_reward(response), correct=length_reward(response))
+
+
+# ---- contenders: each waits for a line on its standard input, takes a step, and says how long it took ---------------
+
+
+def answer(values: dict[str, Any]) -> None:
+    """Reports to the parent."""
+    print("STEP " + json.dumps(values), flush=True)
+
+
+def run_rlzoo(config: Config) -> None:
+    """Steps of rlzoo's trainer."""
+    from rlzoo.experiment import check
+    from rlzoo.run import RunFolder, load_trainer, make_accelerator
+
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = check(replace(config, output=f"{folder}/run"))
+        experiment = replace(experiment, task=replace(experiment.task, grader=LengthGrader()))
+        with load_trainer(experiment, make_accelerator(config, Path(folder)), RunFolder(Path(folder))) as trainer:
+            answer({})
+            for _ in sys.stdin:
+                started = time.perf_counter()
+                metrics, collected = trainer.step()
+                seconds = time.perf_counter() - started
+                train = sum(trainer.seconds[phase] for phase in ("score", "plan", "train"))
+                tokens = int(collected.rollouts.mask.sum())
+                answer({"seconds": seconds, "train": train, "tokens": tokens, "norm": metrics["gradient_norm"]})
+
+
+def run_trl(config: Config) -> None:
+    """Steps of TRL's trainer."""
+    import torch
+    import transformers
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+
+    from rlzoo.experiment import check
+    from rlzoo.policy import load_policy
+
+    experiment = check(config)
+    rollout, prompts = config.rollout, experiment.problems(0, 2000)
+    folder = tempfile.mkdtemp()
+    policy = load_policy(config.model, experiment.tokenizer)
+    policy.save(Path(folder))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    rows = rollout.prompts_per_step * rollout.responses_per_prompt
+    arguments = GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=TRL_ROWS_PER_MICRO_BATCH,
+        gradient_accumulation_steps=rows // TRL_ROWS_PER_MICRO_BATCH,
+        num_generations=rollout.responses_per_prompt,
+        max_completion_length=rollout.max_response_tokens,
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        loss_type="dapo",
+        epsilon=0.2,
+        epsilon_high=0.28,
+        beta=0.0,
+        bf16=True,
+        gradient_checkpointing=False,
+        optim="adamw_torch_fused",
+        learning_rate=config.train.learning_rate,
+        lr_scheduler_type="constant",
+        max_steps=10_000,
+        use_cpu=not torch.cuda.is_available(),
+        save_strategy="no",
+        logging_steps=1,
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+    class Timed(GRPOTrainer):
+        sampling, tokens = 0.0, 0
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            started = time.perf_counter()
+            result = super()._generate_and_score_completions(inputs)
+            self.sampling += time.perf_counter() - started
+            self.tokens += int(result["completion_mask"].sum())
+            return result
+
+    class OnDemand(transformers.TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            if not sys.stdin.readline():
+                os._exit(0)
+            trainer.sampling, trainer.tokens, self.started = 0.0, 0, time.perf_counter()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            seconds = time.perf_counter() - self.started
+            answer({"seconds": seconds, "train": seconds - trainer.sampling, "tokens": trainer.tokens})
+
+    trainer = Timed(
+        model=model,
+        reward_funcs=lambda completions, **_: [length_reward(c[-1]["content"]) for c in completions],
+        args=arguments,
+        train_dataset=Dataset.from_list([{"prompt": [dict(m) for m in messages(p)]} for p in prompts]),
+        processing_class=experiment.tokenizer.backend,
+        callbacks=[OnDemand()],
+    )
+    answer({})
+    trainer.train()
+
+
+def messages(problem: Problem) -> list[dict[str, str]]:
+    """A problem as chat messages."""
+    if isinstance(problem.prompt, str):
+        return [{"role": "user", "content": problem.prompt}]
+    return [dict(message) for message in problem.prompt]
+
+
+# ---- the referee -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Contender:
+    """A child process that takes steps when told to."""
+
+    name: str
+    process: subprocess.Popen[str]
+
+    def step(self, ask: bool = True) -> dict[str, float]:
+        """One step, or only the announcement that it is ready."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        if ask:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("STEP "):
+                return dict(json.loads(line.removeprefix("STEP ")))
+        raise SystemExit(f"{self.name} ended with status {self.process.wait()}")
+
+
+def contenders(names: list[str], words: list[str]) -> Iterator[Contender]:
+    """Starts each and waits until it is ready."""
+    for name in names:
+        command = [sys.executable, __file__, "--only", name, *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        )
+        contender = Contender(name, process)
+        contender.step(ask=False)
+        yield contender
+
+
+def main() -> None:
+    """Runs the contenders in turn and prints the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--contenders", nargs="+", default=["rlzoo", "trl"], choices=["rlzoo", "rlzoo-vllm", "trl"])
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--config", default="configs/smollm2.yaml")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    arguments, words = parser.parse_known_args()
+    words = [*WORDS, *words]
+    if arguments.only:
+        engine = ["rollout.engine=vllm"] if arguments.only == "rlzoo-vllm" else []
+        config = load_config([arguments.config, *words, *engine])
+        (run_trl if arguments.only == "trl" else run_rlzoo)(config)
+        return
+    racing = list(contenders(arguments.contenders, ["--config", arguments.config, *words]))
+    results: dict[str, list[dict[str, float]]] = {contender.name: [] for contender in racing}
+    for number in range(arguments.steps + 1):
+        for contender in racing:
+            step = contender.step()
+            print(f"step {number} {contender.name} {json.dumps(step)}", file=sys.stderr)
+            if number:
+                results[contender.name].append(step)
+    for contender in racing:
+        contender.process.kill()
+    show(results, load_config([arguments.config, *words]))
+
+
+def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
+    """Medians and ratios to TRL as Markdown."""
+    from rlzoo.environment import environment
+
+    medians = {
+        name: {key: statistics.median(step[key] for step in steps) for key in ("seconds", "train", "tokens")}
+        for name, steps in results.items()
+    }
+    machine, rollout = environment(), config.rollout
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("torch", "transformers", "vllm") if machine.get(name))
+    print(f"    python {' '.join(sys.argv)}\n")
+    steps = len(next(iter(results.values())))
+    print(
+        f"{config.model.name}, {rollout.prompts_per_step} prompts x {rollout.responses_per_prompt} responses x up to "
+        f"{rollout.max_response_tokens} tokens, {config.model.precision}; medians of {steps} steps. "
+        f"Commit {machine['commit']}, {machine['accelerator'] or machine['processor']}, "
+        f"{machine['threads']} threads, {versions}.\n"
+    )
+    peer = medians.get("trl")
+    print("| | step (s) | training phase (s) | sampled tokens | step / TRL | training / TRL |")
+    print("|---|---|---|---|---|---|")
+    for name, median in medians.items():
+        ratios = [f"{median[key] / peer[key]:.2f}" if peer else "-" for key in ("seconds", "train")]
+        figures = [f"{median['seconds']:.2f}", f"{median['train']:.2f}", f"{median['tokens']:.0f}"]
+        print(f"| {' | '.join([name, *figures, *ratios])} |")
+
+
+if __name__ == "__main__":
+    main()
