@@ -82,3 +82,18 @@ def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accele
         "grading_timed_out": timed_out,
         "grading_failed": failed,
     }
+
+
+def sampler_difference(logp: Tensor, logp_sampler: Tensor, mask: Tensor) -> dict[str, float]:
+    """How far the trainer's log-probs of the sampled tokens lie from those of the engine that sampled them.
+
+    `logp` and `logp_sampler` are [N, T] in nats, `mask` [N, T] is True where they count. Gives the mean and the largest
+    absolute difference per token, and KL(sampler || trainer) per token by the estimator k3, r - 1 - log r with
+    r = p_trainer / p_sampler (Schulman, "Approximating KL Divergence", 2020).
+    """
+    difference = (logp - logp_sampler)[mask].double()
+    return {
+        "sampler/difference": difference.abs().mean().item(),
+        "sampler/largest_difference": difference.abs().max().item(),
+        "sampler/kl": (difference.expm1() - difference).mean().item(),
+    }

@@ -9,21 +9,13 @@ from rlzoo.tokenizer import Tokenizer
 
 def check_engine(config: Config) -> None:
     """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
-    rollout, gib = config.rollout, config.rollout.kv_cache_gib
-    if rollout.engine != "vllm":
-        if gib is not None:
-            raise UserError(f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={rollout.engine}")
-        return
-    from rlzoo.rollout.vllm_engine import COLDEST, check_vllm
+    engine, gib = config.rollout.engine, config.rollout.kv_cache_gib
+    if engine == "vllm":
+        from rlzoo.rollout.vllm_engine import check
 
-    if gib is not None and gib <= 0:
-        raise UserError(f"rollout.kv_cache_gib={gib:g} must be greater than 0")
-    for key, temperature in (("rollout", rollout.temperature), ("evaluation", config.evaluation.temperature)):
-        if 0 < temperature < COLDEST:
-            raise UserError(
-                f"{key}.temperature={temperature:g}: vLLM samples at {COLDEST} or above; raise it, or set 0 for greedy"
-            )
-    check_vllm()
+        check(config)
+    elif gib is not None:
+        raise UserError(f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={engine}; leave it out")
 
 
 def load_engine(config: RolloutConfig, model: ModelConfig, policy: Policy, tokenizer: Tokenizer) -> RolloutEngine:

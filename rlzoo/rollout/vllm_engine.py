@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from packaging.version import Version
+from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.policy import Policy
 from rlzoo.pretrained import one_line
@@ -23,10 +25,12 @@ from rlzoo.tokenizer import Tokenizer
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""
-COLDEST = 0.01
-"""vLLM samples at this temperature if asked for a lower one that is not 0."""
+TEMPERATURES = (0.01, 2.0)
+"""What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
 KV_CACHE_GIB = 4.0
 TOKENS_PER_FORWARD = 8192
+LARGEST_DIFFERENCE = 0.5
+"""Nats per token between the log-probs of vLLM and transformers; bfloat16 makes 0.03, wrong weights make several."""
 
 # In this process the weights need no transport, the scheduling is deterministic and the generators can be seeded.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -36,8 +40,18 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 
 
-def check_vllm() -> None:
-    """Raises UserError if vLLM is missing, broken or too old."""
+def check(config: Config) -> None:
+    """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
+    if config.rollout.kv_cache_gib is not None and config.rollout.kv_cache_gib <= 0:
+        raise UserError(f"rollout.kv_cache_gib={config.rollout.kv_cache_gib:g} must be greater than 0")
+    coldest, hottest = TEMPERATURES
+    for key, value in (("rollout", config.rollout.temperature), ("evaluation", config.evaluation.temperature)):
+        if value != 0 and not coldest <= value <= hottest:
+            raise UserError(f"{key}.temperature={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
+    _check_installation()
+
+
+def _check_installation() -> None:
     try:
         import vllm
         from vllm import LLM  # noqa: F401  (what is wrong with an installation shows here)
@@ -71,7 +85,9 @@ class VllmEngine:
         self.sleeps = policy.model.device.type == "cuda"
         self.asleep = False
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
+        self.longest_response = config.max_response_tokens
         self.sync(policy)
+        self._check_agreement(model.name)
 
     def sync(self, policy: Policy) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes."""
@@ -110,10 +126,24 @@ class VllmEngine:
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:
-        model = self.policy.model
-        weights = revert_weight_conversion(model, model.state_dict())  # named as in a checkpoint
+        weights = checkpoint_weights(self.policy.model)
         iterator = ((name, weight.to(self.dtype)) for name, weight in weights.items())
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
+
+    @torch.no_grad()
+    def _check_agreement(self, name: str) -> None:
+        """Tries the hand-over: some releases lose weights of some architectures on some machines without a word."""
+        size = len(self.policy.model.get_input_embeddings().weight)  # type: ignore[arg-type]
+        prompts = [[97 * number % size] for number in range(8)]
+        rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
+        device = self.policy.model.device
+        stats = self.policy(rollouts.prompt_tokens(), rollouts.tokens.to(device), rollouts.mask.to(device), 1.0)
+        difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
+        if not difference < LARGEST_DIFFERENCE:
+            raise UserError(
+                f"rollout.engine=vllm: its log-probs for {name} ({type(self.policy.model).__name__}) are not those of "
+                f"transformers, {difference:.2g} nats apart per token; set rollout.engine=transformers"
+            )
 
     @contextmanager
     def _awake(self) -> Iterator[None]:
@@ -164,6 +194,13 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
         raise _unusable(error, config, model, architecture) from None
 
 
+def checkpoint_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights as a saved checkpoint has them, which vLLM reads: under its names, and tied ones once."""
+    weights = model.state_dict()
+    first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
+    return revert_weight_conversion(model, {n: w for n, w in weights.items() if first[w.data_ptr()] == n})
+
+
 def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
     said = one_line(error).partition(" Try ")[0]
     size = f"rollout.kv_cache_gib={config.kv_cache_gib or KV_CACHE_GIB:g}"
@@ -197,9 +234,10 @@ def _seeded(seed: int) -> Iterator[None]:
     """Seeds the generators that vLLM draws from, and puts them back as they were."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    hashed = int(np.random.SeedSequence(seed).generate_state(1)[0])  # torch's CPU generator reads no more than 32 bits
     with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
+        torch.manual_seed(hashed)
+        np.random.seed(hashed)
         yield
     random.setstate(python)
     np.random.set_state(numpy)
