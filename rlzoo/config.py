@@ -68,7 +68,7 @@ class TaskConfig:
 @dataclass
 class RolloutConfig:
     engine: str = "transformers"
-    """What samples responses: `transformers`."""
+    """What samples responses: `transformers`, or `vllm`, which is faster on GPUs and a package of its own."""
     prompts_per_step: int = 32
     """Prompts per training step (after dynamic sampling, if the objective has it)."""
     responses_per_prompt: int = 8
@@ -85,6 +85,8 @@ class RolloutConfig:
     """How many times a step may sample further prompts when the objective drops groups."""
     rows_per_batch: int = 512
     """Responses that are decoded side by side."""
+    kv_cache_gib: float | None = None
+    """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
 
 
 @dataclass
@@ -189,7 +191,7 @@ _ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "t
 _AT_MOST_ONE = ("rollout.top_p", "evaluation.top_p")
 _CHOICES = {
     "model.precision": ("float32", "bfloat16"),
-    "rollout.engine": ("transformers",),
+    "rollout.engine": ("transformers", "vllm"),
     "model.chat_template": ("auto", "none"),
 }
 

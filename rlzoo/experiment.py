@@ -11,6 +11,7 @@ import torch
 from objectives import Objective, parse
 from rlzoo.config import Config, check_ranges
 from rlzoo.errors import UserError
+from rlzoo.rollout import check_engine
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tokenizer import Tokenizer, load_tokenizer
@@ -76,6 +77,7 @@ def step_seed(seed: int, step: int, purpose: str) -> int:
 def check(config: Config) -> Experiment:
     """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
     check_ranges(config)
+    check_engine(config)
     objective = parse(config.objective)
     _check_objective(config, objective)
     names = _Names(task=slug(config.task.name), objective=slug(str(objective)), seed=config.seed)

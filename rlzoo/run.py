@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from rlzoo.files import append_json_line, read_json_lines, write_json, write_jso
 from rlzoo.policy import Policy, load_policy
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.terminal import Terminal
-from rlzoo.rollout import load_engine
+from rlzoo.rollout import check_engine, load_engine
 from rlzoo.sampling import Sampler
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem
@@ -132,13 +132,13 @@ def load_trainer(experiment: Experiment, accelerator: Accelerator, folder: RunFo
         if checkpoint is not None:
             policy.load(checkpoint)
         policy.to(accelerator.device)
-        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer)
-        sampler = Sampler(engine, graders, experiment.tokenizer)
-        trainer = Trainer(experiment, accelerator, policy, reference, sampler)
-        if checkpoint is not None:
-            load_optimizer(checkpoint, trainer.optimizer)
-            trainer.progress = read_progress(checkpoint)
-        yield trainer
+        with closing(load_engine(config.rollout, config.model, policy, experiment.tokenizer)) as engine:
+            sampler = Sampler(engine, graders, experiment.tokenizer)
+            trainer = Trainer(experiment, accelerator, policy, reference, sampler)
+            if checkpoint is not None:
+                load_optimizer(checkpoint, trainer.optimizer)
+                trainer.progress = read_progress(checkpoint)
+            yield trainer
 
 
 def _load_reference(experiment: Experiment, policy: Policy, accelerator: Accelerator) -> Policy | None:
@@ -229,6 +229,7 @@ EVALUATION_KEYS = (
     "rollout.max_",
     "rollout.rows_",
     "rollout.engine",
+    "rollout.kv_cache_gib",
 )
 
 
@@ -236,6 +237,7 @@ def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Pa
     """Evaluates a run's last checkpoint, a model folder or a hub name; returns the file with every response."""
     config, folder = _evaluation_config(target, words)
     check_ranges(config)
+    check_engine(config)
     tokenizer = load_tokenizer(config.model)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     problems = [task.held_out[i] for i in range(min(len(task.held_out), config.evaluation.problems))]
@@ -243,9 +245,11 @@ def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Pa
     accelerator = make_accelerator(config, folder)
     with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
-        sampler = Sampler(load_engine(config.rollout, config.model, policy, tokenizer), graders, tokenizer)
-        with terminal.evaluating() as progress:
-            result = _evaluation(sampler, problems, config, progress)
+        with (
+            closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,
+            terminal.evaluating() as progress,
+        ):
+            result = _evaluation(Sampler(engine, graders, tokenizer), problems, config, progress)
     decoding = f"T{config.evaluation.temperature:g}-p{config.evaluation.top_p:g}-k{config.evaluation.samples}"
     path = folder / f"{slug(config.task.name)}-{decoding}-seed{config.seed}.jsonl"
     result.save(path)

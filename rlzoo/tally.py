@@ -21,7 +21,8 @@ class Tally:
 
     def __init__(self, objective: Objective, rollouts: Rollouts) -> None:
         self.objective = objective
-        self.probability, self.entropy = rollouts.logp.exp(), rollouts.entropy
+        self.rollouts, self.probability, self.entropy = rollouts, rollouts.logp.exp(), rollouts.entropy
+        self.sampler_differences = [torch.zeros(0, dtype=torch.float64)]
         self.sums: dict[str, float] = defaultdict(float)
         self.gradient_norm, self.updates = 0.0, 0
 
@@ -40,6 +41,12 @@ class Tally:
         self.sums["loss"] += loss
         touched = self.objective.touched(plan, at, logp)
         self._count(touched, [name for name in touched if name not in plan.touched], plan, own, at)
+
+    def add_unmoved(self, own: Tensor, logp: Tensor) -> None:
+        """Compares the unmoved policy, `logp` [n, t] of the rows `own`, with what the sampler said of itself."""
+        mask = self.rollouts.mask[own][:, : logp.shape[1]]
+        difference = logp.cpu().double() - self.rollouts.logp[own][:, : logp.shape[1]]
+        self.sampler_differences.append(difference[mask])
 
     def add_gradient(self, norm: float) -> None:
         """Counts a gradient's norm before clipping."""
@@ -78,7 +85,9 @@ class Tally:
             divisor = whole.get(measure, totals[f"{part}/tokens"])
             if divisor:
                 metrics[f"touched/{name}"] = value / divisor
-        return metrics
+        own = torch.cat(self.sampler_differences).to(accelerator.device)
+        everywhere = accelerator.gather(accelerator.pad_across_processes(own, pad_index=torch.inf))
+        return metrics | sampler_difference(everywhere[everywhere.isfinite()])
 
 
 def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accelerator) -> dict[str, float]:
@@ -103,4 +112,20 @@ def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accele
         "groups_without_signal": 1 - with_signal / len(group.unique()),
         "grading_timed_out": timed_out,
         "grading_failed": failed,
+    }
+
+
+def sampler_difference(difference: Tensor) -> dict[str, float]:
+    """How far the trainer's log-probs of the sampled tokens lie from those of the engine that sampled them.
+
+    `difference` [M] is log p_trainer - log p_sampler in nats. Gives the mean and the largest absolute difference per
+    token, and KL(sampler || trainer) per token by the estimator k3, r - 1 - log r with r = p_trainer / p_sampler
+    (Schulman, "Approximating KL Divergence", 2020).
+    """
+    if not len(difference):
+        return {}
+    return {
+        "sampler/difference": difference.abs().mean().item(),
+        "sampler/largest_difference": difference.abs().max().item(),
+        "sampler/kl": (difference.expm1() - difference).mean().item(),
     }

@@ -147,7 +147,7 @@ class Trainer:
             at = torch.searchsorted(rows, collected.here[own.to(rows.device)])
             tally.add_plan(plan, own, at)
         with self._timed("train"):
-            self._differentiate(collected, plan, own, at, tally)
+            self._differentiate(collected, plan, own, at, moved, tally)
             return self._take_step(tally)
 
     def _micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
@@ -158,7 +158,9 @@ class Trainer:
             number[part] = float(first + i)
         return collected.everywhere(self.accelerator, number)[:, 0].long()
 
-    def _differentiate(self, collected: Collected, plan: Plan, own: Tensor, at: Tensor, tally: Tally) -> None:
+    def _differentiate(
+        self, collected: Collected, plan: Plan, own: Tensor, at: Tensor, moved: bool, tally: Tally
+    ) -> None:
         """Accumulates the gradient of this process's rows `own`, rows `at` of the plan.
 
         Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
@@ -179,6 +181,8 @@ class Trainer:
                 loss = self.objective.loss(plan, rows, stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             tally.add_rows(plan, part, rows, stats.logp.detach(), loss.item())
+            if not moved:
+                tally.add_unmoved(part, stats.logp.detach())
 
     def _take_step(self, tally: Tally) -> bool:
         norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)

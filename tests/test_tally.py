@@ -1,4 +1,6 @@
-"""What the metrics say of each part is what a count by hand says."""
+"""What the metrics say is what a count by hand says."""
+
+import math
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
 from rlzoo.rollout.base import Rollouts
-from rlzoo.tally import Tally
+from rlzoo.tally import Tally, sampler_difference
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:
@@ -48,3 +50,28 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
             assert metrics[f"touched/{name}/overlap/{other}"] == pytest.approx(share.item())
     assert sum(tokens.any().item() for tokens in touched.values()) >= 4
     assert any(value not in (0.0, 1.0) for key, value in metrics.items() if "/overlap/" in key)
+
+
+def test_the_difference_of_sampler_and_trainer_is_that_of_the_counted_tokens() -> None:
+    trainer = torch.tensor([[-1.0, -2.0, 50.0], [-0.5, 9.0, 9.0]])
+    sampler = torch.tensor([[-1.1, -1.7, 0.0], [-0.5, 0.0, 0.0]])
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    found = sampler_difference((trainer - sampler)[mask])
+    assert found["sampler/difference"] == pytest.approx((0.1 + 0.3) / 3, abs=1e-6)
+    assert found["sampler/largest_difference"] == pytest.approx(0.3, abs=1e-6)
+    by_hand = [math.exp(0.1) - 1 - 0.1, math.exp(-0.3) - 1 + 0.3]
+    assert found["sampler/kl"] == pytest.approx(sum(by_hand) / 3, abs=1e-6)
+
+
+def test_a_sampler_that_agrees_differs_by_nothing() -> None:
+    logp = torch.randn(4, 5)
+    assert set(sampler_difference((logp - logp).flatten()).values()) == {0.0}
+
+
+def test_the_kl_estimate_of_sampled_tokens_is_the_kl_from_sampler_to_trainer() -> None:
+    torch.manual_seed(0)
+    sampler, trainer = torch.randn(2, 20).log_softmax(-1)
+    exact = float((sampler.exp() * (sampler - trainer)).sum())
+    tokens = torch.distributions.Categorical(logits=sampler).sample((500, 400))
+    found = sampler_difference((trainer[tokens] - sampler[tokens]).flatten())
+    assert found["sampler/kl"] == pytest.approx(exact, rel=0.02)

@@ -1,13 +1,29 @@
 """Rollout engines behind one protocol."""
 
-from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.errors import UserError
 from rlzoo.policy import Policy
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.tokenizer import Tokenizer
 
 
+def check_engine(config: Config) -> None:
+    """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
+    engine, gib = config.rollout.engine, config.rollout.kv_cache_gib
+    if engine == "vllm":
+        from rlzoo.rollout.vllm_engine import check
+
+        check(config)
+    elif gib is not None:
+        raise UserError(f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={engine}; leave it out")
+
+
 def load_engine(config: RolloutConfig, model: ModelConfig, policy: Policy, tokenizer: Tokenizer) -> RolloutEngine:
     """The engine that `rollout.engine` names."""
+    if config.engine == "vllm":
+        from rlzoo.rollout.vllm_engine import VllmEngine
+
+        return VllmEngine(policy, tokenizer, config, model)
     from rlzoo.rollout.transformers_engine import TransformersEngine
 
     return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch)

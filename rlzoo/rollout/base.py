@@ -26,8 +26,8 @@ class Rollouts:
     `tokens` [N, T] int64, zero beyond `mask`; `mask` [N, T] bool covers each response up to and including its
     end-of-sequence token; `logp` [N, T] float32 is the log-prob of each sampled token under the distribution it was
     sampled from; `entropy` [N, T] float32 is that distribution's entropy in nats (an engine that cannot see it reports
-    -logp, an unbiased estimate); `prompt` [N] int64 indexes `prompts`; `truncated` [N] bool marks responses that
-    were stopped by length.
+    -logp, an unbiased estimate for sampled tokens and too low for greedy ones); `prompt` [N] int64 indexes `prompts`;
+    `truncated` [N] bool marks responses that were stopped by length.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -64,6 +64,10 @@ class RolloutEngine(Protocol):
 
     def sync(self, policy: Policy) -> None:
         """Takes over the policy's weights; called after every change of them."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the engine holds; it samples no more."""
         ...
 
 

@@ -36,6 +36,9 @@ class TransformersEngine:
         if self.policy is not policy:
             self.policy.copy_weights(policy)
 
+    def close(self) -> None:
+        """Nothing is held beyond the weights."""
+
     @torch.no_grad()
     def generate(
         self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int

