@@ -3,12 +3,13 @@
 Reading order: `batch` (the data), `part` (the ten stages), `objective` (prepare, plan, loss), `expression` (the
 grammar), `zoo` (the names); then the methods:
 
-    ppo, grpo, dapo, entropy20, justrl, advantage_reweighting, lopti, stare, stapo; dr_grpo, entropy_bonus
+    ppo, grpo, dapo, entropy20, justrl, advantage_reweighting, lopti, stare, stapo;
+    dr_grpo, entropy_bonus, sampler_correction
 """
 
 from objectives import grpo  # noqa: F401, I001
 from objectives import dapo, entropy20, justrl, advantage_reweighting, lopti, stare, stapo  # noqa: F401
-from objectives import dr_grpo, entropy_bonus  # noqa: F401
+from objectives import dr_grpo, entropy_bonus, sampler_correction  # noqa: F401
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.objective import Objective, Plan, parse

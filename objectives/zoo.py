@@ -152,7 +152,7 @@ def lookup(written: str) -> Recipe | type[Part]:
             f"{shown(module)} registers no part or recipe named {shown(name)!r}; "
             + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
         )
-    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known())}")
+    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known(), list(RECIPES))}")
 
 
 def _find(name: str) -> Recipe | type[Part] | None:
@@ -214,9 +214,11 @@ def unknown_parameter(owner: str, key: str, known: list[str]) -> ObjectiveError:
     )
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def _nearest(name: str, known: list[str], examples: list[str] | None = None) -> str:
     close = difflib.get_close_matches(shown(name), known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(known))}"
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known: {', '.join(examples)}, and parts" if examples else f"known: {', '.join(sorted(known))}"
 
 
 @dataclass(frozen=True)

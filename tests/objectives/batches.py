@@ -13,7 +13,7 @@ from objectives import TokenBatch
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
-TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref")
+TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_sampler")
 
 
 def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> Case:
@@ -69,6 +69,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         entropy_old=_entropies(draw, shape, high_entropy),
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
+        logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         **current,
     )
     return beyond_the_mask(case, float(draw.choice(GARBAGE))) if extreme else case

@@ -30,6 +30,7 @@ class Case:
     entropy_old: Array
     logp_ref: Array
     max_length: int
+    logp_sampler: Array
     logp: Array | None = None
     entropy: Array | None = None
 
@@ -95,6 +96,7 @@ class Method:
     overlong_filter: bool = False
     over_deviation: bool = True
     alpha: float | None = None
+    sampler_cap: float | None = None
     stare: Stare | None = None
     low: float = 0.2
     high: float = 0.2
@@ -143,6 +145,8 @@ COMPOSITIONS: dict[str, Method] = {
     "justrl+group_center": replace(JUSTRL, over_deviation=False),
     "justrl+overlong_filter": replace(JUSTRL, overlong_filter=True),
     "justrl+soft_overlong(max_length=8,cache=4)": replace(JUSTRL, soft_overlong=(8, 4)),
+    "justrl+sampler_correction": replace(JUSTRL, sampler_cap=2.0),
+    "ar+sampler_correction(cap=1)": replace(YANG, alpha=0.3, sampler_cap=1.0),
     "dapo(scope=prompt)": replace(DAPO, mean="prompt"),
     "grpo+dual_clip": replace(GRPO, cap=3.0),
     "grpo(low=0.1)+clip_higher(high=0.5)": replace(GRPO, low=0.1, high=0.5),
@@ -263,12 +267,15 @@ def advantages(method: Method, case: Case, rewards: list[float]) -> list[float]:
 
 
 def weighted_advantages(method: Method, case: Case, per_row: list[float], tokens: list[Token]) -> dict[Token, float]:
-    """AR: A (alpha p_old + 1 - alpha). STARE: A times W or M on the most surprising tokens of each sign."""
+    """AR: A (alpha p_old + 1 - alpha). TIS: A min(p_old / p_sampler, cap). STARE: A times W or M on the surprising."""
     result = {}
     for i, t in tokens:
         weight = 1.0
         if method.alpha is not None:
             weight = method.alpha * math.exp(case.logp_old[i, t]) + (1 - method.alpha)
+        if method.sampler_cap is not None:
+            apart = max(-20.0, min(20.0, case.logp_old[i, t] - case.logp_sampler[i, t]))
+            weight *= min(math.exp(apart), method.sampler_cap)
         result[i, t] = per_row[i] * weight
     stare = method.stare
     if stare is None:
