@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.config import EvaluationConfig
+from rlzoo.config import Config
+from rlzoo.decoding import Decoding
+from rlzoo.experiment import step_seed
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.rollout.base import Sampling
 from rlzoo.sampling import GradedRollouts, Sampler
 from rlzoo.statistics import Estimate, mean_over_problems
-from rlzoo.tasks.base import Problem
+from rlzoo.tasks.base import Problem, Task
 
 Progress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
@@ -63,27 +65,42 @@ class Evaluation:
         write_json_lines(path, self.records)
 
 
-def evaluate(
-    sampler: Sampler,
-    problems: Sequence[Problem],
-    config: EvaluationConfig,
-    max_response_tokens: int,
-    seed: int,
-    rows_per_batch: int,
-    progress: Progress = lambda done, total: None,
-) -> Evaluation:
-    """Samples `config.samples` responses to each problem and grades them."""
-    sampling = Sampling(max_response_tokens, config.temperature, config.top_p)
-    per_batch = max(1, rows_per_batch // config.samples)
-    records: list[dict[str, Any]] = []
-    for start in range(0, len(problems), per_batch):
-        part = problems[start : start + per_batch]
-        graded = sampler(part, config.samples, sampling, seed + start)
-        records += [response_record(graded, row) for row in range(len(graded.texts))]
-        for row, record in enumerate(records[-len(graded.texts) :]):
-            record["sample"] = row % config.samples
-        progress(len(records), len(problems) * config.samples)
-    return Evaluation(records, config.samples)
+@dataclass(frozen=True)
+class Evaluator:
+    """Samples and grades responses to held-out problems.
+
+    Always with the same seed, so that evaluations before and after training differ by the policy alone.
+    """
+
+    sampler: Sampler
+    task: Task
+    problems: Sequence[Problem]
+    config: Config
+
+    def __call__(self, decoding: Decoding, progress: Progress = lambda done, total: None) -> Evaluation:
+        """`evaluation.samples` responses to each problem."""
+        samples, rollout = self.config.evaluation.samples, self.config.rollout
+        seed = step_seed(self.config.seed, 0, "evaluation")
+        sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
+        per_batch = max(1, rollout.rows_per_batch // samples)
+        records: list[dict[str, Any]] = []
+        for start in range(0, len(self.problems), per_batch):
+            graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
+            records += [
+                {
+                    **response_record(graded, row),
+                    "sample": row % samples,
+                    "final_answer": self._final_answer(graded, row),
+                }
+                for row in range(len(graded.texts))
+            ]
+            progress(len(records), len(self.problems) * samples)
+        return Evaluation(records, samples)
+
+    def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
+        if graded.outcomes[row] == "truncated":
+            return None
+        return self.task.final_answer(graded.problem_of(row), graded.texts[row])
 
 
 def response_record(graded: GradedRollouts, row: int) -> dict[str, Any]:
