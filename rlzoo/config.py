@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import inspect
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +156,28 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+
+
+@dataclass
+class GridConfig:
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    """Every objective is trained once with each of them: `seeds=0,1,2`."""
+    jobs: int = 1
+    """How many runs at a time, each in a process of its own; they share the cores equally."""
+    output: str = "runs/compare"
+    """The folder of the grid. What is done there is not done again; further objectives and seeds join it."""
+    baseline: str = ""
+    """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+
+
+@dataclass
+class LeaderboardConfig:
+    output: str = ""
+    """Where leaderboard.html, .md and .csv go; if empty, into the folder of the grid, or else runs/leaderboard."""
+    baseline: str = ""
+    """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
+    title: str = "Leaderboard"
+    """The heading of the page."""
 
 
 _AT_LEAST = {
@@ -314,6 +337,17 @@ def check_ranges(config: Config) -> None:
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
             f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
         )
+
+
+def words_of(config: Config) -> list[str]:
+    """The `key=value` words that lead from the defaults to this configuration."""
+    model = f"model.name={config.model.name}"
+    default = flat(dataclasses.asdict(load_config(with_embedded_default([model]))))
+    words = [model] if with_embedded_default([model]) == [model] else []
+    for key, value in flat(dataclasses.asdict(config)).items():
+        if key not in default or value != default[key]:
+            words.append(f"{key}={value if key == 'objective' else json.dumps(value)}")
+    return words
 
 
 def to_yaml(config: Any) -> str:

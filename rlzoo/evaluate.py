@@ -32,6 +32,16 @@ class Evaluation:
         values = np.array([record[name] for record in self.records], dtype=np.float64)
         return values.reshape(-1, self.samples)
 
+    def final_answers(self) -> list[list[str | None]]:
+        """[problems][samples] what each response gave as its answer."""
+        answers = [record["final_answer"] for record in self.records]
+        return [answers[i : i + self.samples] for i in range(0, len(answers), self.samples)]
+
+    @property
+    def truncated(self) -> float:
+        """The share of responses that were stopped by length."""
+        return sum(record["outcome"] == "truncated" for record in self.records) / len(self.records)
+
     @property
     def accuracy(self) -> Estimate:
         """avg@k: mean correctness over samples and problems."""
@@ -47,7 +57,7 @@ class Evaluation:
             "accuracy_high": accuracy.high,
             "length": float(self.column("tokens").mean()),
             "entropy": float(self.column("entropy").mean()),
-            "truncated": outcomes.count("truncated") / len(outcomes),
+            "truncated": self.truncated,
             "timed_out": outcomes.count("timed_out"),
             "failed": outcomes.count("failed"),
             "problems": len(self.records) // self.samples,
