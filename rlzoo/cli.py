@@ -1,4 +1,4 @@
-"""The command line: train, eval, objectives, warmup."""
+"""The command line: train, eval, compare, leaderboard, objectives, warmup."""
 
 import argparse
 import json
@@ -7,30 +7,31 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlzoo.config import Config, keys
+from rlzoo.config import Config, GridConfig, LeaderboardConfig, keys
 from rlzoo.errors import UserError
+
+COMPARE_WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 done, 2 the user's mistake (said in one line), 130 interrupted."""
+    """Runs a command; 0 done, 1 a run of a grid failed, 2 the user's mistake (said in one line), 130 interrupted."""
     from objectives import ObjectiveError  # here, because grader processes import this module and want no torch
 
     arguments = _parser().parse_args(argv)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # where objective=grpo+my_module:my_part finds my_module
-    run: Callable[[argparse.Namespace], None] = arguments.run
+    run: Callable[[argparse.Namespace], int | None] = arguments.run
     try:
-        run(arguments)
+        return run(arguments) or 0
     except (UserError, ObjectiveError) as error:
         print(f"rlzoo: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nrlzoo: interrupted; resume=true goes on from the last checkpoint", file=sys.stderr)
+        print(f"\nrlzoo: interrupted; {arguments.after}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,9 +41,24 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train = _command(commands, "train", _train, "train a model with an objective", Config)
     train.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    train.set_defaults(after="resume=true goes on from the last checkpoint")
     evaluate = _command(commands, "eval", _evaluate, "evaluate a run or a model on held-out problems", Config)
     evaluate.add_argument("target", metavar="RUN_OR_MODEL", help="a run folder, a model folder, a hub name")
     evaluate.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    compare = _command(
+        commands, "compare", _compare, "train several objectives on several seeds and rank them", GridConfig
+    )
+    compare.add_argument("words", nargs="*", metavar="EXPRESSION | CONFIG.yaml | key=value", help=COMPARE_WORDS)
+    compare.add_argument(
+        "--ablate",
+        action="append",
+        default=[],
+        metavar="EXPRESSION",
+        help="it, and without each part in turn",
+    )
+    compare.set_defaults(after="the same command goes on where it stopped")
+    leaderboard = _command(commands, "leaderboard", _leaderboard, "compare runs that are done", LeaderboardConfig)
+    leaderboard.add_argument("words", nargs="+", metavar="RUN | GRID | key=value", help="folders of runs or of grids")
     objectives = _command(commands, "objectives", _objectives, "show the zoo, an objective, or how two differ")
     objectives.add_argument(
         "expressions", nargs="*", metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'"
@@ -61,17 +77,19 @@ def _command(commands: Any, name: str, run: Any, summary: str, schema: type[Any]
         epilog=_key_table(schema) if schema else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, after="nothing is left half done")
     return parser
 
 
 def _key_table(schema: type[Any]) -> str:
     import textwrap
 
-    lines = [
-        "keys, with their defaults (where neither a file nor another model is named,",
-        "configs/arithmetic.yaml comes before your words):",
-    ]
+    lines = ["keys, with their defaults:"]
+    if schema is Config:
+        lines = [
+            "keys, with their defaults (where neither a file nor another model is named,",
+            "configs/arithmetic.yaml comes before your words):",
+        ]
     for name, default, doc in keys(schema):
         lines.append(f"  {name}={'' if default is None else default}")
         lines += textwrap.wrap(doc, width=78, initial_indent="      ", subsequent_indent="      ")
@@ -91,6 +109,30 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from rlzoo.run import evaluate_target
 
     evaluate_target(arguments.target, arguments.words, Terminal())
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from rlzoo.compare import compare
+    from rlzoo.grid import read_grid
+    from rlzoo.report.grid_view import GridView
+    from rlzoo.report.leaderboard import show_leaderboard
+
+    grid, jobs = read_grid(arguments.words, arguments.ablate)
+    failures = compare(grid, jobs, GridView())
+    for failure in failures:
+        name = f"{failure.cell.objective} seed {failure.cell.seed}"
+        print(f"rlzoo: {name} failed: {failure.message} ({failure.log})", file=sys.stderr)
+    if failures:
+        count = f"{len(failures)} of {len(grid.cells)} runs failed"
+        print(f"rlzoo: {count}; the same command tries them again", file=sys.stderr)
+    show_leaderboard([str(grid.folder)])
+    return 1 if failures else 0
+
+
+def _leaderboard(arguments: argparse.Namespace) -> None:
+    from rlzoo.report.leaderboard import show_leaderboard
+
+    show_leaderboard(arguments.words)
 
 
 def _objectives(arguments: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import inspect
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from rlzoo.decoding import read_decodings
 from rlzoo.errors import UserError
 
 
@@ -115,10 +117,8 @@ class EvaluationConfig:
     """Held-out problems, the same ones before and after training."""
     samples: int = 8
     """k of avg@k: responses per held-out problem."""
-    temperature: float = 1.0
-    """Decoding temperature; 0 is greedy."""
-    top_p: float = 1.0
-    """Nucleus sampling."""
+    decodings: list[str] = field(default_factory=lambda: ["1.0/1.0"])
+    """How responses are sampled, temperature/top-p, each evaluated by itself: `[1.0/1.0, 0.7/0.9]`; `0/1` is greedy."""
     every: int = 0
     """Evaluate every so many steps as well as before and after; 0 is only before and after."""
 
@@ -162,6 +162,28 @@ class Config:
     log: LogConfig = field(default_factory=LogConfig)
 
 
+@dataclass
+class GridConfig:
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    """Every objective is trained once with each of them: `seeds=0,1,2`."""
+    jobs: int = 1
+    """How many runs at a time, each in a process of its own; they share the cores equally."""
+    output: str = "runs/compare"
+    """The folder of the grid. What is done there is not done again; further objectives and seeds join it."""
+    baseline: str = ""
+    """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+
+
+@dataclass
+class LeaderboardConfig:
+    output: str = ""
+    """Where leaderboard.html, .md and .csv go; if empty, into the folder of the grid, or else runs/leaderboard."""
+    baseline: str = ""
+    """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
+    title: str = "Leaderboard"
+    """The heading of the page."""
+
+
 _AT_LEAST = {
     "task.problems": 1,
     "task.few_shot": 0,
@@ -180,15 +202,16 @@ _AT_LEAST = {
     "train.tokens_per_micro_batch": 1,
     "evaluation.problems": 1,
     "evaluation.samples": 1,
-    "evaluation.temperature": 0,
     "evaluation.every": 0,
     "checkpoint.every": 0,
     "checkpoint.keep": 1,
     "log.responses": 0,
     "seed": 0,
 }
-_ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "train.gradient_clip", "evaluation.top_p")
-_AT_MOST_ONE = ("rollout.top_p", "evaluation.top_p")
+_ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "train.gradient_clip")
+_AT_MOST_ONE = ("rollout.top_p",)
+_ELSEWHERE = dict.fromkeys(("evaluation.temperature", "evaluation.top_p"), "evaluation.decodings")
+"""Names that one would look for, and where it is."""
 _CHOICES = {
     "model.precision": ("float32", "bfloat16"),
     "rollout.engine": ("transformers", "vllm"),
@@ -253,7 +276,8 @@ def _merge(config: DictConfig, addition: Mapping[str, Any], source: str) -> Dict
     for key, value in flat(addition).items():
         if not any(key == name or (key + ".").startswith(name + ".") for name, _, _ in known):
             names = [name for name, _, _ in known]
-            close = difflib.get_close_matches(key, names, n=1) or [n for n in names if n.endswith("." + key)][:1]
+            close = [_ELSEWHERE[key]] if key in _ELSEWHERE else difflib.get_close_matches(key, names, n=1)
+            close = close or [name for name in names if name.endswith("." + key)][:1]
             hint = f"did you mean {close[0]}?" if close else "rlzoo train --help lists the keys"
             raise UserError(f"unknown key {key} (={value!r}) in {source!r}; {hint}")
         try:
@@ -311,11 +335,23 @@ def check_ranges(config: Config) -> None:
     for key, choices in _CHOICES.items():
         if values[key] not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
+    read_decodings(config.evaluation.decodings)
     if config.train.minibatches_per_step > config.rollout.prompts_per_step:
         raise UserError(
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
             f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
         )
+
+
+def words_of(config: Config) -> list[str]:
+    """The `key=value` words that lead from the defaults to this configuration."""
+    model = f"model.name={config.model.name}"
+    default = flat(dataclasses.asdict(load_config(with_embedded_default([model]))))
+    words = [model] if with_embedded_default([model]) == [model] else []
+    for key, value in flat(dataclasses.asdict(config)).items():
+        if key not in default or value != default[key]:
+            words.append(f"{key}={value if key == 'objective' else json.dumps(value)}")
+    return words
 
 
 def to_yaml(config: Any) -> str:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.config import EvaluationConfig
+from rlzoo.config import Config
+from rlzoo.decoding import Decoding
+from rlzoo.experiment import step_seed
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.rollout.base import Sampling
 from rlzoo.sampling import GradedRollouts, Sampler
 from rlzoo.statistics import Estimate, mean_over_problems
-from rlzoo.tasks.base import Problem
+from rlzoo.tasks.base import Problem, Task
 
 Progress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
@@ -30,6 +32,16 @@ class Evaluation:
         values = np.array([record[name] for record in self.records], dtype=np.float64)
         return values.reshape(-1, self.samples)
 
+    def final_answers(self) -> list[list[str | None]]:
+        """[problems][samples] what each response gave as its answer."""
+        answers = [record["final_answer"] for record in self.records]
+        return [answers[i : i + self.samples] for i in range(0, len(answers), self.samples)]
+
+    @property
+    def truncated(self) -> float:
+        """The share of responses that were stopped by length."""
+        return sum(record["outcome"] == "truncated" for record in self.records) / len(self.records)
+
     @property
     def accuracy(self) -> Estimate:
         """avg@k: mean correctness over samples and problems."""
@@ -45,7 +57,7 @@ class Evaluation:
             "accuracy_high": accuracy.high,
             "length": float(self.column("tokens").mean()),
             "entropy": float(self.column("entropy").mean()),
-            "truncated": outcomes.count("truncated") / len(outcomes),
+            "truncated": self.truncated,
             "timed_out": outcomes.count("timed_out"),
             "failed": outcomes.count("failed"),
             "problems": len(self.records) // self.samples,
@@ -63,27 +75,42 @@ class Evaluation:
         write_json_lines(path, self.records)
 
 
-def evaluate(
-    sampler: Sampler,
-    problems: Sequence[Problem],
-    config: EvaluationConfig,
-    max_response_tokens: int,
-    seed: int,
-    rows_per_batch: int,
-    progress: Progress = lambda done, total: None,
-) -> Evaluation:
-    """Samples `config.samples` responses to each problem and grades them."""
-    sampling = Sampling(max_response_tokens, config.temperature, config.top_p)
-    per_batch = max(1, rows_per_batch // config.samples)
-    records: list[dict[str, Any]] = []
-    for start in range(0, len(problems), per_batch):
-        part = problems[start : start + per_batch]
-        graded = sampler(part, config.samples, sampling, seed + start)
-        records += [response_record(graded, row) for row in range(len(graded.texts))]
-        for row, record in enumerate(records[-len(graded.texts) :]):
-            record["sample"] = row % config.samples
-        progress(len(records), len(problems) * config.samples)
-    return Evaluation(records, config.samples)
+@dataclass(frozen=True)
+class Evaluator:
+    """Samples and grades responses to held-out problems.
+
+    Always with the same seed, so that evaluations before and after training differ by the policy alone.
+    """
+
+    sampler: Sampler
+    task: Task
+    problems: Sequence[Problem]
+    config: Config
+
+    def __call__(self, decoding: Decoding, progress: Progress = lambda done, total: None) -> Evaluation:
+        """`evaluation.samples` responses to each problem."""
+        samples, rollout = self.config.evaluation.samples, self.config.rollout
+        seed = step_seed(self.config.seed, 0, "evaluation")
+        sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
+        per_batch = max(1, rollout.rows_per_batch // samples)
+        records: list[dict[str, Any]] = []
+        for start in range(0, len(self.problems), per_batch):
+            graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
+            records += [
+                {
+                    **response_record(graded, row),
+                    "sample": row % samples,
+                    "final_answer": self._final_answer(graded, row),
+                }
+                for row in range(len(graded.texts))
+            ]
+            progress(len(records), len(self.problems) * samples)
+        return Evaluation(records, samples)
+
+    def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
+        if graded.outcomes[row] == "truncated":
+            return None
+        return self.task.final_answer(graded.problem_of(row), graded.texts[row])
 
 
 def response_record(graded: GradedRollouts, row: int) -> dict[str, Any]:

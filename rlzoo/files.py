@@ -1,11 +1,12 @@
 """Files that are either whole or not there."""
 
+import fcntl
 import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,3 +47,14 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines[:-1] if line]
+
+
+def locked(path: Path) -> IO[str] | None:
+    """The file, locked until it is closed or the last process that has it open ends; None if another has the lock."""
+    file = path.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

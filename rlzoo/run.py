@@ -1,82 +1,35 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, report. Everything it leaves lies in one folder."""
 
 import dataclasses
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-from rlzoo.checkpoint import checkpoints, load_optimizer, read_progress, save_checkpoint
+from rlzoo.checkpoint import load_optimizer, read_progress, save_checkpoint
 from rlzoo.collect import Collected
-from rlzoo.config import Config, check_ranges, flat, load_config, to_yaml, with_embedded_default
+from rlzoo.config import Config, check_ranges, flat, load_config, with_embedded_default
+from rlzoo.decoding import Decoding, read_decodings
 from rlzoo.environment import environment
 from rlzoo.errors import UserError
-from rlzoo.evaluate import Evaluation, Progress, evaluate, response_record
-from rlzoo.experiment import Experiment, check, check_prompts, slug, step_seed
-from rlzoo.files import append_json_line, read_json_lines, write_json, write_json_lines, write_text
+from rlzoo.evaluate import Evaluator, response_record
+from rlzoo.experiment import Experiment, check, check_prompts, slug
+from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.policy import Policy, load_policy
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout import check_engine, load_engine
+from rlzoo.run_folder import RunFolder, claim, forget_after
 from rlzoo.sampling import Sampler
 from rlzoo.tasks import load_task
-from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tokenizer import load_tokenizer
 from rlzoo.trainer import Trainer
-
-FREE_TO_CHANGE = ("resume", "output", "checkpoint.", "log.", "evaluation.every", "train.steps", "task.grader_")
-"""Keys that a resumed run may set differently: they do not touch the steps already done."""
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """Where everything of a run lies."""
-
-    path: Path
-
-    def __truediv__(self, name: str) -> Path:
-        return self.path / name
-
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def metrics(self) -> Path:
-        """One line per step; the same seed on the same machine gives the same file."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def timings(self) -> Path:
-        """Seconds per phase and tokens, one line per step."""
-        return self.path / "timings.jsonl"
-
-    @property
-    def responses(self) -> Path:
-        """Some sampled responses of every step."""
-        return self.path / "responses.jsonl"
-
-    def evaluation(self, step: int) -> Path:
-        """Every response of the evaluation after a step."""
-        return self.path / "evaluation" / f"step-{step:06d}.jsonl"
-
-    def evaluations(self) -> dict[int, Evaluation]:
-        """The evaluations so far, by step."""
-        files = sorted((self.path / "evaluation").glob("step-*.jsonl"))
-        return {int(file.stem.removeprefix("step-")): Evaluation.load(file) for file in files}
-
-    def last_checkpoint(self) -> Path | None:
-        """The newest complete checkpoint, a model folder."""
-        done = checkpoints(self.path / "checkpoints")
-        return done[-1] if done else None
 
 
 def train(config: Config, terminal: Terminal) -> RunFolder:
@@ -84,21 +37,26 @@ def train(config: Config, terminal: Terminal) -> RunFolder:
     experiment = check(config)
     folder = RunFolder(experiment.folder)
     accelerator = make_accelerator(config, folder.path)
-    if accelerator.is_main_process:
-        _claim(folder, config)
-    else:
+    if not accelerator.is_main_process:
         terminal.silence()
-    accelerator.wait_for_everyone()
-    _start_trackers(accelerator, config)
-    terminal.introduce(experiment, str(accelerator.device))
-    with load_trainer(experiment, accelerator, folder) as trainer:
-        _loop(trainer, folder, terminal)
-    accelerator.end_training()
-    if accelerator.is_main_process:
-        metrics, evaluations = read_json_lines(folder.metrics), folder.evaluations()
-        draw_curves(folder / "curves.png", experiment, metrics, evaluations)
-        terminal.conclude(folder.path, config, evaluations, read_json_lines(folder.timings))
+    with claim(folder, config) if accelerator.is_main_process else nullcontext():
+        accelerator.wait_for_everyone()
+        _start_trackers(accelerator, config)
+        terminal.introduce(experiment, str(accelerator.device))
+        with load_trainer(experiment, accelerator, folder) as trainer:
+            _loop(trainer, folder, terminal)
+        accelerator.end_training()
+        if accelerator.is_main_process:
+            _report(experiment, folder, terminal)
     return folder
+
+
+def _report(experiment: Experiment, folder: RunFolder, terminal: Terminal) -> None:
+    decodings = read_decodings(experiment.config.evaluation.decodings)
+    evaluations = {decoding: folder.evaluations(decoding) for decoding in decodings}
+    metrics, timings = read_json_lines(folder.metrics), read_json_lines(folder.timings)
+    draw_curves(folder.curves, experiment, metrics, evaluations[decodings[0]])
+    terminal.conclude(folder.path, evaluations, timings)
 
 
 def make_accelerator(config: Config, folder: Path) -> Accelerator:
@@ -154,7 +112,7 @@ def _load_reference(experiment: Experiment, policy: Policy, accelerator: Acceler
 def _loop(trainer: Trainer, folder: RunFolder, terminal: Terminal) -> None:
     config, main = trainer.config, trainer.accelerator.is_main_process
     if main:
-        _forget_after(folder, trainer.progress.step)
+        forget_after(folder, trainer.progress.step)
     _evaluate_once(trainer, folder, terminal)
     with terminal.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
@@ -201,21 +159,15 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
 
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, terminal: Terminal) -> None:
-    """Evaluates the current policy unless that was done already; every evaluation samples with the same seed."""
-    config, path = trainer.config, folder.evaluation(trainer.progress.step)
-    if trainer.accelerator.is_main_process and not path.exists():
-        with terminal.evaluating() as progress:
-            result = _evaluation(trainer.sampler, trainer.experiment.held_out, config, progress)
-        result.save(path)
-    trainer.accelerator.wait_for_everyone()
-
-
-def _evaluation(sampler: Sampler, problems: Sequence[Problem], config: Config, progress: Progress) -> Evaluation:
-    """Every evaluation of a seed samples with the same seed, so that before and after differ by the policy alone."""
-    seed, rollout = step_seed(config.seed, 0, "evaluation"), config.rollout
-    return evaluate(
-        sampler, problems, config.evaluation, rollout.max_response_tokens, seed, rollout.rows_per_batch, progress
-    )
+    """Evaluates the current policy with every decoding that is not done already."""
+    config, experiment = trainer.config, trainer.experiment
+    evaluator = Evaluator(trainer.sampler, experiment.task, experiment.held_out, config)
+    for decoding in read_decodings(config.evaluation.decodings):
+        path = folder.evaluation(trainer.progress.step, decoding)
+        if trainer.accelerator.is_main_process and not path.exists():
+            with terminal.evaluating(decoding) as progress:
+                evaluator(decoding, progress).save(path)
+        trainer.accelerator.wait_for_everyone()
 
 
 # ---- evaluation by itself --------------------------------------------------------------------------------------------
@@ -233,8 +185,8 @@ EVALUATION_KEYS = (
 )
 
 
-def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Path:
-    """Evaluates a run's last checkpoint, a model folder or a hub name; returns the file with every response."""
+def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> list[Path]:
+    """Evaluates a run's last checkpoint, a model folder or a hub name; returns a file of responses per decoding."""
     config, folder = _evaluation_config(target, words)
     check_ranges(config)
     check_engine(config)
@@ -245,18 +197,25 @@ def evaluate_target(target: str, words: Sequence[str], terminal: Terminal) -> Pa
     accelerator = make_accelerator(config, folder)
     with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
-        with (
-            closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,
-            terminal.evaluating() as progress,
-        ):
-            result = _evaluation(Sampler(engine, graders, tokenizer), problems, config, progress)
-    decoding = f"T{config.evaluation.temperature:g}-p{config.evaluation.top_p:g}-k{config.evaluation.samples}"
-    path = folder / f"{slug(config.task.name)}-{decoding}-seed{config.seed}.jsonl"
+        with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
+            evaluator = Evaluator(Sampler(engine, graders, tokenizer), task, problems, config)
+            return [
+                _evaluate_with(decoding, evaluator, folder, terminal)
+                for decoding in read_decodings(config.evaluation.decodings)
+            ]
+
+
+def _evaluate_with(decoding: Decoding, evaluator: Evaluator, folder: Path, terminal: Terminal) -> Path:
+    config = evaluator.config
+    with terminal.evaluating(decoding) as progress:
+        result = evaluator(decoding, progress)
+    name = f"{slug(config.task.name)}-{decoding.slug}-k{config.evaluation.samples}-seed{config.seed}"
+    path = folder / f"{name}.jsonl"
     result.save(path)
     write_json(
         path.with_suffix(".json"), {"model": config.model.name, **result.summary(), "environment": environment()}
     )
-    terminal.show_evaluation(config, result, path)
+    terminal.show_evaluation(decoding, result, path)
     return path
 
 
@@ -277,46 +236,3 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
     config = load_config([str(run.config), *words])
     config.model.name, config.model.revision = str(checkpoint), None
     return config, Path(chosen[-1]) if chosen else run.path / "evaluation"
-
-
-# ---- the run folder --------------------------------------------------------------------------------------------------
-
-
-def _claim(folder: RunFolder, config: Config) -> None:
-    """Makes the run folder, or takes it up again if the configuration says so and agrees with what is in it."""
-    if folder.config.exists():
-        if not config.resume:
-            raise UserError(
-                f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
-            )
-        _check_same(config, load_config([str(folder.config)]), folder)
-    elif folder.path.exists() and any(folder.path.iterdir()):
-        raise UserError(f"output={folder.path} is a folder with other things in it; choose another output=")
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        write_text(folder.config, to_yaml(config))
-        write_json(folder / "environment.json", environment())
-    except OSError as error:
-        raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
-
-
-def _check_same(config: Config, old: Config, folder: RunFolder) -> None:
-    before, now = flat(asdict(old)), flat(asdict(config))
-    for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE):
-            raise UserError(
-                f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
-                f"a resumed run keeps its settings"
-            )
-
-
-def _forget_after(folder: RunFolder, step: int) -> None:
-    """Drops records of steps that come after the checkpoint that training goes on from: they will be made again."""
-    for path in (folder.metrics, folder.timings, folder.responses):
-        records = read_json_lines(path)
-        write_json_lines(path, [record for record in records if record["step"] <= step])
-    for path in (folder / "evaluation").glob("step-*.jsonl"):
-        if int(path.stem.removeprefix("step-")) > step:
-            path.unlink()
-    for partial in (folder / "checkpoints").glob(".*"):
-        shutil.rmtree(partial)

@@ -15,10 +15,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import names
 from rlzoo.config import Config, load_config, with_embedded_default
+from rlzoo.decoding import Decoding
+from rlzoo.errors import UserError
 from rlzoo.experiment import check
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
-from rlzoo.run import RunFolder, load_trainer, make_accelerator, train
+from rlzoo.run import load_trainer, make_accelerator, train
+from rlzoo.run_folder import RunFolder, claim
 
 RECIPES = [name.name for name in names() if name.kind == "recipe"]
 SMALL = (
@@ -58,19 +61,20 @@ def test_every_recipe_and_every_pair_trains_two_steps(objective: str, tmp_path: 
 
 
 def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", "train.steps=3", "evaluation.every=2", "log.trackers=[tensorboard]")
+    words = ("train.steps=3", "evaluation.every=2", "evaluation.decodings=[1/1,0.7/0.9]", "log.trackers=[tensorboard]")
+    folder = run(tmp_path / "run", *words)
     metrics = read_json_lines(folder.metrics)
     assert [line["step"] for line in metrics] == [1, 2, 3]
     assert {"reward", "accuracy", "entropy", "length", "gradient_norm", "touched/s2t/tokens"} <= metrics[0].keys()
     assert [line["step"] for line in read_json_lines(folder.timings)] == [1, 2, 3]
     assert {line["step"] for line in read_json_lines(folder.responses)} == {1, 2, 3}
-    assert sorted(folder.evaluations()) == [0, 2, 3]
-    assert len(folder.evaluations()[3].records) == 4 * 2
+    for decoding in (Decoding(1.0, 1.0), Decoding(0.7, 0.9)):
+        evaluations = folder.evaluations(decoding)
+        assert sorted(evaluations) == [0, 2, 3]
+        assert len(evaluations[3].records) == 4 * 2
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "environment.json").read_text())["torch"] == torch.__version__
-    assert load_config([str(folder.config)]) == small(
-        tmp_path / "run", "train.steps=3", "evaluation.every=2", "log.trackers=[tensorboard]"
-    )
+    assert load_config([str(folder.config)]) == small(tmp_path / "run", *words)
     assert list(folder.path.rglob("events.out.tfevents*"))
     checkpoint = folder.last_checkpoint()
     model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
@@ -103,6 +107,13 @@ def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
     before = folder.metrics.read_bytes()
     run(tmp_path / "run", "train.steps=2", "resume=true")
     assert folder.metrics.read_bytes() == before
+
+
+def test_two_processes_never_write_the_same_run(tmp_path: Path) -> None:
+    config = small(tmp_path / "run", "train.steps=1", "resume=true")
+    with claim(RunFolder(tmp_path / "run"), config), pytest.raises(UserError, match="another process"):
+        run(tmp_path / "run", "train.steps=1", "resume=true")
+    assert run(tmp_path / "run", "train.steps=1", "resume=true").finished(config)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])

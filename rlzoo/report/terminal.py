@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from objectives.part import Mask
-from rlzoo.config import Config
+from rlzoo.decoding import Decoding
 from rlzoo.evaluate import Evaluation
 from rlzoo.experiment import Experiment
 from rlzoo.statistics import Estimate, paired_difference
@@ -49,14 +49,14 @@ class Terminal:
         self.console.print(grid)
 
     @contextmanager
-    def evaluating(self) -> Iterator[Callable[[int, int], None]]:
+    def evaluating(self, decoding: Decoding) -> Iterator[Callable[[int, int], None]]:
         """Yields what to call with responses done and responses in all."""
-        with self._progress("evaluating", "responses") as (progress, task):
+        with self._progress(f"evaluating at {decoding}", "responses") as (progress, task):
 
             def show(done: int, total: int) -> None:
                 progress.update(task, completed=done, total=total)
                 if not self.console.is_terminal and done == total:
-                    self.console.print(f"evaluated {total} held-out responses")
+                    self.console.print(f"evaluated {total} held-out responses, {decoding}")
 
             yield show
 
@@ -93,11 +93,11 @@ class Terminal:
             else:
                 yield lambda metrics, timings: None
 
-    def show_evaluation(self, config: Config, result: Evaluation, path: Path) -> None:
+    def show_evaluation(self, decoding: Decoding, result: Evaluation, path: Path) -> None:
         """The figures of one evaluation."""
         summary = result.summary()
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for heading in (f"avg@{result.samples} ({decoding(config)})", "entropy", "length", "truncated", "problems"):
+        for heading in (f"avg@{result.samples} ({decoding})", "entropy", "length", "truncated", "problems"):
             table.add_column(heading, justify="right")
         table.add_row(
             _percent(result.accuracy),
@@ -126,11 +126,14 @@ class Terminal:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
     def conclude(
-        self, folder: Path, config: Config, evaluations: Mapping[int, Evaluation], timings: Sequence[dict[str, float]]
+        self,
+        folder: Path,
+        evaluations: Mapping[Decoding, Mapping[int, Evaluation]],
+        timings: Sequence[dict[str, float]],
     ) -> None:
         """The table of before and after, where the time went, where everything lies, and what to type next."""
-        steps = sorted(evaluations)
-        self.console.print(_comparison(config, evaluations[steps[0]], evaluations[steps[-1]]))
+        ends = {decoding: (found[min(found)], found[max(found)]) for decoding, found in evaluations.items()}
+        self.console.print(_comparison(ends))
         if timings:
             self.console.print(_time_spent(timings))
         grid = Table.grid(padding=(0, 2))
@@ -138,8 +141,8 @@ class Terminal:
         grid.add_column(overflow="fold")
         grid.add_row("curves", str(folder / "curves.png"))
         grid.add_row("metrics", str(folder / "metrics.jsonl"))
-        grid.add_row("model", str(folder / "checkpoints" / f"step-{steps[-1]:06d}"))
-        grid.add_row("next", f"rlzoo eval {folder} evaluation.temperature=0")
+        grid.add_row("model", str(max(folder.glob("checkpoints/step-*"))))
+        grid.add_row("next", f"rlzoo eval {folder} 'evaluation.decodings=[0/1]'")
         grid.add_row("", "rlzoo objectives")
         self.console.print(grid)
 
@@ -178,20 +181,22 @@ def _troubles(metrics: dict[str, Any]) -> str:
     return "".join(f"\n          {count:.0f} {name}" for name, count in counts.items() if count)
 
 
-def _comparison(config: Config, before: Evaluation, after: Evaluation) -> Table:
+def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table:
+    """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("held out")
     for heading in ("before", "after", "difference"):
         table.add_column(heading, justify="right")
-    change = paired_difference(before.column("correct"), after.column("correct"))
-    table.add_row(
-        f"avg@{before.samples} ({decoding(config)})",
-        _percent(before.accuracy),
-        _percent(after.accuracy),
-        f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
-        style="bold",
-    )
-    old, new = before.summary(), after.summary()
+    for decoding, (before, after) in ends.items():
+        change = paired_difference(before.column("correct"), after.column("correct"))
+        table.add_row(
+            f"avg@{before.samples} ({decoding})",
+            _percent(before.accuracy),
+            _percent(after.accuracy),
+            f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
+            style="bold",
+        )
+    old, new = (evaluation.summary() for evaluation in next(iter(ends.values())))
     for name, scale, form in (("entropy", 1, ".3f"), ("length", 1, ".1f"), ("truncated", 100, ".1f")):
         values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
         label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
@@ -200,11 +205,6 @@ def _comparison(config: Config, before: Evaluation, after: Evaluation) -> Table:
         if old[name] or new[name]:
             table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")
     return table
-
-
-def decoding(config: Config) -> str:
-    """How an evaluation samples, in words."""
-    return f"T={config.evaluation.temperature:g}, top-p={config.evaluation.top_p:g}"
 
 
 def _percent(estimate: Estimate) -> str:

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.policy import Policy
 from rlzoo.pretrained import one_line
@@ -45,9 +46,10 @@ def check(config: Config) -> None:
     if config.rollout.kv_cache_gib is not None and config.rollout.kv_cache_gib <= 0:
         raise UserError(f"rollout.kv_cache_gib={config.rollout.kv_cache_gib:g} must be greater than 0")
     coldest, hottest = TEMPERATURES
-    for key, value in (("rollout", config.rollout.temperature), ("evaluation", config.evaluation.temperature)):
+    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(config.evaluation.decodings)]
+    for key, value in (("rollout.temperature", config.rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
-            raise UserError(f"{key}.temperature={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
+            raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
     _check_installation()
 
 

@@ -60,6 +60,11 @@ class Arithmetic:
         """Grades by the rule of the module's docstring."""
         return ArithmeticGrader(self.wrong_reward)
 
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """What stands behind the `=` of a well-formed response."""
+        match = _RESPONSE.fullmatch(response)
+        return match[1] if match else None
+
     @cached_property
     def train(self) -> Sequence[Problem]:
         """`problems` different training problems."""

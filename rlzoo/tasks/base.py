@@ -58,3 +58,7 @@ class Task(Protocol):
     def grader(self) -> Grader:
         """What grades responses."""
         ...
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """The answer that a response gives, for majority votes; None if it gives none."""
+        ...

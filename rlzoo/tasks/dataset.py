@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.boxed_math import equivalent
-from rlzoo.tasks.knights_and_knaves import knights_and_knaves
+from rlzoo.tasks.boxed_math import equivalent, normalised
+from rlzoo.tasks.knights_and_knaves import knights_and_knaves, roles_of
 from rlzoo.tasks.text import Prompt, instructed, is_rendered, last_boxed
 
 if TYPE_CHECKING:  # a grader's process has no use for it
@@ -44,11 +44,15 @@ class DatasetGrader:
         data_source = problem.data["data_source"]
         if data_source.startswith(_KNIGHTS_AND_KNAVES):
             return knights_and_knaves(problem, response)
-        answer = last_boxed(response)
-        if answer is None and data_source == _GSM8K:
-            answer = after_hashes(response)
+        answer = answer_of(problem, response)
         correct = answer is not None and equivalent(problem.answer, answer)
         return Grade(1.0 if correct else self.wrong_reward, float(correct))
+
+
+def answer_of(problem: Problem, response: str) -> str | None:
+    """The answer that the docstring of the module asks for."""
+    answer = last_boxed(response)
+    return after_hashes(response) if answer is None and problem.data["data_source"] == _GSM8K else answer
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,13 @@ class DatasetTask:
         self.name = config.name
         self.grader: Grader = DatasetGrader(config.wrong_reward)
         self._config = config
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """The answer as the grader reads it; of Knights and Knaves, everybody's role."""
+        if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES):
+            return roles_of(problem, response)
+        answer = answer_of(problem, response)
+        return None if answer is None else normalised(answer)
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:

@@ -17,25 +17,35 @@ _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 def knights_and_knaves(problem: Problem, response: str) -> Grade:
     """Grades by the rules above. `problem.answer` has a line such as `(1) Zoey is a knight` for everybody."""
-    if isinstance(problem.prompt, str) and problem.prompt.rstrip().endswith("<think>"):
-        response = "<think>" + response
-    if not _well_formed(response):
+    if not _well_formed(problem, response):
         return Grade(-3.0, 0.0)
-    answer = response.split("<answer>")[1].split("</answer>")[0]
-    gold = dict(re.findall(r"\b([A-Za-z]+) is a (knight|knave)\b", problem.answer))
-    roles = _roles(answer, list(gold))
+    gold = _gold(problem)
+    roles = _roles(response, list(gold))
     if roles is None:
         return Grade(-1.0, 0.0)
     return Grade(3.0, 1.0) if roles == gold else Grade(-0.5, 0.0)
 
 
-def _well_formed(response: str) -> bool:
+def roles_of(problem: Problem, response: str) -> str | None:
+    """The roles that a well-formed response gives, as text; None if there are none to be read."""
+    roles = _roles(response, list(_gold(problem))) if _well_formed(problem, response) else None
+    return None if roles is None else ", ".join(f"{name} is a {role}" for name, role in roles.items())
+
+
+def _gold(problem: Problem) -> dict[str, str]:
+    return dict(re.findall(r"\b([A-Za-z]+) is a (knight|knave)\b", problem.answer))
+
+
+def _well_formed(problem: Problem, response: str) -> bool:
+    if isinstance(problem.prompt, str) and problem.prompt.rstrip().endswith("<think>"):
+        response = "<think>" + response
     positions = [response.find(tag) for tag in _TAGS]
     return all(response.count(tag) == 1 for tag in _TAGS) and positions == sorted(positions)
 
 
-def _roles(answer: str, names: list[str]) -> dict[str, str] | None:
+def _roles(response: str, names: list[str]) -> dict[str, str] | None:
     """The role given to each name; None when the answer says too many or too few roles or leaves a name out."""
+    answer = response.split("<answer>")[1].split("</answer>")[0]
     if len(re.findall("knight|knave", answer.lower())) != len(names):
         return None
     found = {name: re.search(rf"\b{name}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE) for name in names}

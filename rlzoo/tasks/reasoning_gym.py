@@ -77,6 +77,10 @@ class ReasoningGym:
     held_out: Sequence[Problem]
     grader: "Scorer"
 
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """What the scorer sees of a response."""
+        return extract_answer(response, problem.answer) or None
+
 
 def load(
     dataset: str,

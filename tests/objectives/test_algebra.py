@@ -301,7 +301,7 @@ def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: s
         ("grpo+clip_hihger", ["clip_higher"]),
         ("entropy_20", ["entropy20"]),
         ("GRPO", ["unknown objective 'GRPO'"]),
-        ("zzzzzzzz", ["unknown", "known:", "dapo", "s2t"]),
+        ("zzzzzzzz", ["unknown", "known:", "dapo"]),
         ("grpo+s2t(tau=0.1)", ["s2t has no parameter 'tau'", "tau_p"]),
         ("stapo(taup=0.1)", ["stapo has no parameter 'taup'", "tau_p"]),
         ("grpo+stapo(low=0.1)", ["stapo has no parameter 'low'"]),

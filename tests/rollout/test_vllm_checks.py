@@ -77,7 +77,7 @@ def test_an_installation_that_cannot_serve_is_named(
 
 def test_an_installation_that_can_serve_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", Installed("0.32.0+cpu"))
-    check_engine(load_config(["rollout.engine=vllm", "rollout.kv_cache_gib=0.5", "evaluation.temperature=0"]))
+    check_engine(load_config(["rollout.engine=vllm", "rollout.kv_cache_gib=0.5", "evaluation.decodings=[0/1]"]))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_installation_that_can_serve_is_accepted(monkeypatch: pytest.MonkeyPa
         (["rollout.kv_cache_gib=2"], ["rollout.kv_cache_gib=2", "no effect", "rollout.engine=transformers"]),
         (["rollout.engine=vllm", "rollout.kv_cache_gib=0"], ["rollout.kv_cache_gib=0", "greater than 0"]),
         (["rollout.engine=vllm", "rollout.temperature=0.001"], ["rollout.temperature=0.001", "0.01 to 2"]),
-        (["rollout.engine=vllm", "evaluation.temperature=2.5"], ["evaluation.temperature=2.5", "0.01 to 2"]),
+        (["rollout.engine=vllm", "evaluation.decodings=[2.5/1]"], ["evaluation.decodings=2.5", "0.01 to 2"]),
     ],
 )
 def test_settings_that_an_engine_would_not_follow_are_refused(words: list[str], says: list[str]) -> None:

@@ -1,0 +1,116 @@
+"""What a comparison shows while it works: one table that changes in place, or plain lines in a pipe."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rlzoo.report.terminal import clock
+
+PLAIN_EVERY = 30.0
+"""Seconds between two lines of progress where nothing can change in place."""
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """Where one run of a grid stands."""
+
+    objective: str
+    seed: int
+    state: str
+    """`waiting`, `running`, `done` or `failed`."""
+    step: int
+    steps: int
+    accuracy: float | None
+    """Held out if done, otherwise of the latest training steps."""
+
+    @property
+    def work_done(self) -> float:
+        """From 0 to 1; what is left after the last step is the evaluation."""
+        return 1.0 if self.state in ("done", "failed") else 0.95 * self.step / self.steps
+
+    @property
+    def name(self) -> str:
+        """For a line of text."""
+        return f"{self.objective} seed {self.seed}"
+
+    @property
+    def progress(self) -> str:
+        """Step and accuracy of a running cell."""
+        return f"step {self.step}/{self.steps}" + ("" if self.accuracy is None else f", accuracy {self.accuracy:.3f}")
+
+
+class GridView:
+    """Shows a grid's progress."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        self.live: Live | None = None
+        self.started, self.before, self.last_line = 0.0, 0.0, 0.0
+        self.states: list[str] = []
+
+    @contextmanager
+    def showing(self, cells: Sequence[CellStatus]) -> Iterator[None]:
+        """While runs are going on. `cells` is where they stand at the start."""
+        self.started = self.last_line = time.monotonic()
+        self.before, self.states = sum(cell.work_done for cell in cells), [cell.state for cell in cells]
+        if not self.console.is_terminal:
+            yield
+            return
+        with Live(console=self.console, auto_refresh=False, transient=True) as self.live:
+            yield
+
+    def show(self, cells: Sequence[CellStatus]) -> None:
+        """Where they stand now."""
+        if self.live is not None:
+            self.live.update(self.table(cells), refresh=True)
+            return
+        for cell, before in zip(cells, self.states, strict=True):
+            if cell.state != before:
+                ending = "" if cell.accuracy is None else f", accuracy {cell.accuracy:.3f}"
+                what = {"running": "started", "done": f"done{ending}"}.get(cell.state, cell.state)
+                self._print(f"{cell.name}: {what}" + (f"  [{self.summary(cells)}]" if cell.state == "done" else ""))
+        self.states = [cell.state for cell in cells]
+        if time.monotonic() - self.last_line > PLAIN_EVERY:
+            self._print("; ".join(f"{cell.name}: {cell.progress}" for cell in cells if cell.state == "running"))
+            self._print(f"[{self.summary(cells)}]")
+
+    def _print(self, line: str) -> None:
+        self.console.print(Text(line), soft_wrap=True)
+        self.last_line = time.monotonic()
+
+    def summary(self, cells: Sequence[CellStatus]) -> str:
+        """How many runs are done, and how long the others will take at the pace of this call."""
+        done = sum(cell.work_done for cell in cells)
+        text = f"{sum(cell.state == 'done' for cell in cells)}/{len(cells)} runs done"
+        if done <= self.before or done == len(cells):
+            return text
+        left = (time.monotonic() - self.started) * (len(cells) - done) / (done - self.before)
+        return f"{text}, {clock(left)} left"
+
+    def table(self, cells: Sequence[CellStatus]) -> Group:
+        """Objectives by seeds, and a line for each that is running."""
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("objective", overflow="fold")
+        seeds = list(dict.fromkeys(cell.seed for cell in cells))
+        for seed in seeds:
+            table.add_column(f"seed {seed}", justify="right", no_wrap=True)
+        at = {(cell.objective, cell.seed): cell for cell in cells}
+        for objective in dict.fromkeys(cell.objective for cell in cells):
+            table.add_row(Text(objective), *(_entry(at[objective, seed]) for seed in seeds))
+        running = [Text(f"{cell.name}: {cell.progress}", overflow="fold") for cell in cells if cell.state == "running"]
+        return Group(table, *running, Text(self.summary(cells), style="bold"))
+
+
+def _entry(cell: CellStatus) -> Text:
+    if cell.state == "done" and cell.accuracy is not None:
+        return Text(f"{cell.accuracy:.3f}", style="green")
+    if cell.state == "running":
+        return Text(f"{cell.step}/{cell.steps}", style="yellow")
+    return Text(cell.state, style="red" if cell.state == "failed" else "dim")

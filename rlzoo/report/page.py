@@ -1,0 +1,74 @@
+"""The leaderboard as one HTML page that needs nothing else: no network, no fonts, no library."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rlzoo.leaderboard import Leaderboard
+from rlzoo.report import figures
+from rlzoo.report.words import headline, percent, points, probability, summary
+from rlzoo.statistics import Estimate
+
+SYMBOLS = dict(zip(figures.MARKERS, "●■◆▲▼✚★✖", strict=True))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where values lie between 0 and 100; `zero` is where 0 does, if that is to be seen."""
+
+    low: float
+    high: float
+    shows_zero: bool = False
+
+    @classmethod
+    def over(cls, estimates: Iterable[Estimate], shows_zero: bool = False) -> "Scale":
+        """Wide enough for all their intervals."""
+        ends = [end for estimate in estimates for end in (estimate.low, estimate.high)] + [0.0] * shows_zero
+        return cls(min(ends), max(ends), shows_zero) if ends else cls(0.0, 1.0)
+
+    def at(self, value: float) -> float:
+        """0 to 100."""
+        return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
+
+    @property
+    def zero(self) -> float | None:
+        """Where 0 lies."""
+        return self.at(0.0) if self.shows_zero else None
+
+
+def page(board: Leaderboard) -> str:
+    """The page. Whatever a model or a user wrote is escaped."""
+    environment = Environment(
+        loader=PackageLoader("rlzoo.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    results = {decoding: [row.results[decoding] for row in board.rows] for decoding in board.decodings}
+    return environment.get_template("page.html").render(
+        board=board,
+        headline=headline(board),
+        summary=summary(board),
+        strokes=figures.strokes(board.rows),
+        symbols=SYMBOLS,
+        percent=percent,
+        points=points,
+        probability=probability,
+        shortened=shortened,
+        accuracy_scales={it: Scale.over(result.accuracy for result in own) for it, own in results.items()},
+        difference_scales={
+            it: Scale.over((result.difference for result in own if result.difference), shows_zero=True)
+            for it, own in results.items()
+        },
+        figures={
+            "accuracy": Markup(figures.accuracy_curves(board)),
+            "entropy": Markup(figures.entropy_curves(board)),
+            "pareto": Markup(figures.accuracy_against_drift(board)),
+        },
+    )
+
+
+def shortened(text: str, longest: int) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest // 2]} [... {len(text) - longest} characters ...] {text[-longest // 2 :]}"

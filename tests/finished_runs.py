@@ -1,0 +1,68 @@
+"""Run folders made up from nothing, as a finished run would leave them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from rlzoo.config import load_config, to_yaml, with_embedded_default
+from rlzoo.decoding import Decoding
+from rlzoo.evaluate import Evaluation
+from rlzoo.files import write_json_lines
+from rlzoo.run_folder import RunFolder
+
+PROBLEMS, SAMPLES, STEPS = 12, 4, 5
+DECODINGS = (Decoding(1.0, 1.0), Decoding(0.7, 0.9))
+
+
+def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: float = 0.5, *words: str) -> Path:
+    """A run of the given accuracy on problems of different difficulty."""
+    generator = np.random.default_rng([seed, len(objective), int(1000 * accuracy)])
+    run = RunFolder(folder)
+    folder.mkdir(parents=True)
+    own = (f"objective={objective}", f"seed={seed}", f"output={folder}", f"train.steps={STEPS}")
+    fixed = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}", "evaluation.decodings=[1/1,0.7/0.9]")
+    run.config.write_text(to_yaml(load_config(with_embedded_default([*own, *fixed, *words]))))
+    (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0", "commit": "0123abc", "vllm": None}))
+    metrics = [
+        {
+            "step": step,
+            "accuracy": accuracy * step / STEPS,
+            "entropy": 0.5 - 0.05 * step,
+            "gradient_norm": 1.0,
+            "touched/clip/tokens": 0.01,
+            "touched/clip/mass": 0.02,
+        }
+        for step in range(1, STEPS + 1)
+    ]
+    write_json_lines(run.metrics, metrics)
+    write_json_lines(run.timings, [{"step": line["step"], "tokens": 100, "seconds": 0.5} for line in metrics])
+    for decoding in DECODINGS:
+        Evaluation(records(generator, accuracy), SAMPLES).save(run.evaluation(STEPS, decoding))
+    run.curves.write_bytes(b"")
+    return folder
+
+
+def records(generator: np.random.Generator, accuracy: float) -> list[dict[str, object]]:
+    """An evaluation; problem i is as hard for every run."""
+    rates = np.clip(accuracy + np.linspace(-0.3, 0.3, PROBLEMS), 0, 1)
+    found = []
+    for problem, rate in enumerate(rates):
+        for sample in range(SAMPLES):
+            correct = float(generator.random() < rate)
+            found.append(
+                {
+                    "problem": f"p{problem}",
+                    "prompt": f"{problem}+1=",
+                    "answer": str(problem + 1),
+                    "response": f"{problem + 1 if correct else 0}",
+                    "correct": correct,
+                    "reward": correct,
+                    "outcome": "graded",
+                    "tokens": 9,
+                    "entropy": 0.3,
+                    "sample": sample,
+                    "final_answer": f"{problem + 1 if correct else 0}",
+                }
+            )
+    return found

@@ -1,0 +1,188 @@
+"""The leaderboard: what may be compared, what is compared, and that the table says no more than the runs do."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rlzoo.cli import main
+from rlzoo.config import load_config
+from rlzoo.decoding import Decoding
+from rlzoo.errors import UserError
+from rlzoo.evaluate import Evaluation
+from rlzoo.finished_runs import read_runs
+from rlzoo.leaderboard import Leaderboard, make_leaderboard, verdict
+from rlzoo.report.leaderboard import show_leaderboard
+from rlzoo.run_folder import RunFolder
+from rlzoo.statistics import Difference, difference_of_runs
+from tests.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    """grpo, a better and an equal method, three seeds each."""
+    accuracies = {"grpo": 0.4, "stapo-s2t": 0.75, "dapo": 0.4}
+    return [
+        str(make_run(tmp_path / f"{objective}-{seed}", objective, seed, accuracy))
+        for objective, accuracy in accuracies.items()
+        for seed in (0, 1, 2)
+    ]
+
+
+def board(folders: list[str]) -> Leaderboard:
+    """The leaderboard of run folders."""
+    found, baseline, notes = read_runs(folders)
+    return make_leaderboard(found, baseline, notes=notes)
+
+
+def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> None:
+    rows = board(runs).rows
+    assert rows[0].objective == "justrl"
+    assert {row.objective for row in rows} == {"justrl", "grpo", "dapo"}
+    means = [row.results[DECODINGS[0]].accuracy.mean for row in rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_a_difference_is_paired_with_the_baselines_run_of_the_same_seed(runs: list[str]) -> None:
+    found = board(runs[::-1])
+    for decoding in DECODINGS:
+        scores = {
+            name: np.stack(
+                [
+                    Evaluation.load(RunFolder(Path(run)).evaluation(STEPS, decoding)).column("correct")
+                    for run in runs
+                    if Path(run).name.startswith(name)
+                ]
+            )
+            for name in ("stapo", "grpo")
+        }
+        row = next(row for row in found.rows if row.objective == "justrl")
+        assert row.results[decoding].difference == difference_of_runs(scores["stapo"], scores["grpo"])
+
+
+def test_the_last_step_counts_even_if_an_earlier_one_was_better(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", accuracy=0.3)
+    for decoding in DECODINGS:
+        perfect = [record | {"correct": 1.0} for record in records(np.random.default_rng(0), 1.0)]
+        Evaluation(perfect, SAMPLES).save(RunFolder(folder).evaluation(2, decoding))
+    assert board([str(folder)]).rows[0].results[DECODINGS[0]].accuracy.mean < 0.6
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "seeds", "says"),
+    [
+        (None, None, 3, "baseline"),
+        (0.1, 0.01, 1, "one seed: no verdict"),
+        (0.1, 0.05, 3, "not distinguishable"),
+        (0.1, 0.049, 3, "better"),
+        (-0.1, 0.049, 3, "worse"),
+    ],
+)
+def test_a_verdict_needs_seeds_and_a_corrected_p_value(
+    difference: float | None, p: float | None, seeds: int, says: str
+) -> None:
+    found = None if difference is None else Difference(difference, 0, 0, p_improvement=0.9, p_value=0.001)
+    assert verdict(found, p, seeds) == says
+
+
+def test_more_rows_make_a_verdict_harder(runs: list[str], tmp_path: Path) -> None:
+    few = board([run for run in runs if "dapo" not in run])
+    many = board(runs)
+    p_values = [
+        next(row for row in found.rows if row.objective == "justrl").results[DECODINGS[0]].adjusted_p
+        for found in (few, many)
+    ]
+    assert p_values[1] == pytest.approx(2 * p_values[0])
+
+
+def test_rows_are_compared_over_the_seeds_they_share(runs: list[str]) -> None:
+    found = board(runs[:-1])
+    dapo = next(row for row in found.rows if row.objective == "dapo")
+    assert dapo.seeds == (0, 1) and any("different seeds" in note for note in found.notes)
+    with pytest.raises(UserError, match="dapo and the baseline grpo have no seed in common"):
+        board([runs[0], runs[-1]])
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("train.learning_rate=1", "train.learning_rate is 0.00015 in one and 1.0 in the other"),
+        (f"train.steps={STEPS + 1}", f"train.steps is {STEPS} in one and {STEPS + 1} in the other"),
+        ("evaluation.decodings=[1/1]", "evaluation.decodings is"),
+        ("evaluation.samples=9", "evaluation.samples is 4 in one and 9 in the other"),
+    ],
+)
+def test_runs_that_differ_in_more_than_objective_and_seed_are_refused(word: str, says: str, tmp_path: Path) -> None:
+    one = make_run(tmp_path / "one")
+    other = make_run(tmp_path / "other", "dapo", 0, 0.5, word)
+    for path in (other / "evaluation").glob("*"):
+        shutil.copy(path, path.with_name(path.name.replace(f"{STEPS:06d}", f"{STEPS + 1:06d}")))
+    with pytest.raises(UserError, match=r"one and .*other cannot be compared") as error:
+        board([str(one), str(other)])
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_runs_that_were_asked_different_problems_are_refused(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / "one"), make_run(tmp_path / "other", "dapo")]
+    path = RunFolder(folders[1]).evaluation(STEPS, Decoding(1.0, 1.0))
+    path.write_text(path.read_text().replace('"p7"', '"p70"'))
+    with pytest.raises(UserError, match="different problems, p7 in one and p70 in the other"):
+        board([str(folder) for folder in folders])
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, twin = make_run(tmp_path / "run"), make_run(tmp_path / "twin")
+    undone = make_run(tmp_path / "undone")
+    RunFolder(undone).curves.unlink()
+    for words, says in (
+        (["nowhere"], "neither a run"),
+        ([str(undone)], "is not done (step 5 of 5)"),
+        ([str(run), str(twin)], "both grpo with seed=0"),
+        ([str(run), "baseline=dapo"], "baseline=dapo is not among the runs"),
+        ([str(run), "baseline=dappo"], "did you mean dapo"),
+        ([str(run), "objective=dapo"], "unknown key objective"),
+        (["title=x"], "name a grid or runs"),
+    ):
+        assert main(["leaderboard", *words]) == 2
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert len(lines) == 1 and says in lines[0]
+
+
+def test_it_writes_a_page_markdown_and_csv_that_agree(runs: list[str], tmp_path: Path) -> None:
+    output = io.StringIO()
+    found = show_leaderboard([*runs, f"output={tmp_path}/out"], Console(file=output, width=80))
+    best = found.rows[0]
+    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ±"
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
+    assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
+    assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
+    for text in (output.getvalue(), *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
+        assert value in text and "justrl" in text
+    assert max(len(line) for line in output.getvalue().splitlines() if str(tmp_path) not in line) <= 80
+
+
+def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:
+    import shlex
+
+    from rlzoo.grid import read_grid
+
+    words = ("model.reference=none", "train.betas=[0.8,0.95]", 'task.options={"digits":3}', "log.project=a'b c")
+    run = make_run(tmp_path / "run", "stapo(tau_p=0.005)", 3, 0.5, *words)
+    row = board([str(run)]).rows[0]
+    typed = shlex.split(row.command)
+    assert typed[:2] == ["rlzoo", "compare"]
+    grid, _ = read_grid(typed[2:])
+    config, made = load_config([str(RunFolder(run).config)]), grid.cells[0].config
+    for own in (config, made):
+        own.output, own.resume, own.checkpoint.every = "", False, 0
+    assert made == config
+
+
+def test_the_environment_shows_every_value_that_the_runs_have(runs: list[str]) -> None:
+    (Path(runs[1]) / "environment.json").write_text(json.dumps({"torch": "2.14.0", "commit": "0123abc"}))
+    assert board(runs).environment == {"torch": ["2.13.0", "2.14.0"], "commit": ["0123abc"]}
