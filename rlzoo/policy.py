@@ -25,10 +25,14 @@ LONGEST_TREE = 2
 
 @dataclass(frozen=True)
 class TokenStats:
-    """Log-prob of each response token and, if asked for, the entropy in nats of its distribution; [n, T] float32."""
+    """Log-prob of each response token and, if asked for, the entropy in nats of its distribution; [n, T] float32.
+
+    `positions` is the number of token positions that the model calculated for them, padding included.
+    """
 
     logp: Tensor
     entropy: Tensor | None
+    positions: int
 
 
 class Policy(nn.Module):
@@ -89,7 +93,9 @@ class Policy(nn.Module):
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
         zeros = logp.new_zeros(mask.shape)
         return TokenStats(
-            zeros.masked_scatter(mask, logp), None if entropy is None else zeros.masked_scatter(mask, entropy)
+            zeros.masked_scatter(mask, logp),
+            None if entropy is None else zeros.masked_scatter(mask, entropy),
+            layout.inputs.numel(),
         )
 
     def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:

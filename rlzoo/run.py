@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
@@ -20,9 +21,10 @@ from rlzoo.errors import UserError
 from rlzoo.evaluate import Evaluator, response_record
 from rlzoo.experiment import Experiment, check, check_prompts, slug
 from rlzoo.files import append_json_line, read_json_lines, write_json
+from rlzoo.flops import forward_flops, measured_peak
 from rlzoo.policy import Policy, load_policy
 from rlzoo.report.curves import draw_curves
-from rlzoo.report.terminal import Terminal
+from rlzoo.report.terminal import MODEL_PHASES, PHASES, Terminal
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.run_folder import RunFolder, claim, forget_after
 from rlzoo.sampling import Sampler
@@ -47,16 +49,17 @@ def train(config: Config, terminal: Terminal) -> RunFolder:
             _loop(trainer, folder, terminal)
         accelerator.end_training()
         if accelerator.is_main_process:
-            _report(experiment, folder, terminal)
+            _report(experiment, folder, terminal, accelerator.device)
     return folder
 
 
-def _report(experiment: Experiment, folder: RunFolder, terminal: Terminal) -> None:
+def _report(experiment: Experiment, folder: RunFolder, terminal: Terminal, device: torch.device) -> None:
     decodings = read_decodings(experiment.config.evaluation.decodings)
     evaluations = {decoding: folder.evaluations(decoding) for decoding in decodings}
     metrics, timings = read_json_lines(folder.metrics), read_json_lines(folder.timings)
     draw_curves(folder.curves, experiment, metrics, evaluations[decodings[0]])
-    terminal.conclude(folder.path, evaluations, timings)
+    dtype = torch.bfloat16 if experiment.config.model.precision == "bfloat16" else torch.float32
+    terminal.conclude(folder.path, evaluations, timings, measured_peak(device, dtype))
 
 
 def make_accelerator(config: Config, folder: Path) -> Accelerator:
@@ -131,12 +134,23 @@ def _loop(trainer: Trainer, folder: RunFolder, terminal: Terminal) -> None:
 
 
 def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:
-    """Seconds of a step by phase, and the response tokens sampled in it."""
+    """Seconds of a step by phase; token positions that the model calculated in it, and their operations.
+
+    `tokens` are the sampled response tokens of all processes; all else is this process's.
+    """
+    rollouts = collected.rollouts
+    sampled = int(rollouts.lengths.sum())
+    prompts = sum(len(rollouts.prompts[i]) for i in rollouts.prompt.unique().tolist())
+    policy = trainer.accelerator.unwrap_model(trainer.policy)
+    positions = {**trainer.positions, "generate": prompts + sampled}
+    flops = {**trainer.flops, "generate": forward_flops(policy, prompts + sampled, sampled)}
     return {
         "step": trainer.progress.step,
         "tokens": int(collected.batch.mask.sum()),
         "seconds": seconds,
-        **{name: trainer.seconds.get(name, 0.0) for name in ("generate", "grade", "score", "plan", "train", "sync")},
+        **{phase: trainer.seconds.get(phase, 0.0) for phase in PHASES},
+        **{f"{phase}_positions": positions.get(phase, 0) for phase in MODEL_PHASES},
+        **{f"{phase}_flops": flops.get(phase, 0) for phase in MODEL_PHASES},
     }
 
 

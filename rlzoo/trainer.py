@@ -1,6 +1,7 @@
 """The training loop: collect, score, prepare; for each pass and mini-batch plan, differentiate, step; sync."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ from objectives import Plan, TokenBatch
 from rlzoo.checkpoint import Progress
 from rlzoo.collect import Collected, collect
 from rlzoo.experiment import Experiment
+from rlzoo.flops import forward_flops
 from rlzoo.policy import Policy, TokenStats
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.sampling import Sampler
@@ -40,6 +42,7 @@ class Trainer:
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
         self.progress = Progress()
         self.seconds: dict[str, float] = {}
+        self.positions, self.flops = Counter[str](), Counter[str]()
 
     @property
     def engine(self) -> RolloutEngine:
@@ -48,7 +51,7 @@ class Trainer:
 
     def step(self) -> tuple[dict[str, Any], Collected]:
         """One rollout step; returns its metrics and rollouts."""
-        self.seconds = {}
+        self.seconds, self.positions, self.flops = {}, Counter(), Counter()
         done = self.progress
         collected = collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used)
         self.seconds.update(collected.seconds)
@@ -97,14 +100,16 @@ class Trainer:
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy = torch.zeros_like(logp)
         for part in self._micro_batches(collected, collected.own(rows)):
-            stats = self._forward(policy, collected, part, with_entropy)
+            stats = self._forward(policy, collected, part, with_entropy, "score")
             logp[part, : stats.logp.shape[1]] = stats.logp
             if stats.entropy is not None:
                 entropy[part, : stats.logp.shape[1]] = stats.entropy
         everywhere = collected.everywhere(self.accelerator, logp)
         return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
 
-    def _forward(self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool) -> TokenStats:
+    def _forward(
+        self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
+    ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         part, device = collected.rollouts.rows(rows), self.accelerator.device
         width = int(part.lengths.max())
@@ -116,6 +121,10 @@ class Trainer:
                 self.config.rollout.temperature,
                 with_entropy,
             )
+        self.positions[phase] += stats.positions
+        passes = 3 if torch.is_grad_enabled() else 1
+        model = self.accelerator.unwrap_model(policy)
+        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(part.lengths.sum())))
         return stats
 
     def _micro_batches(self, collected: Collected, rows: Tensor) -> list[Tensor]:
@@ -173,7 +182,7 @@ class Trainer:
         for i in range(max(1, count)):
             with nullcontext() if i >= count - 1 else self.accelerator.no_sync(self.policy):
                 part = parts[i] if i < len(parts) else torch.zeros(1, dtype=torch.long)
-                stats = self._forward(self.policy, collected, part, self.objective.needs_entropy_gradient)
+                stats = self._forward(self.policy, collected, part, self.objective.needs_entropy_gradient, "train")
                 if i >= len(parts):
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue

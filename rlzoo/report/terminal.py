@@ -19,6 +19,8 @@ from rlzoo.statistics import Estimate, paired_difference
 
 Show = Callable[[dict[str, Any], dict[str, float]], None]
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
+MODEL_PHASES = ("generate", "score", "train")
+"""Those in which the model calculates."""
 
 
 class Terminal:
@@ -130,12 +132,13 @@ class Terminal:
         folder: Path,
         evaluations: Mapping[Decoding, Mapping[int, Evaluation]],
         timings: Sequence[dict[str, float]],
+        peak_flops: float,
     ) -> None:
         """The table of before and after, where the time went, where everything lies, and what to type next."""
         ends = {decoding: (found[min(found)], found[max(found)]) for decoding, found in evaluations.items()}
         self.console.print(_comparison(ends))
         if timings:
-            self.console.print(_time_spent(timings))
+            self.console.print(_time_spent(timings, peak_flops))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
@@ -211,14 +214,33 @@ def _percent(estimate: Estimate) -> str:
     return f"{100 * estimate.mean:.1f} ± {100 * estimate.half_width:.1f}"
 
 
-def _time_spent(timings: Sequence[dict[str, float]]) -> str:
-    seconds = sum(line["seconds"] for line in timings)
+def _time_spent(timings: Sequence[dict[str, float]], peak: float) -> Table:
+    """Seconds, token positions and operations of each phase, per step; `peak` is what a matrix product reaches here."""
+    steps, seconds = len(timings), sum(line["seconds"] for line in timings)
     tokens = sum(line["tokens"] for line in timings)
-    shares = ", ".join(f"{name} {sum(line[name] for line in timings) / seconds:.0%}" for name in PHASES)
-    return (
-        f"{len(timings)} steps in {clock(seconds)}, {seconds / len(timings):.2f} s a step, "
-        f"{thousands(tokens / seconds)} tokens/s\n{shares}\n"
-    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.title = f"{steps} steps in {clock(seconds)}, {thousands(tokens / seconds)} sampled tokens/s"
+    table.title_justify = "left"
+    table.caption = f"positions: tokens the model calculated; peak: {peak / 1e9:,.0f} GFLOP/s in a matrix product"
+    table.caption_justify = "left"
+    table.add_column("phase")
+    for heading in ("s/step", "share", "positions/step", "positions/s", "GFLOP/s", "of peak"):
+        table.add_column(heading, justify="right")
+    for phase in PHASES:
+        spent = sum(line[phase] for line in timings)
+        row = [phase, f"{spent / steps:.3f}", f"{spent / seconds:.0%}"]
+        positions = sum(line.get(f"{phase}_positions", 0) for line in timings)
+        if positions and spent:
+            rate = sum(line[f"{phase}_flops"] for line in timings) / spent
+            row += [
+                f"{positions / steps:,.0f}",
+                thousands(positions / spent),
+                f"{rate / 1e9:,.1f}",
+                f"{rate / peak:.0%}",
+            ]
+        table.add_row(*row)
+    table.add_row("all", f"{seconds / steps:.3f}", "100%")
+    return table
 
 
 def clock(seconds: float) -> str:
