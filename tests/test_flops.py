@@ -1,0 +1,26 @@
+"""The arithmetic that the table of phases claims is the arithmetic that is done."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from rlzoo.flops import forward_flops, measured_peak
+from tests.policy.tiny_models import tiny_policy
+from tests.recording import rollouts
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_the_operations_of_a_forward_pass_are_those_that_torch_counts(name: str, share: bool) -> None:
+    policy = tiny_policy(name)
+    policy.longest_tree *= share
+    sampled, _ = rollouts(vocabulary=300)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        stats = policy(sampled.prompt_tokens(), sampled.tokens, sampled.mask, 1.0)
+    products = sum(n for op, n in counter.get_flop_counts()["Global"].items() if "attention" not in str(op))
+    expected = forward_flops(policy, stats.positions, int(sampled.mask.sum()))
+    assert products == pytest.approx(expected, rel=0.02)  # norms' weights are counted as products
+
+
+def test_the_peak_of_this_machine_is_positive() -> None:
+    assert measured_peak(torch.device("cpu"), torch.float32) > 1e9
