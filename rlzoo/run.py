@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
 
 from rlzoo.checkpoint import load_optimizer, read_progress, save_checkpoint
 from rlzoo.collect import Collected
@@ -66,7 +66,15 @@ def make_accelerator(config: Config, folder: Path) -> Accelerator:
     """Accelerate's view of the machine, with the trackers asked for."""
     precision = "bf16" if config.model.precision == "bfloat16" else "no"
     try:
-        return Accelerator(mixed_precision=precision, log_with=config.log.trackers or None, project_dir=folder)
+        return Accelerator(
+            mixed_precision=precision,
+            log_with=config.log.trackers or None,
+            project_dir=folder,
+            cpu=not torch.accelerator.is_available(),  # unless told, Accelerate joins no processes on CPUs
+            kwargs_handlers=[
+                DistributedDataParallelKwargs(broadcast_buffers=False)
+            ],  # no model here changes its buffers
+        )
     except ValueError as error:
         raise UserError(f"log.trackers={config.log.trackers}: {error}") from None
 

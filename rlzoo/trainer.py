@@ -21,6 +21,8 @@ from rlzoo.rollout.base import RolloutEngine
 from rlzoo.sampling import Sampler
 from rlzoo.tally import Tally, rollout_metrics
 
+_ANY_ROW = torch.zeros(1, dtype=torch.long)
+
 
 class Trainer:
     """Holds what changes during a run: the policy, its optimiser, and the progress."""
@@ -99,8 +101,10 @@ class Trainer:
         """[N, T] log-probs and entropies of the batch on every process, for some rows or all, zero elsewhere."""
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy = torch.zeros_like(logp)
-        for part in self._micro_batches(collected, collected.own(rows)):
-            stats = self._forward(policy, collected, part, with_entropy, "score")
+        for part in self._in_step(self._micro_batches(collected, collected.own(rows))):
+            stats = self._forward(policy, collected, _ANY_ROW if part is None else part, with_entropy, "score")
+            if part is None:
+                continue
             logp[part, : stats.logp.shape[1]] = stats.logp
             if stats.entropy is not None:
                 entropy[part, : stats.logp.shape[1]] = stats.entropy
@@ -132,6 +136,11 @@ class Trainer:
         part, policy = collected.rollouts.rows(rows), self.accelerator.unwrap_model(self.policy)
         budget = self.config.train.tokens_per_micro_batch
         return [rows[batch] for batch in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
+
+    def _in_step(self, parts: list[Tensor]) -> list[Tensor | None]:
+        """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
+        count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
+        return [*parts, *[None] * (count - len(parts))]
 
     # ---- one optimiser update ------------------------------------------------------------------------------------
 
@@ -178,12 +187,12 @@ class Trainer:
         place = torch.zeros(len(collected.here), dtype=torch.long)
         place[own] = at.cpu()
         parts = self._micro_batches(collected, own[plan.active[at].cpu()])
-        count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
-        for i in range(max(1, count)):
-            with nullcontext() if i >= count - 1 else self.accelerator.no_sync(self.policy):
-                part = parts[i] if i < len(parts) else torch.zeros(1, dtype=torch.long)
-                stats = self._forward(self.policy, collected, part, self.objective.needs_entropy_gradient, "train")
-                if i >= len(parts):
+        together = self._in_step(parts) or [None]
+        for i, part in enumerate(together):
+            with nullcontext() if i == len(together) - 1 else self.accelerator.no_sync(self.policy):
+                own_rows = _ANY_ROW if part is None else part
+                stats = self._forward(self.policy, collected, own_rows, self.objective.needs_entropy_gradient, "train")
+                if part is None:
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
                 rows = place[part].to(plan.policy_coefficient.device)

@@ -1,6 +1,6 @@
 """Run by test_ranks.py in one process and in two: the gradients of every objective on the same rollouts.
 
-`python -m tests.rank_gradients MODEL OUTPUT`, or the same under `accelerate launch`.
+`python -m tests.rank_gradients MODEL OUTPUT`, or the same under torchrun.
 """
 
 import json
@@ -55,7 +55,7 @@ def main(model: str, output: Path) -> None:
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
     if accelerator.is_main_process:
         save_file(gradients, output)
-        output.with_suffix(".json").write_text(json.dumps(metrics))
+        output.with_suffix(".json").write_text(json.dumps({"processes": accelerator.num_processes, **metrics}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Law 1 with real processes: two of them, joined by gloo, accumulate the gradient that one does."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,28 +9,24 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from rlzoo.files import read_json_lines
 from tests.rank_gradients import EXPRESSIONS
 
-LAUNCH = ["accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
-LAUNCH += [
-    "--mixed_precision",
-    "no",
-    "--dynamo_backend",
-    "no",
-    "--num_cpu_threads_per_process",
-    "1",
-    "--main_process_port",
-    "0",
-    "-m",
-]
+ROOT = Path(__file__).parents[1]
+TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+def launch(command: list[str | Path], folder: Path = ROOT) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    for name, launch in (("one", []), ("two", LAUNCH)):
-        command = [sys.executable, "-m", *launch, "tests.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[1])
-        assert done.returncode == 0, done.stderr[-3000:]
+    for name, launcher in (("one", [sys.executable]), ("two", TWO)):
+        launch([*launcher, "-m", "tests.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
+    assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
     assert one.keys() == two.keys()
     assert {name.split(" update ")[0] for name in one} == set(EXPRESSIONS)
     apart = [expression for expression in EXPRESSIONS if "authors" in expression]
@@ -43,5 +40,14 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, t
     assert min(largest.values()) > 0
     metrics = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two")]
     for expression, values in metrics[0].items():
-        if expression not in apart:
+        if expression not in (*apart, "processes"):
             assert metrics[1][expression] == pytest.approx(values, rel=1e-9, abs=1e-12), expression
+
+
+def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
+    words = ["train.steps=2", "rollout.prompts_per_step=8", "evaluation.problems=4", "evaluation.samples=1"]
+    launch([*TWO, "-m", "rlzoo", "train", "objective=dapo", "output=run", *words], tmp_path)
+    metrics = read_json_lines(tmp_path / "run" / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [1, 2]
+    timings = read_json_lines(tmp_path / "run" / "timings.jsonl")
+    assert all(0 < line["generate_positions"] < 8 * 8 * 40 for line in timings)
