@@ -124,7 +124,7 @@ class VllmEngine:
         return _rollouts(prompts, responses)
 
     def close(self) -> None:
-        """Ends vLLM, and with it this process's group if there is one: its own is the default one."""
+        """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:

@@ -1,4 +1,4 @@
-"""Training through the command line comes to the same whichever engine samples."""
+"""Training comes to the same whichever engine samples, and whether it was interrupted or not."""
 
 import os
 import subprocess
@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from rlzoo.run import RunFolder
+from rlzoo.config import load_config, with_embedded_default
+from rlzoo.report.terminal import Terminal
+from rlzoo.run import RunFolder, train
 
 ENGINES = ("vllm", "transformers")
 TRAIN = (
@@ -48,3 +51,18 @@ def test_ten_steps_on_a_real_model_reach_the_same_accuracy(tmp_path: Path) -> No
     for step in (0, 10):
         one, other = (evaluations[step].accuracy for evaluations in found)
         assert one.low <= other.high and other.low <= one.high, (one, other)
+
+
+def small(folder: Path, *words: str) -> str:
+    """The metrics of a run of seconds on the embedded model."""
+    sizes = ("rollout.prompts_per_step=8", "rollout.kv_cache_gib=0.5", "evaluation.problems=8")
+    config = load_config(
+        with_embedded_default(["rollout.engine=vllm", "train.learning_rate=1e-3", *sizes, f"output={folder}", *words])
+    )
+    return train(config, Terminal(Console(quiet=True))).metrics.read_text()
+
+
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    whole = small(tmp_path / "whole", "train.steps=3")
+    small(tmp_path / "parts", "train.steps=2")
+    assert small(tmp_path / "parts", "train.steps=3", "resume=true") == whole
