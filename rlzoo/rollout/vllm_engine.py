@@ -5,7 +5,7 @@ import os
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,6 +87,8 @@ class VllmEngine:
         self.sleeps = policy.model.device.type == "cuda"
         self.asleep = False
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
+        # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
+        self.parameters = self.llm.apply_model(_parameter_names)[0]
         self.longest_response = config.max_response_tokens
         self.sync(policy)
         self._check_agreement(model.name)
@@ -124,11 +126,11 @@ class VllmEngine:
         return _rollouts(prompts, responses)
 
     def close(self) -> None:
-        """Ends vLLM, and with it this process's group if there is one: its own is the default one."""
+        """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:
-        weights = checkpoint_weights(self.policy.model)
+        weights = checkpoint_weights(self.policy.model, self.parameters)
         iterator = ((name, weight.to(self.dtype)) for name, weight in weights.items())
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
 
@@ -196,11 +198,16 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
         raise _unusable(error, config, model, architecture) from None
 
 
-def checkpoint_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights as a saved checkpoint has them, which vLLM reads: under its names, and tied ones once."""
+def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> dict[str, Tensor]:
+    """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`."""
     weights = model.state_dict()
     first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
-    return revert_weight_conversion(model, {n: w for n, w in weights.items() if first[w.data_ptr()] == n})
+    wanted = {n: w for n, w in weights.items() if n in untied or first[w.data_ptr()] == n}
+    return revert_weight_conversion(model, wanted)
+
+
+def _parameter_names(model: torch.nn.Module) -> set[str]:
+    return {name for name, _ in model.named_parameters(remove_duplicate=False)}
 
 
 def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:

@@ -42,6 +42,8 @@ def test_weights_are_handed_over_as_a_checkpoint_has_them(config: PreTrainedConf
     expected, found = load_file(tmp_path / "model.safetensors"), checkpoint_weights(model)
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+    untied = checkpoint_weights(model, untied={"lm_head.weight"})
+    assert untied.keys() == expected.keys() | {"lm_head.weight"}
 
 
 class Installed(ModuleType):

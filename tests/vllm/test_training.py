@@ -1,0 +1,70 @@
+"""Training comes to the same whichever engine samples, and whether it was interrupted or not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rlzoo.config import load_config, with_embedded_default
+from rlzoo.decoding import Decoding
+from rlzoo.report.terminal import Terminal
+from rlzoo.run import train
+from rlzoo.run_folder import RunFolder
+
+ENGINES = ("vllm", "transformers")
+TRAIN = (
+    sys.executable,
+    "-m",
+    "rlzoo",
+    "train",
+    "configs/smollm2.yaml",
+    "objective=stapo+clip_higher",
+    "rollout.prompts_per_step=8",
+    "train.steps=10",
+    "train.learning_rate=3e-5",
+    "train.warmup_steps=1",
+    "evaluation.problems=64",
+)
+
+
+@pytest.mark.timeout(1200)
+def test_ten_steps_on_a_real_model_reach_the_same_accuracy(tmp_path: Path) -> None:
+    repository = Path(__file__).parents[2]
+    runs = [
+        subprocess.Popen(
+            [*TRAIN, f"rollout.engine={name}", f"output={tmp_path / name}"],
+            cwd=repository,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ENGINES
+    ]
+    for run in runs:
+        complaints = run.communicate()[1]
+        assert run.returncode == 0 and "Traceback" not in complaints, complaints
+    found = [RunFolder(tmp_path / name).evaluations(Decoding(1.0, 1.0)) for name in ENGINES]
+    for evaluations in found:
+        assert evaluations[10].accuracy.low > evaluations[0].accuracy.high, "nothing was learnt, so nothing is compared"
+    for step in (0, 10):
+        one, other = (evaluations[step].accuracy for evaluations in found)
+        assert one.low <= other.high and other.low <= one.high, (one, other)
+
+
+def small(folder: Path, *words: str) -> str:
+    """The metrics of a run of seconds on the embedded model."""
+    sizes = ("rollout.prompts_per_step=8", "rollout.kv_cache_gib=0.5", "evaluation.problems=8")
+    config = load_config(
+        with_embedded_default(["rollout.engine=vllm", "train.learning_rate=1e-3", *sizes, f"output={folder}", *words])
+    )
+    return train(config, Terminal(Console(quiet=True))).metrics.read_text()
+
+
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    whole = small(tmp_path / "whole", "train.steps=3")
+    small(tmp_path / "parts", "train.steps=2")
+    assert small(tmp_path / "parts", "train.steps=3", "resume=true") == whole
