@@ -204,7 +204,7 @@ def main() -> None:
     arguments, words = parser.parse_known_args()
     words = [*WORDS, *words]
     if arguments.only:
-        engine = ["rollout.engine=vllm"] if arguments.only == "rlzoo-vllm" else []
+        engine = ["rollout.engine=vllm", "rollout.kv_cache_gib=1"] if arguments.only == "rlzoo-vllm" else []
         config = load_config([arguments.config, *words, *engine])
         (run_trl if arguments.only == "trl" else run_rlzoo)(config)
         return
