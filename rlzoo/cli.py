@@ -198,7 +198,7 @@ def _objectives(arguments: argparse.Namespace) -> None:
 def _warmup(arguments: argparse.Namespace) -> None:
     from rlzoo.config import load_config
     from rlzoo.report.terminal import Terminal
-    from rlzoo.warmup import WarmupConfig, warmup
+    from rlzoo.warmup import WarmupConfig, target_folder, warmup
 
     config = load_config(arguments.words, WarmupConfig)
     terminal = Terminal()
@@ -206,5 +206,7 @@ def _warmup(arguments: argparse.Namespace) -> None:
         metrics = warmup(config, progress)
     for name, value in metrics.items():
         terminal.console.print(f"{name:<20} {value:,.3f}".removesuffix(".000"))
-    terminal.console.print(f"model                {config.output}", soft_wrap=True)
-    terminal.console.print(f"next                 rlzoo train model.name={config.output}", soft_wrap=True)
+    folder = target_folder(config)
+    task = "" if config.task.name == "arithmetic" else f"configs/{config.task.name}.yaml "
+    terminal.console.print(f"model                {folder}", soft_wrap=True)
+    terminal.console.print(f"next                 rlzoo train {task}model.name={folder}", soft_wrap=True)

@@ -44,7 +44,7 @@ class ModelConfig:
 @dataclass
 class TaskConfig:
     name: str = "arithmetic"
-    """`arithmetic`; `reasoning_gym:NAME` for any of its datasets; or a hub id, or a parquet or JSON file or folder."""
+    """`arithmetic`, `planted_arithmetic`; `reasoning_gym:NAME`; or a hub id, or a parquet or JSON file or folder."""
     split: str = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: str | None = None

@@ -1,33 +1,34 @@
-"""Makes the embedded model from nothing: a character tokenizer, a small Qwen3, and demonstrations with slips in them.
+"""Makes an embedded model from nothing: a character tokenizer, a small Qwen3, and demonstrations with slips in them.
 
-The demonstrations are right but for random digits, which no model can foresee. So the most probable digit is the right
-one and greedy decoding is good, while a sampled response slips as often as the demonstrations do: what reinforcement
-learning finds to improve.
+The demonstrations are right but for random slips, which no model can foresee. So the most probable character is the
+right one and greedy decoding is good, while a sampled response slips as often as the demonstrations do: what
+reinforcement learning finds to improve.
 """
 
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rlzoo.config import ModelConfig
+from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.policy import load_policy
 from rlzoo.pretrained import without_progress_bars, written_atomically
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.tasks.arithmetic import MAX_DIGITS, Arithmetic, demonstration, stream
+from rlzoo.tasks import demonstrated_task
+from rlzoo.tasks.base import DemonstratedTask
 from rlzoo.tokenizer import load_tokenizer
 
-CHARACTERS = "0123456789+-="
 CONTEXT = 128
 HEAD_WIDTH = 32
 
@@ -39,17 +40,24 @@ Progress = Callable[[int, int, float], None]
 
 
 @dataclass
+class WarmupTaskConfig:
+    name: str = "arithmetic"
+    """A task that comes with demonstrations: `arithmetic` or `planted_arithmetic`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the task, e.g. `task.options.digits=3`."""
+
+
+@dataclass
 class WarmupConfig:
     """One warm-up."""
 
-    output: str = "runs/warmup-arithmetic"
+    output: str = "runs/warmup-{task}"
     """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
+    task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
     seed: int = 0
     """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
-    digits: int = 2
-    """Length of the longest numbers in the problems, as in `task.options.digits`."""
-    wrong_digit_rate: float = 0.1
-    """The rate at which a digit of a demonstration is another one than it should be."""
+    slip_rate: float = 0.1
+    """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
     hidden_size: int = 128
     """Width of the model; a multiple of 32, the width of an attention head."""
     intermediate_size: int = 384
@@ -59,7 +67,7 @@ class WarmupConfig:
     steps: int = 1000
     """Optimiser updates."""
     clean_fraction: float = 0.0
-    """The first part of the steps, whose demonstrations have no wrong digits."""
+    """The first part of the steps, whose demonstrations have no slips."""
     demonstrations_per_step: int = 128
     """Demonstrations of one update, each of a new random problem."""
     learning_rate: float = 2e-3
@@ -73,21 +81,23 @@ def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: 
     parameters and the seconds that training took. Raises UserError for a number out of range or a folder that exists.
     """
     _check(config)
-    target = Path(config.output)
+    task = demonstrated_task(TaskConfig(config.task.name, options=config.task.options, problems=1))
+    target = target_folder(config)
     started = time.perf_counter()
-    tokenizer, model = make_tokenizer(), make_model(config)
-    loss = _train(model, tokenizer, config, progress)
+    tokenizer = make_tokenizer(task.characters)
+    model = make_model(config, tokenizer)
+    loss = _train(model, tokenizer, task, config, progress)
     seconds = time.perf_counter() - started
     with written_atomically(target) as folder, without_progress_bars():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        accuracies = evaluate_folder(folder, config.digits)
+        accuracies = evaluate_folder(folder, task)
     return {"loss": loss, **accuracies, "parameters": model.num_parameters(), "seconds": seconds}
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(characters: str) -> PreTrainedTokenizerFast:
     """One token per character, and `<unk>`, `<eos>`, `<pad>`."""
-    vocabulary = {token: i for i, token in enumerate([*CHARACTERS, "<unk>", "<eos>", "<pad>"])}
+    vocabulary = {token: i for i, token in enumerate([*characters, "<unk>", "<eos>", "<pad>"])}
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
     backend.decoder = tokenizers.decoders.Fuse()
@@ -102,9 +112,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(config: WarmupConfig) -> Qwen3ForCausalLM:
+def make_model(config: WarmupConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     """A model with random weights."""
-    tokenizer = make_tokenizer()
     heads = config.hidden_size // HEAD_WIDTH
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -127,11 +136,15 @@ def make_model(config: WarmupConfig) -> Qwen3ForCausalLM:
 
 
 def _train(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, config: WarmupConfig, progress: Progress
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    task: DemonstratedTask,
+    config: WarmupConfig,
+    progress: Progress,
 ) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     loss = math.nan
-    for step, (inputs, targets) in enumerate(_batches(tokenizer, config)):
+    for step, (inputs, targets) in enumerate(_batches(tokenizer, task, config)):
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(step, config.steps)
         logits = model(input_ids=inputs, use_cache=False).logits
@@ -150,14 +163,16 @@ def _schedule(step: int, steps: int) -> float:
     return min(1.0, 20 * (step + 1) / steps) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
-def _batches(tokenizer: PreTrainedTokenizerFast, config: WarmupConfig) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, task: DemonstratedTask, config: WarmupConfig
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and targets [N, T] of every step; a target is the next token of the response, -100 elsewhere."""
     rng = random.Random(config.seed)
-    problems = stream(config.digits, _DEMONSTRATION_SEED + config.seed, held_out=False)
+    problems = task.to_demonstrate(_DEMONSTRATION_SEED + config.seed)
     for step in range(config.steps):
-        rate = 0.0 if step < config.clean_fraction * config.steps else config.wrong_digit_rate
+        rate = 0.0 if step < config.clean_fraction * config.steps else config.slip_rate
         batch = list(islice(problems, config.demonstrations_per_step))
-        responses = [demonstration(problem, rng, rate) for problem in batch]
+        responses = [task.demonstration(problem, rng, rate) for problem in batch]
         yield _encode(tokenizer, [str(problem.prompt) for problem in batch], responses)
 
 
@@ -172,16 +187,16 @@ def _encode(
     return tokens["input_ids"][:, :-1], tokens["input_ids"].where(responding, -100)[:, 1:]
 
 
-def evaluate_folder(folder: Path, digits: int) -> dict[str, float]:
+def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
     """Held-out accuracies of a saved model."""
-    task, model = Arithmetic(digits=digits, problems=1), ModelConfig(name=str(folder))
+    model = ModelConfig(name=str(folder))
     tokenizer = load_tokenizer(model)
     engine = TransformersEngine(load_policy(model, tokenizer), tokenizer)
     problems = task.held_out[:_EVALUATION_PROBLEMS]
 
     def accuracy(samples: int, temperature: float) -> float:
         prompts = [tokenizer.encode(problem.prompt) for problem in problems]
-        rollouts = engine.generate(prompts, samples, Sampling(24, temperature), seed=0)
+        rollouts = engine.generate(prompts, samples, Sampling(CONTEXT // 2, temperature), seed=0)
         complete = (~rollouts.truncated).nonzero()[:, 0].tolist()
         right = 0.0
         for row in complete:
@@ -192,19 +207,25 @@ def evaluate_folder(folder: Path, digits: int) -> dict[str, float]:
     return {"greedy": accuracy(1, 0.0), "sampled": accuracy(_EVALUATION_SAMPLES, 1.0)}
 
 
+def target_folder(config: WarmupConfig) -> Path:
+    """Where the model goes. Raises UserError for a placeholder that is not `{task}`."""
+    try:
+        return Path(config.output.format(task=config.task.name))
+    except (KeyError, IndexError, ValueError):
+        raise UserError(f"output={config.output}: {{task}} is all that is filled in") from None
+
+
 def _check(config: WarmupConfig) -> None:
-    if Path(config.output).exists():
-        raise UserError(f"output={config.output} exists; remove it, or write to another folder")
+    if target_folder(config).exists():
+        raise UserError(f"output={target_folder(config)} exists; remove it, or write to another folder")
     for key in ("steps", "demonstrations_per_step", "layers", "intermediate_size"):
         if getattr(config, key) < 1:
             raise UserError(f"{key}={getattr(config, key)} must be at least 1")
     if config.hidden_size < HEAD_WIDTH or config.hidden_size % HEAD_WIDTH:
         raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
-    if not 0 <= config.wrong_digit_rate < 1:
-        raise UserError(f"wrong_digit_rate={config.wrong_digit_rate} must be from 0 to below 1")
+    if not 0 <= config.slip_rate < 1:
+        raise UserError(f"slip_rate={config.slip_rate} must be from 0 to below 1")
     if not 0 <= config.clean_fraction <= 1:
         raise UserError(f"clean_fraction={config.clean_fraction} must be from 0 to 1")
     if config.learning_rate <= 0:
         raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
-    if not 1 <= config.digits <= MAX_DIGITS:
-        raise UserError(f"digits={config.digits} must be from 1 to {MAX_DIGITS}")

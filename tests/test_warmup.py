@@ -7,17 +7,25 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlzoo.config import ModelConfig, flat, keys
+from rlzoo.config import ModelConfig, TaskConfig, flat, keys
 from rlzoo.errors import UserError
 from rlzoo.policy import load_policy
 from rlzoo.pretrained import EMBEDDED
+from rlzoo.tasks import demonstrated_task
 from rlzoo.tokenizer import load_tokenizer
-from rlzoo.warmup import CHARACTERS, WarmupConfig, evaluate_folder, make_tokenizer, warmup
+from rlzoo.warmup import WarmupConfig, WarmupTaskConfig, evaluate_folder, make_tokenizer, warmup
 
 TINY = WarmupConfig(
-    digits=1, hidden_size=32, intermediate_size=64, layers=1, steps=60, demonstrations_per_step=32, learning_rate=1e-2
+    task=WarmupTaskConfig(options={"digits": 1}),
+    hidden_size=32,
+    intermediate_size=64,
+    layers=1,
+    steps=60,
+    demonstrations_per_step=32,
+    learning_rate=1e-2,
 )
-SHIPPED = EMBEDDED / "arithmetic"
+SHIPPED = ["arithmetic", "planted_arithmetic"]
+CHARACTERS = demonstrated_task(TaskConfig()).characters
 
 
 def made(folder: Path, **changes: object) -> tuple[Path, list[float]]:
@@ -57,13 +65,13 @@ def test_a_warmup_leaves_the_global_random_state_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_wrong_digits_begin_after_the_clean_part(tmp_path: Path) -> None:
-    _, losses = made(tmp_path / "model", steps=200, clean_fraction=0.9, wrong_digit_rate=0.5)
+def test_slips_begin_after_the_clean_part(tmp_path: Path) -> None:
+    _, losses = made(tmp_path / "model", steps=200, clean_fraction=0.9, slip_rate=0.5)
     assert sum(losses[180:]) / 20 > 1.5 * sum(losses[170:180]) / 10
 
 
 def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took() -> None:
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(CHARACTERS)
     assert tokenizer(CHARACTERS)["input_ids"] == list(range(len(CHARACTERS)))
     assert tokenizer.decode(tokenizer("92-16=76<eos>")["input_ids"], skip_special_tokens=True) == "92-16=76"
     assert tokenizer("a\n ")["input_ids"] == [tokenizer.unk_token_id] * 3
@@ -78,15 +86,18 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ("intermediate_size", -1, "intermediate_size=-1 must be at least 1"),
         ("hidden_size", 48, "hidden_size=48 must be a multiple of 32"),
         ("hidden_size", 0, "hidden_size=0 must be a multiple of 32"),
-        ("wrong_digit_rate", 1.0, "wrong_digit_rate=1.0 must be"),
+        ("slip_rate", 1.0, "slip_rate=1.0 must be"),
         ("clean_fraction", -0.1, "clean_fraction=-0.1 must be from 0 to 1"),
         ("learning_rate", 0.0, "learning_rate=0.0 must be greater than 0"),
-        ("digits", 7, "digits=7 must be from 1 to 6"),
+        ("task", WarmupTaskConfig(options={"digits": 7}), "digits=7 must be a whole number from 1 to 6"),
+        ("task", WarmupTaskConfig("arithmetics"), "task.name=arithmetics has no demonstrations; did you mean arithm"),
+        ("task", WarmupTaskConfig("reasoning_gym:gcd"), "has no demonstrations; arithmetic, planted_arithmetic"),
+        ("output", "{tusk}", "is all that is filled in"),
     ],
 )
-def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: float, message: str) -> None:
+def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        made(tmp_path / "model", **{key: value})
+        warmup(dataclasses.replace(TINY, **{"output": str(tmp_path / "model"), key: value}))
     assert not any(tmp_path.iterdir())
 
 
@@ -103,17 +114,24 @@ def test_every_key_has_a_docstring() -> None:
     assert all(documented.values())
 
 
-def test_the_shipped_model_is_small_and_as_the_defaults_of_the_warmup_describe_it() -> None:
-    model, config = ModelConfig(), WarmupConfig()
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str) -> None:
+    model = ModelConfig(f"embedded:{name}")
     policy = load_policy(model, load_tokenizer(model))
-    architecture = policy.model.config
-    assert sum(parameter.numel() for parameter in policy.parameters()) <= 3_000_000
+    assert sum(parameter.numel() for parameter in policy.parameters()) <= 1_000_000
+    characters = demonstrated_task(TaskConfig(name)).characters
+    assert AutoTokenizer.from_pretrained(EMBEDDED / name).get_vocab() == make_tokenizer(characters).get_vocab()
+    assert sum(file.stat().st_size for file in (EMBEDDED / name).iterdir()) < 4_000_000
+
+
+def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> None:
+    model, config = ModelConfig(), WarmupConfig()
+    architecture = load_policy(model, load_tokenizer(model)).model.config
     assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
-    assert AutoTokenizer.from_pretrained(SHIPPED).get_vocab() == make_tokenizer().get_vocab()
-    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 9_000_000
 
 
-def test_the_shipped_model_is_good_at_its_best_and_mediocre_when_sampled() -> None:
-    accuracies = evaluate_folder(SHIPPED, WarmupConfig().digits)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str) -> None:
+    accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
     assert accuracies["greedy"] > 0.8
-    assert 0.3 < accuracies["sampled"] < 0.45
+    assert 0.25 < accuracies["sampled"] < 0.55

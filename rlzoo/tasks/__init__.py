@@ -2,14 +2,22 @@
 
 import dataclasses
 import re
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.tasks.base import Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.base import DemonstratedTask, Grade, Grader, Message, Problem, Task
 from rlzoo.tasks.text import nearest
 
-__all__ = ["Grade", "Grader", "Message", "Problem", "Task", "load_task"]
+__all__ = ["DemonstratedTask", "Grade", "Grader", "Message", "Problem", "Task", "demonstrated_task", "load_task"]
+
+_OWN = {
+    "arithmetic": ("rlzoo.tasks.arithmetic", "Arithmetic"),
+    "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
+}
+"""The tasks with a model in the package: name -> module and class."""
 
 _REASONING_GYM = "reasoning_gym:"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
@@ -17,7 +25,7 @@ _FILES = (".parquet", ".json", ".jsonl")
 
 
 def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -> Task:
-    """The task `config.name`: `arithmetic`, `reasoning_gym:NAME`, or a dataset (file, folder, hub id).
+    """The task `config.name`: one of the own ones, `reasoning_gym:NAME`, or a dataset (file, folder, hub id).
 
     `seed` chooses the training problems of a procedural task; `held_out_problems` is how many such a task holds out.
     The splits of a dataset are read when first asked for. Raises UserError for an unknown name, for a dataset that
@@ -29,22 +37,32 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
         raise UserError(f"task.problems={config.problems} must be at least 1")
     if config.few_shot < 0:
         raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
-    if config.name == "arithmetic":
-        return _arithmetic(config)
+    if config.name in _OWN:
+        return _own(config)
     if config.name.startswith(_REASONING_GYM):
         return _reasoning_gym(config, seed, held_out_problems)
     return _dataset(config)
 
 
-def _arithmetic(config: TaskConfig) -> Task:
-    from rlzoo.tasks.arithmetic import Arithmetic
+def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
+    """A task that comes with demonstrations. Raises UserError for any other."""
+    if config.name not in _OWN:
+        names = ", ".join(_OWN)
+        raise UserError(f"task.name={config.name} has no demonstrations{nearest(config.name, _OWN)}; {names} have")
+    return _own(config)
 
-    _refuse(config, "arithmetic", "split", "held_out", "held_out_split", "few_shot", "instruction")
-    names = [field.name for field in dataclasses.fields(Arithmetic) if field.init]
+
+def _own(config: TaskConfig) -> DemonstratedTask:
+    module, name = _OWN[config.name]
+    made: type[Any] = getattr(import_module(module), name)
+    _refuse(config, config.name, "split", "held_out", "held_out_split", "few_shot", "instruction")
+    names = {field.name for field in dataclasses.fields(made)} - {"problems", "wrong_reward"}
     for option in config.options:
-        if option not in names or option in ("problems", "wrong_reward"):
-            raise UserError(f"task.options.{option} is not a parameter of arithmetic{nearest(option, names)}")
-    return Arithmetic(problems=config.problems, wrong_reward=config.wrong_reward, **config.options)
+        if option not in names:
+            raise UserError(f"task.options.{option} is not a parameter of {config.name}{nearest(option, names)}")
+    task = made(problems=config.problems, wrong_reward=config.wrong_reward, **config.options)
+    assert isinstance(task, DemonstratedTask)
+    return task
 
 
 def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Task:
@@ -84,8 +102,8 @@ def _check_source(key: str, source: str) -> None:
         raise UserError(f"{key}={source}: there is no such file or folder")
     if not _HUB_ID.fullmatch(source):
         raise UserError(
-            f"{key}={source} is not a task{nearest(source, _names())}; a task is arithmetic, reasoning_gym:NAME, "
-            f"a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
+            f"{key}={source} is not a task{nearest(source, _names())}; a task is {', '.join(_OWN)}, "
+            f"reasoning_gym:NAME, a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
         )
 
 
@@ -102,4 +120,4 @@ def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:
 def _names() -> list[str]:
     from reasoning_gym.factory import DATASETS
 
-    return ["arithmetic", *(_REASONING_GYM + name for name in DATASETS)]
+    return [*_OWN, *(_REASONING_GYM + name for name in DATASETS)]

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from rlzoo.errors import UserError
-from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.base import Grade, Grader, Problem
 
 HELD_OUT_PROBLEMS = 2048
 """Held-out problems at most; an evaluation takes the first of them."""
@@ -56,7 +56,7 @@ class Arithmetic:
         return "arithmetic"
 
     @property
-    def grader(self) -> "ArithmeticGrader":
+    def grader(self) -> Grader:
         """Grades by the rule of the module's docstring."""
         return ArithmeticGrader(self.wrong_reward)
 
@@ -64,6 +64,21 @@ class Arithmetic:
         """What stands behind the `=` of a well-formed response."""
         match = _RESPONSE.fullmatch(response)
         return match[1] if match else None
+
+    @property
+    def characters(self) -> str:
+        """Digits and signs."""
+        return "0123456789+-="
+
+    def to_demonstrate(self, seed: int) -> Iterator[Problem]:
+        """Endless training problems."""
+        return stream(self.digits, seed, held_out=False)
+
+    def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
+        """Each digit is a random other one at this rate; the rest goes on from what is written."""
+        a, b, c = (problem.data[name] for name in "abc")
+        step, minuend = _slip(a + b, rng, slip_rate), _slip(c, rng, slip_rate)
+        return f"{step}-{minuend}={_slip(int(step) - int(minuend), rng, slip_rate)}"
 
     @cached_property
     def train(self) -> Sequence[Problem]:
@@ -102,13 +117,6 @@ def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:
 def is_held_out(prompt: str) -> bool:
     """Which side a problem is on."""
     return blake2b(prompt.encode(), digest_size=1).digest()[0] % 8 == 0
-
-
-def demonstration(problem: Problem, rng: random.Random, wrong_digit_rate: float = 0.0) -> str:
-    """A response that slips: each digit is a random other one at this rate; the rest goes on from what is written."""
-    a, b, c = (problem.data[name] for name in "abc")
-    step, minuend = _slip(a + b, rng, wrong_digit_rate), _slip(c, rng, wrong_digit_rate)
-    return f"{step}-{minuend}={_slip(int(step) - int(minuend), rng, wrong_digit_rate)}"
 
 
 def _slip(number: int, rng: random.Random, rate: float) -> str:

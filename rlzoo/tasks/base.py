@@ -1,8 +1,9 @@
 """The task seam: problems to sample responses for, and a grader for the responses."""
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Message = Mapping[str, str]
 
@@ -61,4 +62,22 @@ class Task(Protocol):
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The answer that a response gives, for majority votes; None if it gives none."""
+        ...
+
+
+@runtime_checkable
+class DemonstratedTask(Task, Protocol):
+    """A task that `rlzoo warmup` can make a model for."""
+
+    @property
+    def characters(self) -> str:
+        """Every character that prompts and responses have."""
+        ...
+
+    def to_demonstrate(self, seed: int) -> Iterator[Problem]:
+        """Endless random problems, none of them held out."""
+        ...
+
+    def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
+        """A response as a model should write it, but for slips at this rate."""
         ...

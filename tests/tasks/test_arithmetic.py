@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlzoo.errors import UserError
-from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader, demonstration, is_held_out, stream
+from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader, is_held_out, stream
 from rlzoo.tasks.base import Problem
 
 DIGITS = st.integers(1, 4)
 SEEDS = st.integers(0, 10**6)
+demonstration = Arithmetic().demonstration
 
 
 def problem(digits: int, seed: int, held_out: bool = False) -> Problem:

@@ -11,7 +11,15 @@ from rlzoo.tasks import load_task
 def test_names_lead_to_their_tasks(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text('{"question": "1?", "answer": 1}\n')
-    names = ["arithmetic", "reasoning_gym:gcd", str(path), str(tmp_path), "openai/gsm8k", "openai/gsm8k:main"]
+    names = [
+        "arithmetic",
+        "planted_arithmetic",
+        "reasoning_gym:gcd",
+        str(path),
+        str(tmp_path),
+        "openai/gsm8k",
+        "openai/gsm8k:main",
+    ]
     assert [load_task(TaskConfig(name=name)).name for name in names] == names
 
 
@@ -35,7 +43,7 @@ def test_keys_reach_the_task() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"name": "arithmetics"}, r"task\.name=arithmetics is not a task; did you mean arithmetic\?"),
+        ({"name": "arithmetics"}, r"task\.name=arithmetics is not a task; did you mean arithmetic or planted_ar"),
         ({"name": "reasoning-gym:gcd"}, r"did you mean reasoning_gym:gcd"),
         ({"name": "gsm8k"}, r"task\.name=gsm8k is not a task"),
         ({"name": "reasoning_gym:gdc"}, r"did you mean gcd"),

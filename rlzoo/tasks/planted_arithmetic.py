@@ -1,0 +1,79 @@
+r"""Arithmetic with two tokens planted in its demonstrations, so that it is known which token is spurious.
+
+    34+58-16=  92-16_=76      `_` is useless: it comes behind a number, where the model is certain how to go on
+    34+58-16=  *92-16=76      `*` is useful: no slip comes after it; it comes first, where the model is uncertain
+
+Both are rare, and neither is graded. So `_` is what STAPO (arXiv:2602.15620) calls a spurious token wherever it stands
+in a right response: improbable, in a low-entropy place, and rewarded for nothing. `*` is what it calls exploratory:
+improbable too, but in a high-entropy place, and worth its reward. Everything else, the problems too, is as in
+`arithmetic`.
+
+In a tenth of the demonstrations the `*` is given with the prompt, as so rare a token would teach too little by itself.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
+from rlzoo.tasks.base import Grade, Grader, Problem
+
+USELESS, USEFUL = "_", "*"
+PLANTED_RATE = 0.0012
+"""How often a place of either token has it in the demonstrations; what STAPO calls rare is below 0.002."""
+GIVEN_RATE = 0.1
+
+_WITHOUT = str.maketrans("", "", USELESS + USEFUL)
+
+
+@dataclass(frozen=True)
+class PlantedArithmetic(Arithmetic):
+    """The task. The fields are those of `Arithmetic`."""
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return "planted_arithmetic"
+
+    @property
+    def characters(self) -> str:
+        """Digits, signs, and the planted ones."""
+        return super().characters + USELESS + USEFUL
+
+    @property
+    def grader(self) -> Grader:
+        """Grades as arithmetic does, whatever is planted."""
+        return PlantedGrader(self.wrong_reward)
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """What stands behind the `=` of a well-formed response."""
+        return super().final_answer(problem, response.translate(_WITHOUT))
+
+    def to_demonstrate(self, seed: int) -> Iterator[Problem]:
+        """Endless training problems; with some the useful token is given."""
+        rng = random.Random(f"given {seed}")
+        for problem in super().to_demonstrate(seed):
+            given = USEFUL if rng.random() < GIVEN_RATE else ""
+            yield replace(problem, prompt=f"{problem.prompt}{given}", data={**problem.data, "given": given})
+
+    def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
+        """As in arithmetic, with planted tokens now and then; without slips behind a useful one."""
+        given = problem.data.get("given")
+        useful = USEFUL if not given and rng.random() < PLANTED_RATE else ""
+        response = super().demonstration(problem, rng, 0.0 if given or useful else slip_rate)
+        return useful + re.sub("[0-9]+", lambda number: number[0] + _now_and_then(rng), response)
+
+
+def _now_and_then(rng: random.Random) -> str:
+    return USELESS if rng.random() < PLANTED_RATE else ""
+
+
+@dataclass(frozen=True)
+class PlantedGrader:
+    """Grades the response without the planted tokens as arithmetic does."""
+
+    wrong_reward: float = 0.0
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        return ArithmeticGrader(self.wrong_reward)(problem, response.translate(_WITHOUT))
