@@ -44,7 +44,7 @@ class ModelConfig:
 @dataclass
 class TaskConfig:
     name: str = "arithmetic"
-    """`arithmetic`, `planted_arithmetic`; `reasoning_gym:NAME`; or a hub id, or a parquet or JSON file or folder."""
+    """`arithmetic`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a folder."""
     split: str = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: str | None = None

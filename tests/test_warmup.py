@@ -24,7 +24,7 @@ TINY = WarmupConfig(
     demonstrations_per_step=32,
     learning_rate=1e-2,
 )
-SHIPPED = ["arithmetic", "planted_arithmetic"]
+SHIPPED = ["arithmetic", "knights", "planted_arithmetic"]
 CHARACTERS = demonstrated_task(TaskConfig()).characters
 
 
@@ -91,7 +91,11 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ("learning_rate", 0.0, "learning_rate=0.0 must be greater than 0"),
         ("task", WarmupTaskConfig(options={"digits": 7}), "digits=7 must be a whole number from 1 to 6"),
         ("task", WarmupTaskConfig("arithmetics"), "task.name=arithmetics has no demonstrations; did you mean arithm"),
-        ("task", WarmupTaskConfig("reasoning_gym:gcd"), "has no demonstrations; arithmetic, planted_arithmetic"),
+        (
+            "task",
+            WarmupTaskConfig("reasoning_gym:gcd"),
+            "has no demonstrations; arithmetic, knights, planted_arithmetic",
+        ),
         ("output", "{tusk}", "is all that is filled in"),
     ],
 )

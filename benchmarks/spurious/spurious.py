@@ -39,7 +39,7 @@ from rlzoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG = "configs/planted_arithmetic.yaml"
 SEEDS = (0, 1, 2)
-MINIBATCHES = 64
+MINIBATCHES = 48
 TAU_P = S2T().tau_p
 
 

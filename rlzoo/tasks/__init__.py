@@ -15,6 +15,7 @@ __all__ = ["DemonstratedTask", "Grade", "Grader", "Message", "Problem", "Task", 
 
 _OWN = {
     "arithmetic": ("rlzoo.tasks.arithmetic", "Arithmetic"),
+    "knights": ("rlzoo.tasks.knights", "Knights"),
     "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
 }
 """The tasks with a model in the package: name -> module and class."""

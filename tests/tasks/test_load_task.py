@@ -13,6 +13,7 @@ def test_names_lead_to_their_tasks(tmp_path: Path) -> None:
     path.write_text('{"question": "1?", "answer": 1}\n')
     names = [
         "arithmetic",
+        "knights",
         "planted_arithmetic",
         "reasoning_gym:gcd",
         str(path),

@@ -1,0 +1,177 @@
+r"""Knights and Knaves for two or three people, in a language so compact that an embedded model learns it.
+
+    A:B0,B:A#C,C:A|B?   011:110,101:001,010:011=010
+    \---------------/   \-------------------------/
+         prompt                  response
+
+Knights (1) say the truth, knaves (0) do not. `B0` and `B1` say what B is, `A=C` that two are of a kind, `A#C` that they
+are not, `A&B` that both are knights, `A|B` that at least one of them is. The response tries an assignment of roles and
+writes what each claim is worth under it; unless these are the roles themselves, it tries another. What stands behind
+the last `=` is its answer.
+
+**Problems** are all combinations of claims under which one assignment alone is possible. A hash of the prompt says
+which are held out, one in eight is; both splits are the same on every machine.
+
+**Grade.** The response must have that form to its last character, and only the answer counts.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import blake2b
+from itertools import combinations, product
+
+from rlzoo.errors import UserError
+from rlzoo.tasks.base import Grade, Grader, Problem
+
+Roles = tuple[int, ...]
+"""1 for a knight and 0 for a knave, in the order of the alphabet; also what each one's claim is worth."""
+
+PEOPLE = (2, 3)
+MAX_TRIES = 4
+_TRAIN_SEED = 1
+_RELATIONS = {
+    "=": lambda a, b: a == b,
+    "#": lambda a, b: a != b,
+    "&": lambda a, b: a and b,
+    "|": lambda a, b: a or b,
+}
+
+
+@dataclass(frozen=True)
+class Knights:
+    """The task. `problems` are at most used to train; there are fewer than 1,500."""
+
+    problems: int = 20_000
+    wrong_reward: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.problems < 1:
+            raise UserError(f"task.problems={self.problems} must be at least 1")
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return "knights"
+
+    @property
+    def grader(self) -> Grader:
+        """Grades by the rule of the module's docstring."""
+        return KnightsGrader(self.wrong_reward)
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """What stands behind the last `=` of a well-formed response."""
+        return _answer(problem, response)
+
+    @cached_property
+    def train(self) -> Sequence[Problem]:
+        """At most `problems` training problems, in a random order."""
+        return _side(held_out=False)[: self.problems]
+
+    @cached_property
+    def held_out(self) -> Sequence[Problem]:
+        """All held-out problems, in a random order."""
+        return _side(held_out=True)
+
+    @property
+    def characters(self) -> str:
+        """People, roles, relations and marks."""
+        return "ABC01" + "".join(_RELATIONS) + ":,?"
+
+    def to_demonstrate(self, seed: int) -> Iterator[Problem]:
+        """Endless training problems."""
+        rng = random.Random(seed)
+        while True:
+            yield rng.choice(_side(held_out=False))
+
+    def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
+        """Tries assignments that agree with A's claim; each digit but those of a try is the other one at this rate.
+
+        An assignment is taken where the claims as written, slips and all, agree with it, or after the fourth.
+        """
+        claims, answer = str(problem.prompt).removesuffix("?").split(","), _read(problem.answer)
+        likely = [roles for roles in _assignments(len(claims)) if worth(claims[0], roles) == roles[0]]
+        tries = rng.sample([roles for roles in likely if roles != answer], min(MAX_TRIES, len(likely)) - 1)
+        tries.insert(rng.randrange(len(tries) + 1), answer)
+        written = []
+        for roles in tries:
+            values = _slip([worth(claim, roles) for claim in claims], rng, slip_rate)
+            written.append(f"{_text(roles)}:{_text(values)}")
+            if values == roles:
+                break
+        return f"{','.join(written)}={_text(_slip(roles, rng, slip_rate))}"
+
+
+@dataclass(frozen=True)
+class KnightsGrader:
+    """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
+
+    wrong_reward: float = 0.0
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        correct = _answer(problem, response) == problem.answer
+        return Grade(1.0 if correct else self.wrong_reward, float(correct))
+
+
+def worth(claim: str, roles: Roles) -> int:
+    """Whether a claim such as `A:B0` or `C:A&B` is true under an assignment."""
+    said = claim.partition(":")[2]
+    first, last = roles["ABC".index(said[0])], said[-1]
+    return int(first == int(last)) if len(said) == 2 else int(_RELATIONS[said[1]](first, roles["ABC".index(last)]))
+
+
+def solutions(prompt: str) -> list[str]:
+    """Every assignment under which all knights say the truth and all knaves do not."""
+    claims = prompt.removesuffix("?").split(",")
+    return [_text(roles) for roles in _assignments(len(claims)) if tuple(worth(it, roles) for it in claims) == roles]
+
+
+def is_held_out(prompt: str) -> bool:
+    """Which side a problem is on."""
+    return blake2b(prompt.encode(), digest_size=1).digest()[0] % 8 == 0
+
+
+@cache
+def _side(held_out: bool) -> tuple[Problem, ...]:
+    prompts = [
+        f"{','.join(claims)}?" for count in PEOPLE for claims in product(*map(_claims, range(count), [count] * count))
+    ]
+    problems = [
+        Problem(prompt.removesuffix("?"), prompt, found[0])
+        for prompt in prompts
+        if is_held_out(prompt) == held_out and len(found := solutions(prompt)) == 1
+    ]
+    random.Random(_TRAIN_SEED).shuffle(problems)
+    return tuple(problems)
+
+
+def _claims(speaker: int, count: int) -> list[str]:
+    """Everything that one of `count` people can claim; nobody says of themselves alone what they are."""
+    people = "ABC"[:count]
+    roles = [person + role for person in people if person != people[speaker] for role in "01"]
+    relations = [a + relation + b for a, b in combinations(people, 2) for relation in _RELATIONS]
+    return [f"{people[speaker]}:{said}" for said in roles + relations]
+
+
+def _assignments(count: int) -> list[Roles]:
+    return list(product((0, 1), repeat=count))
+
+
+def _answer(problem: Problem, response: str) -> str | None:
+    roles = f"[01]{{{len(problem.answer)}}}"
+    match = re.fullmatch(f"(?:{roles}:{roles},)*{roles}:{roles}=({roles})", response)
+    return match[1] if match else None
+
+
+def _text(roles: Roles) -> str:
+    return "".join(map(str, roles))
+
+
+def _read(roles: str) -> Roles:
+    return tuple(map(int, roles))
+
+
+def _slip(roles: Sequence[int], rng: random.Random, rate: float) -> Roles:
+    return tuple(1 - role if rng.random() < rate else role for role in roles)
