@@ -5,6 +5,7 @@
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
+# make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ VLLM := .venv-vllm
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm check smollm2 leaderboard test-pages
+.PHONY: train test test-slow test-vllm check smollm2 leaderboard leaderboard-knights test-pages
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -36,6 +37,9 @@ smollm2: $(VENV)/smollm2
 
 leaderboard: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard
+
+leaderboard-knights: $(VENV)/runtime
+	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
 
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages

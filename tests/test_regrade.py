@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from rlzoo.evaluate_target import evaluate_target
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.regrade import regrade, regraded
 from rlzoo.report.terminal import Terminal
-from rlzoo.tasks import load_task
+from rlzoo.tasks import OWN, demonstrated_task, load_task
 from rlzoo.tasks.regrading import from_json, grading_keys, to_json
 
 
@@ -77,6 +78,21 @@ def test_a_file_that_cannot_be_regraded_is_one_clear_error(
     with pytest.raises(UserError, match=message) as caught:
         regrade([str(path), *words], Terminal(Console(quiet=True)))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_shipped_tasks_are_graded_again(name: str) -> None:
+    config = TaskConfig(name, wrong_reward=-1.0)
+    task = demonstrated_task(config)
+    problem = task.held_out[0]
+    record = {
+        **{"problem": problem.id, "prompt": problem.prompt, "answer": problem.answer, "final_answer": None},
+        **{"response": task.demonstration(problem, random.Random(0)), "correct": 0.0, "reward": 0.0},
+        **{"outcome": "graded", "task": grading_keys(config), "data": to_json(problem.data)},
+    }
+    (new,) = regraded([record])
+    assert (new["correct"], new["reward"], new["final_answer"]) == (1.0, 1.0, problem.answer)
+    assert regraded([{**record, "response": "="}])[0]["reward"] == -1
 
 
 @pytest.mark.parametrize("name", ["chain_sum", "arc_agi", "basic_arithmetic", "countdown"])

@@ -11,9 +11,19 @@ from rlzoo.errors import UserError
 from rlzoo.tasks.base import DemonstratedTask, Grade, Grader, Message, Problem, Task
 from rlzoo.tasks.text import nearest
 
-__all__ = ["DemonstratedTask", "Grade", "Grader", "Message", "Problem", "Task", "demonstrated_task", "load_task"]
+__all__ = [
+    "OWN",
+    "DemonstratedTask",
+    "Grade",
+    "Grader",
+    "Message",
+    "Problem",
+    "Task",
+    "demonstrated_task",
+    "load_task",
+]
 
-_OWN = {
+OWN = {
     "arithmetic": ("rlzoo.tasks.arithmetic", "Arithmetic"),
     "knights": ("rlzoo.tasks.knights", "Knights"),
     "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
@@ -38,7 +48,7 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
         raise UserError(f"task.problems={config.problems} must be at least 1")
     if config.few_shot < 0:
         raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
-    if config.name in _OWN:
+    if config.name in OWN:
         return _own(config)
     if config.name.startswith(_REASONING_GYM):
         return _reasoning_gym(config, seed, held_out_problems)
@@ -47,14 +57,14 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
 
 def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
     """A task that comes with demonstrations. Raises UserError for any other."""
-    if config.name not in _OWN:
-        names = ", ".join(_OWN)
-        raise UserError(f"task.name={config.name} has no demonstrations{nearest(config.name, _OWN)}; {names} have")
+    if config.name not in OWN:
+        names = ", ".join(OWN)
+        raise UserError(f"task.name={config.name} has no demonstrations{nearest(config.name, OWN)}; {names} have")
     return _own(config)
 
 
 def _own(config: TaskConfig) -> DemonstratedTask:
-    module, name = _OWN[config.name]
+    module, name = OWN[config.name]
     made: type[Any] = getattr(import_module(module), name)
     _refuse(config, config.name, "split", "held_out", "held_out_split", "few_shot", "instruction")
     names = {field.name for field in dataclasses.fields(made)} - {"problems", "wrong_reward"}
@@ -103,7 +113,7 @@ def _check_source(key: str, source: str) -> None:
         raise UserError(f"{key}={source}: there is no such file or folder")
     if not _HUB_ID.fullmatch(source):
         raise UserError(
-            f"{key}={source} is not a task{nearest(source, _names())}; a task is {', '.join(_OWN)}, "
+            f"{key}={source} is not a task{nearest(source, _names())}; a task is {', '.join(OWN)}, "
             f"reasoning_gym:NAME, a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
         )
 
@@ -121,4 +131,4 @@ def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:
 def _names() -> list[str]:
     from reasoning_gym.factory import DATASETS
 
-    return [*_OWN, *(_REASONING_GYM + name for name in DATASETS)]
+    return [*OWN, *(_REASONING_GYM + name for name in DATASETS)]

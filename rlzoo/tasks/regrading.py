@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlzoo.config import TaskConfig
+from rlzoo.tasks import OWN, load_task
 from rlzoo.tasks.base import Problem, Task
 
 _REASONING_GYM = "reasoning_gym:"
@@ -18,10 +19,8 @@ def grading_keys(config: TaskConfig) -> dict[str, Any]:
 def grading_task(keys: Mapping[str, Any]) -> Task:
     """The task of these keys, to grade with; it may have no problems."""
     config = TaskConfig(keys["name"], options=dict(keys["options"]), wrong_reward=keys["wrong_reward"])
-    if config.name == "arithmetic":
-        from rlzoo.tasks.arithmetic import Arithmetic
-
-        return Arithmetic(wrong_reward=config.wrong_reward)
+    if config.name in OWN:
+        return load_task(config)
     if config.name.startswith(_REASONING_GYM):
         from rlzoo.tasks import reasoning_gym
 
