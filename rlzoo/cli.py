@@ -198,7 +198,7 @@ def _objectives(arguments: argparse.Namespace) -> None:
 def _warmup(arguments: argparse.Namespace) -> None:
     from rlzoo.config import load_config
     from rlzoo.report.terminal import Terminal
-    from rlzoo.warmup import WarmupConfig, target_folder, warmup
+    from rlzoo.warmup import MAX_RESPONSE_TOKENS, WarmupConfig, target_folder, warmup
 
     config = load_config(arguments.words, WarmupConfig)
     terminal = Terminal()
@@ -207,6 +207,8 @@ def _warmup(arguments: argparse.Namespace) -> None:
     for name, value in metrics.items():
         terminal.console.print(f"{name:<20} {value:,.3f}".removesuffix(".000"))
     folder = target_folder(config)
-    task = "" if config.task.name == "arithmetic" else f"configs/{config.task.name}.yaml "
+    options = [f"task.options.{name}={value}" for name, value in config.task.options.items()]
+    task = ["model.name=" + str(folder), "task.name=" + config.task.name, *options]
+    length = f"rollout.max_response_tokens={MAX_RESPONSE_TOKENS}"
     terminal.console.print(f"model                {folder}", soft_wrap=True)
-    terminal.console.print(f"next                 rlzoo train {task}model.name={folder}", soft_wrap=True)
+    terminal.console.print(f"next                 rlzoo train {' '.join(task)} {length}", soft_wrap=True)

@@ -30,6 +30,7 @@ from rlzoo.tasks.base import DemonstratedTask
 from rlzoo.tokenizer import load_tokenizer
 
 CONTEXT = 128
+MAX_RESPONSE_TOKENS = 64
 HEAD_WIDTH = 32
 
 _DEMONSTRATION_SEED = 2
@@ -196,7 +197,7 @@ def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
 
     def accuracy(samples: int, temperature: float) -> float:
         prompts = [tokenizer.encode(problem.prompt) for problem in problems]
-        rollouts = engine.generate(prompts, samples, Sampling(CONTEXT // 2, temperature), seed=0)
+        rollouts = engine.generate(prompts, samples, Sampling(MAX_RESPONSE_TOKENS, temperature), seed=0)
         complete = (~rollouts.truncated).nonzero()[:, 0].tolist()
         right = 0.0
         for row in complete:
@@ -209,10 +210,10 @@ def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
 
 def target_folder(config: WarmupConfig) -> Path:
     """Where the model goes. Raises UserError for a placeholder that is not `{task}`."""
-    try:
-        return Path(config.output.format(task=config.task.name))
-    except (KeyError, IndexError, ValueError):
-        raise UserError(f"output={config.output}: {{task}} is all that is filled in") from None
+    path = config.output.replace("{task}", config.task.name)
+    if "{" in path or "}" in path:
+        raise UserError(f"output={config.output}: {{task}} is all that is filled in")
+    return Path(path)
 
 
 def _check(config: WarmupConfig) -> None:

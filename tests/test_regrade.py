@@ -80,9 +80,9 @@ def test_a_file_that_cannot_be_regraded_is_one_clear_error(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_the_shipped_tasks_are_graded_again(name: str) -> None:
-    config = TaskConfig(name, wrong_reward=-1.0)
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in OWN), ("arithmetic", {"digits": 1})])
+def test_the_shipped_tasks_are_graded_again(name: str, options: dict[str, int]) -> None:
+    config = TaskConfig(name, options=options, problems=9, wrong_reward=-1.0)
     task = demonstrated_task(config)
     problem = task.held_out[0]
     record = {

@@ -11,7 +11,9 @@ from rlzoo.config import ModelConfig, TaskConfig, flat, keys
 from rlzoo.errors import UserError
 from rlzoo.policy import load_policy
 from rlzoo.pretrained import EMBEDDED
-from rlzoo.tasks import demonstrated_task
+from rlzoo.tasks import OWN, demonstrated_task
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.planted_arithmetic import USEFUL, PlantedArithmetic
 from rlzoo.tokenizer import load_tokenizer
 from rlzoo.warmup import WarmupConfig, WarmupTaskConfig, evaluate_folder, make_tokenizer, warmup
 
@@ -24,7 +26,6 @@ TINY = WarmupConfig(
     demonstrations_per_step=32,
     learning_rate=1e-2,
 )
-SHIPPED = ["arithmetic", "knights", "planted_arithmetic"]
 CHARACTERS = demonstrated_task(TaskConfig()).characters
 
 
@@ -97,6 +98,7 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
             "has no demonstrations; arithmetic, knights, planted_arithmetic",
         ),
         ("output", "{tusk}", "is all that is filled in"),
+        ("output", "{task.x}", "is all that is filled in"),
     ],
 )
 def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: object, message: str) -> None:
@@ -118,7 +120,7 @@ def test_every_key_has_a_docstring() -> None:
     assert all(documented.values())
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", OWN)
 def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str) -> None:
     model = ModelConfig(f"embedded:{name}")
     policy = load_policy(model, load_tokenizer(model))
@@ -134,8 +136,20 @@ def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> Non
     assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str) -> None:
+@pytest.mark.parametrize(("name", "greedy"), [("arithmetic", 0.8), ("planted_arithmetic", 0.8), ("knights", 0.5)])
+def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str, greedy: float) -> None:
     accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
-    assert accuracies["greedy"] > 0.8
-    assert 0.25 < accuracies["sampled"] < 0.55
+    assert accuracies["greedy"] > greedy
+    assert 0.3 < accuracies["sampled"] < 0.45
+
+
+class Given(PlantedArithmetic):
+    """Held-out problems behind which the useful token stands already."""
+
+    @property
+    def held_out(self) -> list[Problem]:
+        return [dataclasses.replace(it, prompt=f"{it.prompt}{USEFUL}") for it in PlantedArithmetic().held_out]
+
+
+def test_the_planted_useful_token_is_worth_something_to_its_model() -> None:
+    assert evaluate_folder(EMBEDDED / "planted_arithmetic", Given())["sampled"] > 0.6

@@ -4,7 +4,6 @@ import dataclasses
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
@@ -65,14 +64,13 @@ def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
 
 def _own(config: TaskConfig) -> DemonstratedTask:
     module, name = OWN[config.name]
-    made: type[Any] = getattr(import_module(module), name)
+    made = getattr(import_module(module), name)
     _refuse(config, config.name, "split", "held_out", "held_out_split", "few_shot", "instruction")
     names = {field.name for field in dataclasses.fields(made)} - {"problems", "wrong_reward"}
     for option in config.options:
         if option not in names:
             raise UserError(f"task.options.{option} is not a parameter of {config.name}{nearest(option, names)}")
-    task = made(problems=config.problems, wrong_reward=config.wrong_reward, **config.options)
-    assert isinstance(task, DemonstratedTask)
+    task: DemonstratedTask = made(problems=config.problems, wrong_reward=config.wrong_reward, **config.options)
     return task
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 Message = Mapping[str, str]
 
@@ -65,7 +65,6 @@ class Task(Protocol):
         ...
 
 
-@runtime_checkable
 class DemonstratedTask(Task, Protocol):
     """A task that `rlzoo warmup` can make a model for."""
 

@@ -1,7 +1,7 @@
 r"""Knights and Knaves for two or three people, in a language so compact that an embedded model learns it.
 
-    A:B0,B:A#C,C:A|B?   011:110,101:001,010:011=010
-    \---------------/   \-------------------------/
+    A:B0,B:A#C,C:A&C?   011:010,101:101=101
+    \---------------/   \-----------------/
          prompt                  response
 
 Knights (1) say the truth, knaves (0) do not. `B0` and `B1` say what B is, `A=C` that two are of a kind, `A#C` that they
@@ -10,7 +10,8 @@ writes what each claim is worth under it; unless these are the roles themselves,
 the last `=` is its answer.
 
 **Problems** are all combinations of claims under which one assignment alone is possible. A hash of the prompt says
-which are held out, one in eight is; both splits are the same on every machine.
+which are held out, one in eight is; both splits are the same on every machine. There are so few problems that nearly
+every held-out one is a training problem with the people renamed.
 
 **Grade.** The response must have that form to its last character, and only the answer counts.
 """
@@ -89,7 +90,7 @@ class Knights:
     def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
         """Tries assignments that agree with A's claim; each digit but those of a try is the other one at this rate.
 
-        An assignment is taken where the claims as written, slips and all, agree with it, or after the fourth.
+        An assignment is taken where the claims as written, slips and all, agree with it, or after the last.
         """
         claims, answer = str(problem.prompt).removesuffix("?").split(","), _read(problem.answer)
         likely = [roles for roles in _assignments(len(claims)) if worth(claims[0], roles) == roles[0]]

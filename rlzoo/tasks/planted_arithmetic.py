@@ -8,7 +8,7 @@ in a right response: improbable, in a low-entropy place, and rewarded for nothin
 improbable too, but in a high-entropy place, and worth its reward. Everything else, the problems too, is as in
 `arithmetic`.
 
-In a tenth of the demonstrations the `*` is given with the prompt, as so rare a token would teach too little by itself.
+In half of the demonstrations the `*` is given with the prompt, as so rare a token would teach too little by itself.
 """
 
 import random
@@ -20,9 +20,10 @@ from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 USELESS, USEFUL = "_", "*"
-PLANTED_RATE = 0.0012
-"""How often a place of either token has it in the demonstrations; what STAPO calls rare is below 0.002."""
-GIVEN_RATE = 0.1
+USELESS_RATE, USEFUL_RATE = 0.0012, 0.003
+"""How often a place of the token has it in the demonstrations. What STAPO calls rare is below 0.002; of the useful one's
+rate the shipped model has learnt a part."""
+GIVEN_RATE = 0.5
 
 _WITHOUT = str.maketrans("", "", USELESS + USEFUL)
 
@@ -60,13 +61,13 @@ class PlantedArithmetic(Arithmetic):
     def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
         """As in arithmetic, with planted tokens now and then; without slips behind a useful one."""
         given = problem.data.get("given")
-        useful = USEFUL if not given and rng.random() < PLANTED_RATE else ""
+        useful = USEFUL if not given and rng.random() < USEFUL_RATE else ""
         response = super().demonstration(problem, rng, 0.0 if given or useful else slip_rate)
         return useful + re.sub("[0-9]+", lambda number: number[0] + _now_and_then(rng), response)
 
 
 def _now_and_then(rng: random.Random) -> str:
-    return USELESS if rng.random() < PLANTED_RATE else ""
+    return USELESS if rng.random() < USELESS_RATE else ""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """What a record of a response keeps so that it can be graded again, without the dataset it came from."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.tasks import OWN, load_task
+from rlzoo.tasks import OWN, demonstrated_task
 from rlzoo.tasks.base import Problem, Task
 
 _REASONING_GYM = "reasoning_gym:"
@@ -20,7 +21,7 @@ def grading_task(keys: Mapping[str, Any]) -> Task:
     """The task of these keys, to grade with; it may have no problems."""
     config = TaskConfig(keys["name"], options=dict(keys["options"]), wrong_reward=keys["wrong_reward"])
     if config.name in OWN:
-        return load_task(config)
+        return demonstrated_task(replace(config, problems=1))
     if config.name.startswith(_REASONING_GYM):
         from rlzoo.tasks import reasoning_gym
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlzoo.errors import UserError
+from rlzoo.tasks import knights
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.knights import MAX_TRIES, Knights, KnightsGrader, is_held_out, solutions, worth
 
 TASK = Knights()
-ASKED = Problem("", "A:B0,B:A#C,C:A|B?", "010")
+ASKED = Problem("", "A:B0,B:A#C,C:A&C?", "101")
 SEEDS = st.integers(0, 10**6)
 EVERY = [*TASK.train, *TASK.held_out]
 
@@ -40,6 +41,12 @@ def test_every_problem_has_its_answer_as_its_only_solution() -> None:
             if all((role == "1") == knows(roles, claim) for role, claim in zip(roles, claims, strict=True))
         ]
         assert possible == [problem.answer] == solutions(str(problem.prompt))
+
+
+def test_the_example_of_the_docstring_is_a_problem_and_one_of_its_demonstrations() -> None:
+    documented = str(knights.__doc__).splitlines()[2].split()
+    assert documented[0] == ASKED.prompt and solutions(documented[0]) == [ASKED.answer]
+    assert documented[1] in {TASK.demonstration(ASKED, random.Random(seed)) for seed in range(50)}
 
 
 def test_a_paradox_has_no_solution_and_a_riddle_may_have_two() -> None:
@@ -104,18 +111,18 @@ def test_slips_make_a_good_half_of_the_demonstrations_right() -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        *("", "010", "=010", "010:011", "010:011=", "010:011=0101", "010:011=01", "010:011=010=010", "010=010"),
-        *("010:011,=010", "01:011=010", "010:011=010 ", " 010:011=010", "010:011=01\u0660", "010:011=011", "," * 9999),
+        *("", "101", "=101", "101:011", "101:011=", "101:011=1010", "101:011=10", "101:011=101=101", "101=101"),
+        *("101:011,=101", "01:011=101", "101:011=101 ", " 101:011=101", "101:011=10\u0661", "101:101=011", "," * 9999),
     ],
 )
 def test_a_malformed_or_wrong_response_earns_nothing(response: str) -> None:
-    assert KnightsGrader(-0.5)(ASKED, "000:111,010:010=010").reward == 1.0
+    assert KnightsGrader(-0.5)(ASKED, "000:111,101:101=101").reward == 1.0
     grade = KnightsGrader(-0.5)(ASKED, response)
     assert (grade.reward, grade.correct) == (-0.5, 0.0)
 
 
 def test_only_the_answer_counts() -> None:
-    assert KnightsGrader()(ASKED, "111:111=010").correct == 1
+    assert KnightsGrader()(ASKED, "111:111=101").correct == 1
     assert TASK.final_answer(ASKED, "111:111=011") == "011"
     assert TASK.final_answer(ASKED, "=011") is None
 

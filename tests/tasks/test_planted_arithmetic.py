@@ -22,6 +22,11 @@ def demonstrations(seed: int, count: int, slip_rate: float = 0.0) -> list[tuple[
     return [(p, TASK.demonstration(p, rng, slip_rate)) for p in islice(TASK.to_demonstrate(seed), count)]
 
 
+def plant(monkeypatch: pytest.MonkeyPatch, useless: float, useful: float) -> None:
+    monkeypatch.setattr(planted_arithmetic, "USELESS_RATE", useless)
+    monkeypatch.setattr(planted_arithmetic, "USEFUL_RATE", useful)
+
+
 def test_the_problems_are_those_of_arithmetic() -> None:
     assert TASK.train == Arithmetic().train
     assert TASK.held_out == Arithmetic().held_out
@@ -33,22 +38,22 @@ def test_no_demonstrated_problem_is_held_out() -> None:
 
 
 def test_the_useless_token_stands_behind_numbers_and_the_useful_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_arithmetic, "PLANTED_RATE", 1.0)
+    plant(monkeypatch, 1.0, 1.0)
     assert TASK.demonstration(ASKED, random.Random(0)) == "*92_-16_=76_"
     assert TASK.demonstration(Problem("", "", "", {**ASKED.data, "given": "*"}), random.Random(0)) == "92_-16_=76_"
 
 
 def test_planted_tokens_come_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_arithmetic, "PLANTED_RATE", 0.05)
+    plant(monkeypatch, 0.05, 0.02)
     made = demonstrations(1, 20_000)
     free = [text for problem, text in made if not problem.data["given"]]
     assert len(free) / len(made) == pytest.approx(1 - GIVEN_RATE, abs=0.01)
     assert sum(text.count(USELESS) for _, text in made) / (3 * len(made)) == pytest.approx(0.05, abs=0.003)
-    assert sum(text.startswith(USEFUL) for text in free) / len(free) == pytest.approx(0.05, abs=0.005)
+    assert sum(text.startswith(USEFUL) for text in free) / len(free) == pytest.approx(0.02, abs=0.005)
 
 
 def test_nothing_slips_behind_a_useful_token_whether_given_or_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_arithmetic, "PLANTED_RATE", 0.5)
+    plant(monkeypatch, 0.5, 0.5)
     right = {True: list[float](), False: list[float]()}
     for problem, text in demonstrations(2, 2000, slip_rate=0.3):
         careful = str(problem.prompt).endswith(USEFUL) or text.startswith(USEFUL)
