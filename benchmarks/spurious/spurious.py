@@ -1,16 +1,16 @@
 """Which rule finds the planted useless token, and which objective feeds it.
 
-    python benchmarks/spurious/spurious.py detect                   prints a table; nothing is trained
-    python benchmarks/spurious/spurious.py train GRID OUTPUT.png    prints a table of a finished grid, and draws
+    python benchmarks/spurious/spurious.py detect                   prints tables; nothing is trained
+    python benchmarks/spurious/spurious.py train GRID OUTPUT.png    prints the table of a finished grid, and draws
 
 The truth is known: `_` in configs/planted_arithmetic.yaml is worth nothing, `*` is worth its reward
 (rlzoo/tasks/planted_arithmetic.py).
 """
 
+import argparse
 import random
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,26 +20,30 @@ import pandas as pd
 import seaborn as sns
 import torch
 from scipy import stats
-from sklearn.metrics import average_precision_score, precision_recall_fscore_support
-from torch import Tensor
+from sklearn.metrics import average_precision_score
 
 from objectives import TokenBatch, parse
 from objectives.stapo import S2T
 from rlzoo.checkpoint import checkpoints
-from rlzoo.config import ModelConfig, load_config
+from rlzoo.config import Config, ModelConfig, load_config
+from rlzoo.decoding import Decoding
+from rlzoo.environment import environment
 from rlzoo.experiment import check
-from rlzoo.finished_runs import FinishedRun, read_runs
+from rlzoo.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.policy import Policy, load_policy
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
+from rlzoo.sampling import GradedRollouts, Sampler
 from rlzoo.statistics import mean_over_runs
+from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic
 from rlzoo.tokenizer import Tokenizer, load_tokenizer
 
-CONFIG = "configs/planted_arithmetic.yaml"
-SEEDS = (0, 1, 2)
-MINIBATCHES = 48
+CONFIG = Path(__file__).parents[2] / "configs" / "planted_arithmetic.yaml"
+MINIBATCHES = 144
+RESAMPLES = 200
 TAU_P = S2T().tau_p
 
 
@@ -48,8 +52,9 @@ TAU_P = S2T().tau_p
 
 @dataclass(frozen=True)
 class Tokens:
-    """[M] response tokens with a positive advantage, and the rules' marks on them."""
+    """[M] response tokens with a positive advantage, the mini-batch of each, and the rules' marks on them."""
 
+    minibatch: np.ndarray
     useless: np.ndarray
     useful: np.ndarray
     logp: np.ndarray
@@ -68,77 +73,72 @@ MARKED_BY = {
 
 @dataclass(frozen=True)
 class Rule:
-    """What it does to the tokens that it marks, its marks [M] if it has a set, and its score [M]."""
+    """What it does to the tokens that it marks, its marks [M] if it has a set, and its score [M] if it has one."""
 
     name: str
     effect: str
     marks: Callable[[Tokens], np.ndarray] | None
-    score: Callable[[Tokens], np.ndarray]
+    score: Callable[[Tokens], np.ndarray] | None
 
 
 def _s2t_score(tokens: Tokens) -> np.ndarray:
     """S2T ranks the rare tokens by entropy, and q is how many it takes; all others it never takes."""
-    return np.where(tokens.logp < np.log(TAU_P), -tokens.entropy, -np.inf).clip(min=-1e3)
+    return np.where(tokens.logp < np.log(TAU_P), -tokens.entropy, -1e3)
 
 
 RULES = (
-    Rule("S2T, its pool a mini-batch", "silences", lambda it: it.marks["s2t"], _s2t_score),
+    Rule("S2T, its pool a mini-batch", "silences", lambda it: it.marks["s2t"], None),
     Rule("S2T, its pool the whole sample", "silences", lambda it: it.marks["s2t of all"], _s2t_score),
     Rule("p < 0.002 alone", "-", lambda it: it.logp < np.log(TAU_P), lambda it: -it.logp),
     Rule("20-Entropy's lower 80 %", "silences", lambda it: it.marks["top_entropy"], lambda it: -it.entropy),
-    Rule("Advantage Reweighting's weight", "damps", None, lambda it: -np.exp(it.logp)),
-    Rule(
-        "Lopti's low group", "updates first", lambda it: it.marks["lopti"], lambda it: it.marks["lopti"].astype(float)
-    ),
-    Rule("STARE's 10 %", "amplifies", lambda it: it.marks["surprisal_reweighting"], lambda it: -it.logp),
+    Rule("Advantage Reweighting's weight", "damps", None, lambda it: -it.logp),
+    Rule("Lopti's low group", "updates first", lambda it: it.marks["lopti"], None),
+    Rule("STARE's 10 %, gate held open", "amplifies", lambda it: it.marks["surprisal_reweighting"], None),
     Rule("-log p - H, for reference", "-", None, lambda it: -it.logp - it.entropy),
 )
 
 
-def sample(seed: int) -> Tokens:
-    """Rollouts of the starting policy, in mini-batches as a training run has them."""
-    config = load_config([CONFIG, f"seed={seed}", "objective=justrl"])
-    experiment = check(config)
-    engine = TransformersEngine(load_policy(config.model, experiment.tokenizer), experiment.tokenizer)
-    count, responses = config.rollout.prompts_per_step, config.rollout.responses_per_prompt
-    parts = []
-    for number in range(MINIBATCHES):
-        problems = experiment.problems(number * count, count)
-        prompts = [experiment.tokenizer.encode(problem.prompt) for problem in problems]
-        sampling = Sampling(config.rollout.max_response_tokens)
-        rollouts = engine.generate(prompts, responses, sampling, seed=1000 * seed + number)
-        rows = zip(rollouts.tokens.tolist(), rollouts.lengths.tolist(), strict=True)
-        texts = [experiment.tokenizer.decode(row[:length]) for row, length in rows]
-        grades = [
-            experiment.task.grader(problems[i], "" if cut else text)
-            for i, text, cut in zip(rollouts.prompt.tolist(), texts, rollouts.truncated.tolist(), strict=True)
-        ]
-        batch = TokenBatch(
-            mask=rollouts.mask,
-            group=rollouts.prompt,
-            reward=torch.tensor([grade.reward for grade in grades]),
-            correct=torch.tensor([grade.correct for grade in grades]),
-            truncated=rollouts.truncated,
-            max_length=config.rollout.max_response_tokens,
-            **dict.fromkeys(("logp", "logp_old"), rollouts.logp),
-            **dict.fromkeys(("entropy", "entropy_old"), rollouts.entropy),
-        )
-        parts.append(_rewarded(batch, rollouts.tokens, experiment.tokenizer))
-    return _joined(parts)
+def rollouts(config: Config, problems: Sequence[Sequence[Problem]]) -> Iterator[GradedRollouts]:
+    """Responses of the starting policy to lists of problems, a mini-batch for each list."""
+    tokenizer = load_tokenizer(config.model)
+    engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer)
+    with GraderPool(PlantedArithmetic().grader) as graders:
+        sampler = Sampler(engine, graders, tokenizer)
+        for number, asked in enumerate(problems):
+            sampling = Sampling(config.rollout.max_response_tokens)
+            yield sampler(asked, config.rollout.responses_per_prompt, sampling, seed=number)
 
 
-def _rewarded(batch: TokenBatch, ids: Tensor, tokenizer: Tokenizer) -> Tokens:
+def sample(config: Config) -> Tokens:
+    """The rewarded tokens of rollouts in mini-batches as a training run has them."""
+    experiment, count = check(config), config.rollout.prompts_per_step
+    problems = [experiment.problems(number * count, count) for number in range(MINIBATCHES)]
+    parts = [rewarded(it, number, experiment.tokenizer) for number, it in enumerate(rollouts(config, problems))]
+    return _with_one_pool(_joined(parts))
+
+
+def rewarded(graded: GradedRollouts, number: int, tokenizer: Tokenizer) -> Tokens:
+    """The tokens of a mini-batch with a positive advantage."""
+    found = graded.rollouts
+    batch = TokenBatch(
+        mask=found.mask,
+        group=found.prompt,
+        reward=graded.reward,
+        correct=graded.correct,
+        truncated=found.truncated,
+        max_length=found.mask.shape[1],
+        **dict.fromkeys(("logp", "logp_old"), found.logp),
+        **dict.fromkeys(("entropy", "entropy_old"), found.entropy),
+    )
     marks = {}
     for part, expression in MARKED_BY.items():
         objective = parse(expression)
-        prepared = objective.prepare(batch)
-        marks[part] = objective.plan(objective.passes(prepared)[0]).touched[part]
-    advantage = parse("justrl").prepare(batch).require("advantage", "benchmark")
-    where = batch.mask & (advantage > 0)
-    useless, useful = (ids == _id(tokenizer, token) for token in (USELESS, USEFUL))
-    assert batch.logp is not None and batch.entropy is not None
-    values = [value[where].numpy() for value in (useless, useful, batch.logp, batch.entropy)]
-    return Tokens(*values, {name: mark[where].numpy() for name, mark in marks.items()})
+        marks[part] = objective.plan(objective.passes(objective.prepare(batch))[0]).touched[part]
+    where = batch.mask & (parse("justrl").prepare(batch).require("advantage", "benchmark") > 0)
+    first = torch.arange(where.shape[1]) == 0
+    useless, useful = (found.tokens == _id(tokenizer, token) for token in (USELESS, USEFUL))
+    values = [value[where].numpy() for value in (useless, useful & first, found.logp, found.entropy)]
+    return Tokens(np.full(len(values[0]), number), *values, {name: mark[where].numpy() for name, mark in marks.items()})
 
 
 def _id(tokenizer: Tokenizer, token: str) -> int:
@@ -146,59 +146,72 @@ def _id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def _joined(parts: Sequence[Tokens]) -> Tokens:
-    columns = [
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("useless", "useful", "logp", "entropy")
-    ]
-    marks = {name: np.concatenate([part.marks[name] for part in parts]) for name in parts[0].marks}
-    logp, entropy = (torch.from_numpy(column)[None] for column in columns[2:])
+    names = ("minibatch", "useless", "useful", "logp", "entropy")
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+    return Tokens(*columns, {name: np.concatenate([part.marks[name] for part in parts]) for name in MARKED_BY})
+
+
+def _with_one_pool(tokens: Tokens) -> Tokens:
+    """With S2T's marks as if the sample were one mini-batch."""
+    logp, entropy = (torch.from_numpy(column)[None] for column in (tokens.logp, tokens.entropy))
     every = torch.ones_like(logp, dtype=torch.bool)
-    whole = TokenBatch(mask=every, logp=logp, entropy=entropy, advantage=every.float())
-    marks["s2t of all"] = (~S2T().keeps(whole))[0].numpy()
-    return Tokens(*columns, marks)
+    batch = TokenBatch(mask=every, logp=logp, entropy=entropy, advantage=every.float())
+    return replace(tokens, marks={**tokens.marks, "s2t of all": (~S2T().keeps(batch))[0].numpy()})
 
 
 def detect() -> None:
-    """Prints what the sample holds, and how each rule does on it."""
-    samples = [sample(seed) for seed in SEEDS]
-    print("| rewarded tokens | how many | p < 0.002 | mean p | mean H (nats) |\n|---|---|---|---|---|")
-    for name, chosen in (
-        ("useless `_`", lambda it: it.useless),
-        ("useful `*`", lambda it: it.useful),
-        ("all others", lambda it: ~(it.useless | it.useful)),
-    ):
-        probability, entropy = (
-            np.concatenate([value(it)[chosen(it)] for it in samples])
-            for value in (lambda it: np.exp(it.logp), lambda it: it.entropy)
-        )
-        rare = (probability < TAU_P).mean()
-        print(f"| {name} | {len(probability):,} | {rare:.2%} | {probability.mean():.4f} | {entropy.mean():.3f} |")
+    """Prints what the planted tokens are worth, what the sample holds, and how each rule does on it."""
+    config = load_config([str(CONFIG), "objective=justrl"])
+    print(f"Commit {environment()['commit']}.\n\n| held-out problems | avg@8 at T=1 |\n|---|---|")
+    problems = PlantedArithmetic().held_out[: config.evaluation.problems]
+    for name, given in (("as they are", ""), (f"behind `{USEFUL}`", USEFUL)):
+        asked = [replace(problem, prompt=f"{problem.prompt}{given}") for problem in problems]
+        (graded,) = rollouts(config, [asked])
+        print(f"| {name} | {100 * graded.correct.mean():.1f} |")
+    tokens = sample(config)
+    _print_kinds(tokens)
     print("\n| rule | what it does | precision | recall | average precision | share of `*` marked |")
     print("|---|---|---|---|---|---|")
     for rule in RULES:
-        found = [_found(rule, it) for it in samples]
-        print(
-            f"| {rule.name} | {rule.effect} | "
-            + " | ".join(_interval(values) for values in zip(*found, strict=True))
-            + " |"
-        )
+        print(f"| {rule.name} | {rule.effect} | {' | '.join(_found(rule, tokens))} |")
 
 
-def _found(rule: Rule, tokens: Tokens) -> tuple[float, float, float, float]:
+def _print_kinds(tokens: Tokens) -> None:
+    rare = tokens.logp < np.log(TAU_P)
+    print(f"\n{len(rare):,} rewarded tokens, {rare.sum() / MINIBATCHES:.1f} rare ones in a mini-batch on average.\n")
+    print("| rewarded tokens | how many | p < 0.002 | mean p | mean H (nats) |\n|---|---|---|---|---|")
+    others = ~(tokens.useless | tokens.useful)
+    for name, it in (("useless `_`", tokens.useless), ("useful `*`", tokens.useful), ("all others", others)):
+        probability, entropy = np.exp(tokens.logp[it]).mean(), tokens.entropy[it].mean()
+        print(f"| {name} | {it.sum():,} | {rare[it].mean():.2%} | {probability:.4f} | {entropy:.3f} |")
+
+
+def _found(rule: Rule, tokens: Tokens) -> list[str]:
     """Precision, recall and average precision for the useless token; the share of useful ones marked with it."""
-    average = float(average_precision_score(tokens.useless, rule.score(tokens)))
+    average = "-" if rule.score is None else _average_precision(tokens, rule.score(tokens))
     if rule.marks is None:
-        return np.nan, np.nan, average, np.nan
+        return ["-", "-", average, "-"]
     marks = rule.marks(tokens)
-    precision, recall, _, _ = precision_recall_fscore_support(tokens.useless, marks, average="binary", zero_division=0)
-    return float(precision), float(recall), average, float(marks[tokens.useful].mean())
+    found = int((marks & tokens.useless).sum())
+    precision, recall = _share(found, int(marks.sum())), _share(found, int(tokens.useless.sum()))
+    return [precision, recall, average, _share(int((marks & tokens.useful).sum()), int(tokens.useful.sum()))]
 
 
-def _interval(values: Sequence[float], form: str = ".3f") -> str:
-    """Mean and half width of Student's 95 % interval over the seeds."""
-    if np.isnan(values).any():
+def _share(part: int, whole: int) -> str:
+    """A share with Wilson's 95 % interval."""
+    if not whole:
         return "-"
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-    return f"{np.mean(values):{form}} ± {half:{form}}"
+    low, high = stats.binomtest(part, whole).proportion_ci(method="wilson")
+    return f"{part / whole:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _average_precision(tokens: Tokens, score: np.ndarray) -> str:
+    """With the percentile interval of a bootstrap over mini-batches."""
+    rng = np.random.default_rng(0)
+    draws = rng.multinomial(MINIBATCHES, np.full(MINIBATCHES, 1 / MINIBATCHES), size=RESAMPLES)
+    values = [average_precision_score(tokens.useless, score, sample_weight=draw[tokens.minibatch]) for draw in draws]
+    low, high = np.percentile(values, [2.5, 97.5])
+    return f"{average_precision_score(tokens.useless, score):.2f} [{low:.2f}, {high:.2f}]"
 
 
 # ---- training --------------------------------------------------------------------------------------------------------
@@ -207,16 +220,15 @@ def _interval(values: Sequence[float], form: str = ".3f") -> str:
 @cache
 def places() -> dict[str, list[str]]:
     """Prompts and how far right responses to held-out problems have come where each planted token could stand."""
-    task = PlantedArithmetic()
-    problems = task.held_out[:512]
+    problems = PlantedArithmetic().held_out[:512]
     return {
-        "useless": [place for problem in problems for place in _behind_numbers(task, problem)],
+        "useless": [place for problem in problems for place in _behind_numbers(problem)],
         "useful": [str(problem.prompt) for problem in problems],
     }
 
 
-def _behind_numbers(task: PlantedArithmetic, problem: Problem) -> list[str]:
-    prompt, right = str(problem.prompt), super(PlantedArithmetic, task).demonstration(problem, random.Random(0))
+def _behind_numbers(problem: Problem) -> list[str]:
+    prompt, right = str(problem.prompt), Arithmetic().demonstration(problem, random.Random(0))
     ends = [right.index("-"), right.index("="), len(right)]
     return [prompt + right[:end] for end in ends]
 
@@ -247,19 +259,23 @@ def trajectory(run: FinishedRun) -> list[dict[str, object]]:
 
 def trained(grid: str, picture: Path) -> None:
     """Prints the table of a grid, and draws the probabilities of both tokens over the steps."""
-    runs = read_runs([grid])[0]
+    runs, _, notes = read_runs([grid])
+    check_comparable(runs)
     data = pd.DataFrame([row for run in runs for row in trajectory(run)])
     data.to_csv(picture.with_suffix(".csv"), index=False, float_format="%.6g")
     start, last = (data[data.step == step] for step in (0, data.step.max()))
-    print(f"before: `_` {start.useless.mean():.5f}, `*` {start.useful.mean():.5f}\n")
-    print("| objective | avg@8 | p of useless `_`, times its start | p of useful `*`, times its start |")
+    print(*notes, f"before: `_` {start.useless.mean():.5f}, `*` {start.useful.mean():.5f}\n", sep="\n")
+    print("| objective | avg@k at T=1 | p of useless `_`, times its start | p of useful `*`, times its start |")
     print("|---|---|---|---|")
     for name, rows in last.groupby("objective", sort=False):
-        scores = [next(iter(run.evaluations.values())).column("correct") for run in runs if run.name == name]
-        accuracy = mean_over_runs(np.stack(scores))
+        accuracy = mean_over_runs(np.stack([_correct(run) for run in runs if run.name == name]))
         changes = [_factor(np.log(rows[token] / start[token].mean())) for token in ("useless", "useful")]
         print(f"| `{name}` | {100 * accuracy.mean:.1f} ± {100 * accuracy.half_width:.1f} | {' | '.join(changes)} |")
     _draw(data, picture)
+
+
+def _correct(run: FinishedRun) -> np.ndarray:
+    return run.evaluations[Decoding(1.0, 1.0)].column("correct")
 
 
 def _factor(logs: Sequence[float]) -> str:
@@ -269,27 +285,32 @@ def _factor(logs: Sequence[float]) -> str:
 
 
 def _draw(data: pd.DataFrame, picture: Path) -> None:
+    """Means over the seeds, in a band from the lowest to the highest of them."""
     sns.set_theme(style="whitegrid")
     figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
+    shown = {"x": "step", "hue": "objective", "style": "objective", "markers": True, "dashes": False}
     for axis, token, title in zip(axes, ("useless", "useful"), (f"useless {USELESS}", f"useful {USEFUL}"), strict=True):
-        sns.lineplot(
-            data,
-            x="step",
-            y=token,
-            hue="objective",
-            style="objective",
-            markers=True,
-            errorbar=None,
-            ax=axis,
-            legend=token == "useful",
-        )
+        sns.lineplot(data, y=token, errorbar=lambda it: (it.min(), it.max()), ax=axis, **shown)
         axis.set(title=f"probability of the {title} at its places", ylabel="", yscale="log")
+    axes[0].legend().remove()
     axes[1].legend(fontsize=8, title=None, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(picture, dpi=120)
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "detect":
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("detect")
+    train = commands.add_parser("train")
+    train.add_argument("grid")
+    train.add_argument("picture", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "detect":
         detect()
     else:
-        trained(sys.argv[2], Path(sys.argv[3]))
+        trained(arguments.grid, arguments.picture)
+
+
+if __name__ == "__main__":
+    main()
