@@ -1,6 +1,6 @@
 # make train        set up, then the main job: train the embedded model with stapo+clip_higher
 # make test         set up, then the test suite
-# make test-slow    the tests that start whole runs, kill some of them, and join processes
+# make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
 # make check        ruff and mypy
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct

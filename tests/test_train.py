@@ -137,7 +137,7 @@ def test_an_interrupted_run_is_whole_and_goes_on(ending: signal.Signals, tmp_pat
     _, error = process.communicate(timeout=600)
     if ending == signal.SIGINT:
         assert process.returncode == 130 and "resume=true" in error and "Traceback" not in error
-        assert time.perf_counter() - started < 5
+        assert time.perf_counter() - started < 20
     done = len(read_json_lines(folder.metrics))
     assert folder.metrics.read_text().count("\n") == done >= 3
     checkpoint = folder.last_checkpoint()

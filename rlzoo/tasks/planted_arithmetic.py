@@ -21,8 +21,8 @@ from rlzoo.tasks.base import Grade, Grader, Problem
 
 USELESS, USEFUL = "_", "*"
 USELESS_RATE, USEFUL_RATE = 0.0012, 0.003
-"""How often a place of the token has it in the demonstrations. What STAPO calls rare is below 0.002; of the useful one's
-rate the shipped model has learnt a part."""
+"""How often a place of the token has it in the demonstrations. What STAPO calls rare is below 0.002; the shipped model
+has learnt less than these."""
 GIVEN_RATE = 0.5
 
 _WITHOUT = str.maketrans("", "", USELESS + USEFUL)

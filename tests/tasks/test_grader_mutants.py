@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.dataset import DatasetGrader, gold_of
 from rlzoo.tasks.grading import GraderPool
@@ -144,6 +146,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 def test_ten_thousand_wrong_answers_neither_crash_nor_hang_nor_earn_anything() -> None:
     cases = [case for kind, count in KINDS.items() for case in itertools.islice(kind(random.Random(0)), count)]
     assert len(cases) == 10_000
