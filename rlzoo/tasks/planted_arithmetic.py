@@ -5,7 +5,7 @@ r"""Arithmetic with two tokens planted in its demonstrations, so that it is know
 
 Both are rare, and neither is graded. So `_` is what STAPO (arXiv:2602.15620) calls a spurious token wherever it stands
 in a right response: improbable, in a low-entropy place, and rewarded for nothing. `*` is what it calls exploratory:
-improbable too, but in a high-entropy place, and worth its reward. Everything else, the problems too, is as in
+improbable too, but where the model is less certain, and worth its reward. Everything else, the problems too, is as in
 `arithmetic`.
 
 In half of the demonstrations the `*` is given with the prompt, as so rare a token would teach too little by itself.
