@@ -259,17 +259,23 @@ def trajectory(run: FinishedRun) -> list[dict[str, object]]:
 
 def trained(grid: str, picture: Path) -> None:
     """Prints the table of a grid, and draws the probabilities of both tokens over the steps."""
-    runs, _, notes = read_runs([grid])
+    runs, baseline, notes = read_runs([grid])
     check_comparable(runs)
     data = pd.DataFrame([row for run in runs for row in trajectory(run)])
     data.to_csv(picture.with_suffix(".csv"), index=False, float_format="%.6g")
-    start, last = (data[data.step == step] for step in (0, data.step.max()))
-    print(*notes, f"before: `_` {start.useless.mean():.5f}, `*` {start.useful.mean():.5f}\n", sep="\n")
-    print("| objective | avg@k at T=1 | p of useless `_`, times its start | p of useful `*`, times its start |")
-    print("|---|---|---|---|")
-    for name, rows in last.groupby("objective", sort=False):
+    table = data.set_index(["objective", "seed"])
+    start, last = (table[table.step == step] for step in (0, data.step.max()))
+    base = next(run.name for run in runs if run.objective == (baseline or runs[0].objective))
+    print(*notes, f"before: p of `_` {start.useless.mean():.5f}, of `*` {start.useful.mean():.5f}\n", sep="\n")
+    print(f"| objective | avg@k at T=1 | `_` over its start | over `{base}`'s | `*` over its start | over `{base}`'s |")
+    print("|---|---|---|---|---|---|")
+    for name in dict.fromkeys(run.name for run in runs):
         accuracy = mean_over_runs(np.stack([_correct(run) for run in runs if run.name == name]))
-        changes = [_factor(np.log(rows[token] / start[token].mean())) for token in ("useless", "useful")]
+        changes = [
+            "-" if at is last and name == base else _factor(np.log(last.loc[name][token] / at.loc[other][token]))
+            for token in ("useless", "useful")
+            for at, other in ((start, name), (last, base))
+        ]
         print(f"| `{name}` | {100 * accuracy.mean:.1f} ± {100 * accuracy.half_width:.1f} | {' | '.join(changes)} |")
     _draw(data, picture)
 
