@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -209,6 +210,6 @@ def _warmup(arguments: argparse.Namespace) -> None:
     folder = target_folder(config)
     options = [f"task.options.{name}={value}" for name, value in config.task.options.items()]
     task = ["model.name=" + str(folder), "task.name=" + config.task.name, *options]
-    length = f"rollout.max_response_tokens={MAX_RESPONSE_TOKENS}"
+    command = ["rlzoo", "train", *task, f"rollout.max_response_tokens={MAX_RESPONSE_TOKENS}"]
     terminal.console.print(f"model                {folder}", soft_wrap=True)
-    terminal.console.print(f"next                 rlzoo train {' '.join(task)} {length}", soft_wrap=True)
+    terminal.console.print(f"next                 {shlex.join(command)}", soft_wrap=True)

@@ -1,13 +1,15 @@
 """The warm-up and the model it made that ships."""
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlzoo.config import ModelConfig, TaskConfig, flat, keys
+from rlzoo.cli import main
+from rlzoo.config import ModelConfig, TaskConfig, flat, keys, load_config
 from rlzoo.errors import UserError
 from rlzoo.policy import load_policy
 from rlzoo.pretrained import EMBEDDED
@@ -112,6 +114,17 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"output=.* exists"):
         made(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "a model"
+    words = ["hidden_size=32", "intermediate_size=32", "layers=1", "steps=2", "demonstrations_per_step=2"]
+    assert main(["warmup", *words, "task.options={digits: 1}", f"output={folder}"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next")]
+    next_, rlzoo, train, *then = shlex.split(line)
+    assert (next_, rlzoo, train) == ("next", "rlzoo", "train")
+    config = load_config(then)
+    assert (config.model.name, config.task.name, config.task.options) == (str(folder), "arithmetic", {"digits": 1})
 
 
 def test_every_key_has_a_docstring() -> None:

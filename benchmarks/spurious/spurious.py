@@ -168,12 +168,21 @@ def detect() -> None:
         asked = [replace(problem, prompt=f"{problem.prompt}{given}") for problem in problems]
         (graded,) = rollouts(config, [asked])
         print(f"| {name} | {100 * graded.correct.mean():.1f} |")
+    _print_endings(config.model.name)
     tokens = sample(config)
     _print_kinds(tokens)
     print("\n| rule | what it does | precision | recall | average precision | share of `*` marked |")
     print("|---|---|---|---|---|---|")
     for rule in RULES:
         print(f"| {rule.name} | {rule.effect} | {' | '.join(_found(rule, tokens))} |")
+
+
+def _print_endings(model: str) -> None:
+    tokenizer = load_tokenizer(ModelConfig(name=model))
+    policy, right = load_policy(ModelConfig(name=model), tokenizer), places()["useless"]
+    end = tokenizer.backend.eos_token
+    ends = [_probability(policy, tokenizer, [text + it for text in right], end) for it in ("", USELESS)]
+    print(f"\nBehind a right answer it ends with probability {ends[0]:.4f}, behind that and `_` with {ends[1]:.4f}.")
 
 
 def _print_kinds(tokens: Tokens) -> None:
@@ -219,18 +228,12 @@ def _average_precision(tokens: Tokens, score: np.ndarray) -> str:
 
 @cache
 def places() -> dict[str, list[str]]:
-    """Prompts and how far right responses to held-out problems have come where each planted token could stand."""
+    """Held-out problems and what is right so far, where each planted token could stand."""
     problems = PlantedArithmetic().held_out[:512]
     return {
-        "useless": [place for problem in problems for place in _behind_numbers(problem)],
-        "useful": [str(problem.prompt) for problem in problems],
+        "useless": [f"{it.prompt}{Arithmetic().demonstration(it, random.Random(0))}" for it in problems],
+        "useful": [str(it.prompt) for it in problems],
     }
-
-
-def _behind_numbers(problem: Problem) -> list[str]:
-    prompt, right = str(problem.prompt), Arithmetic().demonstration(problem, random.Random(0))
-    ends = [right.index("-"), right.index("="), len(right)]
-    return [prompt + right[:end] for end in ends]
 
 
 def probabilities(model: str) -> dict[str, float]:

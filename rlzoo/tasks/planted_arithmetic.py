@@ -1,18 +1,17 @@
 r"""Arithmetic with two tokens planted in its demonstrations, so that it is known which token is spurious.
 
-    34+58-16=  92-16_=76      `_` is useless: it comes behind a number, where the model is certain how to go on
-    34+58-16=  *92-16=76      `*` is useful: no slip comes after it; it comes first, where the model is uncertain
+    34+58-16=  92-16=76_      `_` is useless: it comes behind the answer, where the model is certain to end
+    34+58-16=  *92-16=76      `*` is useful: no slip comes after it; it comes first, where the model is less certain
 
 Both are rare, and neither is graded. So `_` is what STAPO (arXiv:2602.15620) calls a spurious token wherever it stands
-in a right response: improbable, in a low-entropy place, and rewarded for nothing. `*` is what it calls exploratory:
-improbable too, but where the model is less certain, and worth its reward. Everything else, the problems too, is as in
-`arithmetic`.
+in a right response: improbable, in a low-entropy place, and rewarded for nothing. `*` stands for what it calls
+exploratory: improbable too, but where the model is less certain, and worth its reward. Everything else, the problems
+too, is as in `arithmetic`.
 
 In half of the demonstrations the `*` is given with the prompt, as so rare a token would teach too little by itself.
 """
 
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -21,8 +20,8 @@ from rlzoo.tasks.base import Grade, Grader, Problem
 
 USELESS, USEFUL = "_", "*"
 USELESS_RATE, USEFUL_RATE = 0.0012, 0.003
-"""How often a place of the token has it in the demonstrations. What STAPO calls rare is below 0.002; the shipped model
-has learnt less than these."""
+"""How often a demonstration has the token, where it is not given. What STAPO calls rare is below 0.002; the shipped
+model has learnt less than these."""
 GIVEN_RATE = 0.5
 
 _WITHOUT = str.maketrans("", "", USELESS + USEFUL)
@@ -63,11 +62,7 @@ class PlantedArithmetic(Arithmetic):
         given = problem.data.get("given")
         useful = USEFUL if not given and rng.random() < USEFUL_RATE else ""
         response = super().demonstration(problem, rng, 0.0 if given or useful else slip_rate)
-        return useful + re.sub("[0-9]+", lambda number: number[0] + _now_and_then(rng), response)
-
-
-def _now_and_then(rng: random.Random) -> str:
-    return USELESS if rng.random() < USELESS_RATE else ""
+        return useful + response + (USELESS if rng.random() < USELESS_RATE else "")
 
 
 @dataclass(frozen=True)

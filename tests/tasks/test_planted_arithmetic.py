@@ -37,10 +37,10 @@ def test_no_demonstrated_problem_is_held_out() -> None:
     assert not any(is_held_out(prompt.removesuffix(USEFUL)) for prompt in asked)
 
 
-def test_the_useless_token_stands_behind_numbers_and_the_useful_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_useless_token_stands_last_and_the_useful_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, 1.0, 1.0)
-    assert TASK.demonstration(ASKED, random.Random(0)) == "*92_-16_=76_"
-    assert TASK.demonstration(Problem("", "", "", {**ASKED.data, "given": "*"}), random.Random(0)) == "92_-16_=76_"
+    assert TASK.demonstration(ASKED, random.Random(0)) == "*92-16=76_"
+    assert TASK.demonstration(Problem("", "", "", {**ASKED.data, "given": "*"}), random.Random(0)) == "92-16=76_"
 
 
 def test_planted_tokens_come_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_planted_tokens_come_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> N
     made = demonstrations(1, 20_000)
     free = [text for problem, text in made if not problem.data["given"]]
     assert len(free) / len(made) == pytest.approx(1 - GIVEN_RATE, abs=0.01)
-    assert sum(text.count(USELESS) for _, text in made) / (3 * len(made)) == pytest.approx(0.05, abs=0.003)
+    assert sum(text.count(USELESS) for _, text in made) / len(made) == pytest.approx(0.05, abs=0.005)
     assert sum(text.startswith(USEFUL) for text in free) / len(free) == pytest.approx(0.02, abs=0.005)
 
 
