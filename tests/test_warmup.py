@@ -153,7 +153,7 @@ def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> Non
 def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str, greedy: float) -> None:
     accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
     assert accuracies["greedy"] > greedy
-    assert 0.3 < accuracies["sampled"] < 0.45
+    assert 0.25 < accuracies["sampled"] < 0.45
 
 
 class Given(PlantedArithmetic):
