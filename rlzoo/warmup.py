@@ -230,3 +230,7 @@ def _check(config: WarmupConfig) -> None:
         raise UserError(f"clean_fraction={config.clean_fraction} must be from 0 to 1")
     if config.learning_rate <= 0:
         raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
+    try:
+        target_folder(config).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={target_folder(config)} cannot be written: {error.strerror}") from None

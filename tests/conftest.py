@@ -1,6 +1,9 @@
 """What the tests share: a tiny model with a character tokenizer, made here."""
 
 import os
+import signal
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes share two cores; the models are tiny
@@ -53,3 +56,14 @@ def save_tiny_model(folder: Path, context: int = 64, eos: bool = True) -> Path:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny random model."""
     return save_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def interruptible(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A process that SIGINT reaches, also where the tests run in the background and the shell has it ignored."""
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )

@@ -19,6 +19,7 @@ from rlzoo.config import load_config, words_of
 from rlzoo.files import read_json_lines
 from rlzoo.grid import Grid, leave_one_out, read_grid
 from rlzoo.report.grid_view import GridView
+from tests.conftest import interruptible
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -210,13 +211,7 @@ def test_a_cell_that_fails_costs_no_other(tmp_path: Path, capsys: pytest.Capture
 def test_an_interrupted_grid_leaves_no_process_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rlzoo", "compare", "grpo", "justrl", "seeds=0", "jobs=2", *SMALL]
     command += ["train.steps=500", f"output={tmp_path}"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it in background jobs
-    )
+    process = interruptible(command)
     while len(list(tmp_path.glob("*/metrics.jsonl"))) < 2:
         assert process.poll() is None
         time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from itertools import permutations
@@ -22,6 +21,7 @@ from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
 from rlzoo.run import load_trainer, make_accelerator, train
 from rlzoo.run_folder import RunFolder, claim
+from tests.conftest import interruptible
 
 RECIPES = [name.name for name in names() if name.kind == "recipe"]
 SMALL = (
@@ -122,13 +122,7 @@ def test_an_interrupted_run_is_whole_and_goes_on(ending: signal.Signals, tmp_pat
     folder = RunFolder(tmp_path / "run")
     words = ("checkpoint.every=1", "checkpoint.keep=9")
     command = [sys.executable, "-m", "rlzoo", "train", *SMALL, f"output={folder.path}", "train.steps=500", *words]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it in background jobs
-    )
+    process = interruptible(command)
     while len(read_json_lines(folder.metrics)) < 3:
         assert process.poll() is None
         time.sleep(0.02)

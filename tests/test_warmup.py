@@ -101,6 +101,7 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ),
         ("output", "{tusk}", "is all that is filled in"),
         ("output", "{task.x}", "is all that is filled in"),
+        ("output", "/dev/null/model", "output=/dev/null/model cannot be written: "),
     ],
 )
 def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: object, message: str) -> None:
