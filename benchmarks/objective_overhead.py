@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 
 from objectives import Objective, TokenBatch, names, parse
-from rlzoo.collect import Collected
 from rlzoo.config import load_config
-from rlzoo.environment import environment
-from rlzoo.experiment import check
-from rlzoo.run import RunFolder, load_trainer, make_accelerator
-from rlzoo.tally import Tally
-from rlzoo.trainer import Trainer
+from rlzoo.experiment.environment import environment
+from rlzoo.experiment.experiment import check
+from rlzoo.training.collect import Collected
+from rlzoo.training.run import RunFolder, load_trainer, make_accelerator
+from rlzoo.training.tally import Tally
+from rlzoo.training.trainer import Trainer
 
 REPETITIONS = 10
 

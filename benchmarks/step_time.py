@@ -63,8 +63,8 @@ def answer(values: dict[str, Any]) -> None:
 
 def run_rlzoo(config: Config) -> None:
     """Steps of rlzoo's trainer."""
-    from rlzoo.experiment import check
-    from rlzoo.run import RunFolder, load_trainer, make_accelerator
+    from rlzoo.experiment.experiment import check
+    from rlzoo.training.run import RunFolder, load_trainer, make_accelerator
 
     with tempfile.TemporaryDirectory() as folder:
         experiment = check(replace(config, output=f"{folder}/run"))
@@ -88,8 +88,8 @@ def run_trl(config: Config) -> None:
     from transformers import AutoModelForCausalLM
     from trl import GRPOConfig, GRPOTrainer
 
-    from rlzoo.experiment import check
-    from rlzoo.policy import load_policy
+    from rlzoo.experiment.experiment import check
+    from rlzoo.model.policy import load_policy
 
     experiment = check(config)
     rollout, prompts = config.rollout, experiment.problems(0, 2000)
@@ -230,7 +230,7 @@ def main() -> None:
 
 def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
     """Medians and ratios to TRL as Markdown."""
-    from rlzoo.environment import environment
+    from rlzoo.experiment.environment import environment
 
     medians = {
         name: {key: statistics.median(step[key] for step in steps) for key in ("seconds", "train", "tokens", "memory")}

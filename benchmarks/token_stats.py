@@ -18,8 +18,8 @@ import time
 import torch
 from torch import Tensor
 
-from rlzoo.environment import environment
-from rlzoo.token_stats import token_stats, token_stats_of_logits
+from rlzoo.experiment.environment import environment
+from rlzoo.model.token_stats import token_stats, token_stats_of_logits
 
 REPETITIONS = 2
 

@@ -7,9 +7,7 @@ grammar), `zoo` (the names); then the methods:
     dr_grpo, entropy_bonus, sampler_correction
 """
 
-from objectives import grpo  # noqa: F401, I001
-from objectives import dapo, entropy20, justrl, advantage_reweighting, lopti, stare, stapo  # noqa: F401
-from objectives import dr_grpo, entropy_bonus, sampler_correction  # noqa: F401
+from objectives import methods  # noqa: F401
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.objective import Objective, Plan, parse

@@ -185,8 +185,8 @@ def canonical(parts: Sequence[Part]) -> str:
 def _candidates(parts: Sequence[Part]) -> list[Recipe]:
     """Our own recipes, and those of the modules that parts come from: never what else happens to be imported."""
     modules = {type(part).__module__ for part in parts}
-    own = RECIPES["grpo"].module.rpartition(".")[0]
-    return [r for r in RECIPES.values() if r.module.rpartition(".")[0] == own or r.module in modules]
+    own = __name__.partition(".")[0]
+    return [r for r in RECIPES.values() if r.module.partition(".")[0] == own or r.module in modules]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:

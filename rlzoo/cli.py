@@ -123,30 +123,30 @@ def _key_table(schema: type[Any]) -> str:
 def _train(arguments: argparse.Namespace) -> None:
     from rlzoo.config import load_config, with_embedded_default
     from rlzoo.report.terminal import Terminal
-    from rlzoo.run import train
+    from rlzoo.training.run import train
 
     train(load_config(with_embedded_default(arguments.words)), Terminal())
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from rlzoo.evaluate_target import evaluate_target
+    from rlzoo.evaluation.target import evaluate_target
     from rlzoo.report.terminal import Terminal
 
     evaluate_target(arguments.target, arguments.words, Terminal())
 
 
 def _regrade(arguments: argparse.Namespace) -> None:
-    from rlzoo.regrade import regrade
+    from rlzoo.evaluation.regrade import regrade
     from rlzoo.report.terminal import Terminal
 
     regrade(arguments.words, Terminal())
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from rlzoo.compare import compare
-    from rlzoo.grid import read_grid
+    from rlzoo.comparing.compare import compare
+    from rlzoo.comparing.grid import read_grid
     from rlzoo.report.grid_view import GridView
-    from rlzoo.report.leaderboard import show_leaderboard
+    from rlzoo.report.leaderboard_page import show_leaderboard
 
     grid, jobs = read_grid(arguments.words, arguments.ablate)
     failures = compare(grid, jobs, GridView())
@@ -161,13 +161,13 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _leaderboard(arguments: argparse.Namespace) -> None:
-    from rlzoo.report.leaderboard import show_leaderboard
+    from rlzoo.report.leaderboard_page import show_leaderboard
 
     show_leaderboard(arguments.words)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
-    from rlzoo.report.microscope import show_microscope
+    from rlzoo.report.microscope_page import show_microscope
 
     show_microscope(arguments.folder, arguments.words)
 
@@ -199,7 +199,7 @@ def _objectives(arguments: argparse.Namespace) -> None:
 def _warmup(arguments: argparse.Namespace) -> None:
     from rlzoo.config import load_config
     from rlzoo.report.terminal import Terminal
-    from rlzoo.warmup import MAX_RESPONSE_TOKENS, WarmupConfig, target_folder, warmup
+    from rlzoo.training.warmup import MAX_RESPONSE_TOKENS, WarmupConfig, target_folder, warmup
 
     config = load_config(arguments.words, WarmupConfig)
     terminal = Terminal()

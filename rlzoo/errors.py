@@ -1,4 +1,8 @@
-"""The one error that a user's own input can cause."""
+"""The one error that a user's own input can cause, and how errors are worded."""
+
+import difflib
+import textwrap
+from collections.abc import Iterable
 
 
 class UserError(Exception):
@@ -6,3 +10,14 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with status 2.
     """
+
+
+def nearest(name: str, names: Iterable[str], most: int = 3) -> str:
+    """A question that names what was meant, for the end of an error; empty if nothing is near."""
+    near = difflib.get_close_matches(name, list(names), n=most)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def one_line(error: BaseException | str) -> str:
+    """What a library's error says, without its line breaks and its length."""
+    return textwrap.shorten(str(error), 300, placeholder=" ...")

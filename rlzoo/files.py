@@ -3,19 +3,22 @@
 import fcntl
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file atomically: beside its place first, then renamed into it."""
+@contextmanager
+def file_written_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A file beside `path` that takes its place, whole, when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
@@ -23,6 +26,28 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def folder_written_atomically(target: Path) -> Iterator[Path]:
+    """A folder beside `target` that takes its place, whole, when the block ends without an error."""
+    folder = target.with_name(f".{target.name}.{os.getpid()}.new")
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+        if target.exists():
+            os.rename(target, old)
+        os.rename(folder, target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file atomically."""
+    with file_written_atomically(path) as file:
+        file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

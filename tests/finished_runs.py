@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.config import load_config, to_yaml, with_embedded_default
-from rlzoo.decoding import Decoding
-from rlzoo.evaluate import Evaluation
+from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json_lines
-from rlzoo.finished_runs import read_runs
-from rlzoo.leaderboard import Leaderboard, make_leaderboard
-from rlzoo.run_folder import RunFolder
 
 PROBLEMS, SAMPLES, STEPS = 12, 4, 5
 DECODINGS = (Decoding(1.0, 1.0), Decoding(0.7, 0.9))

@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import Console
 
 from rlzoo.config import InspectConfig, load_config, with_embedded_default
-from rlzoo.microscope import Microscope, inspect_run
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.inspecting.microscope import Microscope, inspect_run
 from rlzoo.report.terminal import Terminal
-from rlzoo.run import train
-from rlzoo.run_folder import RunFolder
 from rlzoo.tasks.base import Problem
+from rlzoo.training.run import train
 from tests.report.test_page import HOSTILE
 
 SMALL = (

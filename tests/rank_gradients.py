@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from objectives import names
-from rlzoo.collect import Collected
 from rlzoo.config import load_config
-from rlzoo.experiment import check
-from rlzoo.policy import load_policy
+from rlzoo.experiment.experiment import check
+from rlzoo.model.policy import load_policy
+from rlzoo.training.collect import Collected
 from tests.recording import Recording, rollouts, with_noise
 
 RECIPES = [name for name in names() if name.kind == "recipe"]

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from objectives import TokenBatch, parse
-from rlzoo.collect import Collected
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.tally import Tally
-from rlzoo.trainer import Trainer
+from rlzoo.training.collect import Collected
+from rlzoo.training.tally import Tally
+from rlzoo.training.trainer import Trainer
 
 GROUPS, SIZE, LENGTH = 6, 4, 9
 

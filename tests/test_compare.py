@@ -14,10 +14,10 @@ from rich.console import Console
 
 from objectives import names, parse
 from rlzoo.cli import main
-from rlzoo.compare import Run, compare
+from rlzoo.comparing.compare import Run, compare
+from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.config import load_config, words_of
 from rlzoo.files import read_json_lines
-from rlzoo.grid import Grid, leave_one_out, read_grid
 from rlzoo.report.grid_view import GridView
 from tests.conftest import interruptible
 
@@ -229,7 +229,7 @@ def _children(parent: int) -> list[str]:
 def test_each_process_gets_its_share_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from rlzoo import compare as module
+    from rlzoo.comparing import compare as module
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

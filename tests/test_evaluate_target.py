@@ -11,7 +11,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 
 from rlzoo.errors import UserError
-from rlzoo.evaluate_target import evaluate_target
+from rlzoo.evaluation.target import evaluate_target
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
 from tests.conftest import save_tiny_model

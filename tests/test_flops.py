@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rlzoo.flops import forward_flops, measured_peak
+from rlzoo.model.flops import forward_flops, measured_peak
 from tests.policy.tiny_models import tiny_policy
 from tests.recording import rollouts
 

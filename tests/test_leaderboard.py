@@ -11,15 +11,15 @@ import pytest
 from rich.console import Console
 
 from rlzoo.cli import main
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard, verdict
 from rlzoo.config import load_config
-from rlzoo.decoding import Decoding
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
-from rlzoo.evaluate import Evaluation
-from rlzoo.finished_runs import read_runs
-from rlzoo.leaderboard import Leaderboard, make_leaderboard, verdict
-from rlzoo.report.leaderboard import show_leaderboard
-from rlzoo.run_folder import RunFolder
-from rlzoo.statistics import Difference, difference_of_runs
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.statistics import Difference, difference_of_runs
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.leaderboard_page import show_leaderboard
 from tests.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 
 
@@ -170,7 +170,7 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(runs: list[str],
 def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:
     import shlex
 
-    from rlzoo.grid import read_grid
+    from rlzoo.comparing.grid import read_grid
 
     words = ("model.reference=none", "train.betas=[0.8,0.95]", 'task.options={"digits":3}', "log.project=a'b c")
     run = make_run(tmp_path / "run", "stapo(tau_p=0.005)", 3, 0.5, *words)

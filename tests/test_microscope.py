@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rlzoo.cli import main
-from rlzoo.evaluate import response_record
+from rlzoo.evaluation.evaluate import response_record
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from rlzoo.microscope import Microscope
-from rlzoo.report.microscope import microscope_page, provenance, spaced, visible
-from rlzoo.run_folder import RunFolder
+from rlzoo.inspecting.microscope import Microscope
+from rlzoo.report.microscope_page import microscope_page, provenance, spaced, visible
 from tests.microscopes import hostile, make_run, make_scope
 from tests.report.test_page import Elements
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.evaluate_target import evaluate_target
+from rlzoo.evaluation.regrade import regrade, regraded
+from rlzoo.evaluation.target import evaluate_target
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.regrade import regrade, regraded
 from rlzoo.report.terminal import Terminal
 from rlzoo.tasks import OWN, demonstrated_task, load_task
 from rlzoo.tasks.regrading import from_json, grading_keys, to_json

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.sampling import Sampler
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.arithmetic import ArithmeticGrader
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tokenizer import Tokenizer
 from tests.conftest import CHARACTERS, character_tokenizer
 
 RIGHT = "15-4=11"

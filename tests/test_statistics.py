@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rlzoo.statistics import (
+from rlzoo.evaluation.statistics import (
     difference_of_runs,
     distribution,
     holm,

@@ -8,7 +8,7 @@ from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
 from rlzoo.rollout.base import Rollouts
-from rlzoo.tally import Tally, sampler_difference
+from rlzoo.training.tally import Tally, sampler_difference
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:

@@ -14,13 +14,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import names
 from rlzoo.config import Config, load_config, with_embedded_default
-from rlzoo.decoding import Decoding
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
-from rlzoo.experiment import check
+from rlzoo.experiment.experiment import check
+from rlzoo.experiment.run_folder import RunFolder, claim
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
-from rlzoo.run import load_trainer, make_accelerator, train
-from rlzoo.run_folder import RunFolder, claim
+from rlzoo.training.run import load_trainer, make_accelerator, train
 from tests.conftest import interruptible
 
 RECIPES = [name.name for name in names() if name.kind == "recipe"]

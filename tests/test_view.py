@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from objectives import TokenBatch, names, parse
-from rlzoo.view import compare_views, look, most_silenced, quadrants
+from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
 
 RECIPES = [name.name for name in names() if name.kind == "recipe"]
 

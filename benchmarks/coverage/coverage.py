@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from rlzoo.statistics import distribution
+from rlzoo.evaluation.statistics import distribution
 
 DIFFERENCE = 0.04
 SIZES = ((3, 30, 32), (3, 512, 8), (5, 512, 8))

@@ -23,23 +23,23 @@ from scipy import stats
 from sklearn.metrics import average_precision_score
 
 from objectives import TokenBatch, parse
-from objectives.stapo import S2T
-from rlzoo.checkpoint import checkpoints
+from objectives.methods.stapo import S2T
+from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.config import Config, ModelConfig, load_config
-from rlzoo.decoding import Decoding
-from rlzoo.environment import environment
-from rlzoo.experiment import check
-from rlzoo.finished_runs import FinishedRun, check_comparable, read_runs
-from rlzoo.policy import Policy, load_policy
+from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.statistics import mean_over_runs
+from rlzoo.experiment.environment import environment
+from rlzoo.experiment.experiment import check
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.sampling import GradedRollouts, Sampler
-from rlzoo.statistics import mean_over_runs
 from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic
-from rlzoo.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.training.checkpoint import checkpoints
 
 CONFIG = Path(__file__).parents[2] / "configs" / "planted_arithmetic.yaml"
 MINIBATCHES = 144

@@ -11,10 +11,11 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.ndimage import gaussian_filter1d
 
-from rlzoo.evaluate import Evaluation
-from rlzoo.experiment import Experiment
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.experiment import Experiment
+from rlzoo.files import file_written_atomically
+from rlzoo.report.smoothing import smoothed
 
 
 def draw_curves(
@@ -37,9 +38,8 @@ def draw_curves(
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Writes a PNG atomically and closes the figure."""
-    partial = path.with_name(f".{path.name}")
-    figure.savefig(partial, dpi=130, format="png")
-    partial.replace(path)
+    with file_written_atomically(path) as file:
+        figure.savefig(file, dpi=130, format="png")
     plt.close(figure)
 
 
@@ -47,8 +47,7 @@ def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) 
     steps = [line["step"] for line in metrics]
     values = [line[name] for line in metrics]
     axis.plot(steps, values, color="C0", alpha=0.3, linewidth=1)
-    smooth = gaussian_filter1d(values, max(1.0, len(values) / 40), mode="nearest")
-    axis.plot(steps, smooth, color="C0", linewidth=2, label="training rollouts, smoothed")
+    axis.plot(steps, smoothed(values), color="C0", linewidth=2, label="training rollouts, smoothed")
     axis.set_title(title, loc="left", fontsize=11)
 
 

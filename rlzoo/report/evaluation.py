@@ -8,9 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from rlzoo.evaluate import Evaluation
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.statistics import macro_average
 from rlzoo.report.words import percent
-from rlzoo.statistics import macro_average
 
 
 def results_table(results: Mapping[str, Evaluation], conditions: str) -> Table:

@@ -9,9 +9,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
-from scipy.ndimage import gaussian_filter1d
 
-from rlzoo.leaderboard import Leaderboard, Row
+from rlzoo.comparing.leaderboard import Leaderboard, Row
+from rlzoo.report.smoothing import smoothed
 from rlzoo.report.svg import INK, svg
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
@@ -57,7 +57,7 @@ def _curves(
         for name, stroke in strokes(board.rows).items():
             row = next(row for row in board.rows if row.objective == name)
             seeds = values(row)
-            smooth = gaussian_filter1d(seeds, max(0.5, seeds.shape[1] / 50), axis=1, mode="nearest")
+            smooth = smoothed(seeds)
             steps = np.arange(1, seeds.shape[1] + 1)
             axis.fill_between(steps, smooth.min(0), smooth.max(0), color=stroke.color, alpha=0.18, linewidth=0)
             axis.plot(steps, smooth.mean(0), color=stroke.color, linestyle=stroke.line_style, linewidth=1.6)

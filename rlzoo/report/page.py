@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rlzoo.leaderboard import Leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard
+from rlzoo.evaluation.statistics import Estimate
 from rlzoo.report import figures
 from rlzoo.report.words import headline, p_value, percent, points, probability, summary
-from rlzoo.statistics import Estimate
 
 SYMBOLS = dict(zip(figures.MARKERS, "●■◆▲▼✚★✖", strict=True))
 

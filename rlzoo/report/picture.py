@@ -12,12 +12,12 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from scipy.ndimage import gaussian_filter1d
 
-from rlzoo.leaderboard import Leaderboard, Row
+from rlzoo.comparing.leaderboard import Leaderboard, Row
+from rlzoo.evaluation.statistics import Estimate
 from rlzoo.report.curves import save_figure
 from rlzoo.report.figures import strokes
-from rlzoo.statistics import Estimate
+from rlzoo.report.smoothing import smoothed
 
 MARKS = "os^v"
 """One for each decoding."""
@@ -84,7 +84,7 @@ def _draw_intervals(axis: Axes, board: Leaderboard, estimates: Sequence[Sequence
 def _draw_learning(axis: Axes, board: Leaderboard) -> None:
     for row in board.rows:
         stroke, seeds = strokes(board.rows)[row.objective], row.accuracy_curves
-        smooth = gaussian_filter1d(100 * seeds.mean(0), max(0.5, seeds.shape[1] / 50), mode="nearest")
+        smooth = smoothed(100 * seeds.mean(0))
         steps = np.arange(1, len(smooth) + 1)
         axis.plot(steps, smooth, color=stroke.color, linestyle=stroke.line_style, linewidth=1.6)
     axis.set_title("accuracy of the training rollouts (%)", loc="left", fontsize=11)

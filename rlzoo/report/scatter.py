@@ -5,9 +5,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from torch import Tensor
 
-from rlzoo.microscope import Microscope
+from rlzoo.inspecting.microscope import Microscope
+from rlzoo.inspecting.view import View
 from rlzoo.report.svg import DOWN, INK, SOFT, UP, svg
-from rlzoo.view import View
 
 MOST = 1500
 """Points drawn; of more tokens a sample."""

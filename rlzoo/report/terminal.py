@@ -12,12 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from objectives.part import Mask
-from rlzoo.decoding import Decoding
-from rlzoo.evaluate import Evaluation
-from rlzoo.experiment import Experiment
+from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.statistics import paired_difference
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.report.evaluation import changes_table, results_table
 from rlzoo.report.words import percent
-from rlzoo.statistics import paired_difference
 
 Change = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A response's record before and after it was graded again."""

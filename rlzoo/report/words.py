@@ -1,7 +1,7 @@
 """How figures are written, wherever the leaderboard is shown."""
 
-from rlzoo.leaderboard import Leaderboard
-from rlzoo.statistics import Difference, Estimate
+from rlzoo.comparing.leaderboard import Leaderboard
+from rlzoo.evaluation.statistics import Difference, Estimate
 
 
 def percent(estimate: Estimate) -> str:

@@ -2,9 +2,9 @@
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine
-from rlzoo.tokenizer import Tokenizer
 
 
 def check_engine(config: Config) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.draw import draw, uniform
-from rlzoo.tokenizer import Tokenizer
 
 FINISHED_FRACTION = 0.1
 """Finished rows leave the batch when they make up this part of it: leaving copies the cache of those that stay."""

@@ -17,12 +17,11 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
-from rlzoo.decoding import read_decodings
-from rlzoo.errors import UserError
-from rlzoo.policy import Policy
-from rlzoo.pretrained import one_line
+from rlzoo.config.decoding import read_decodings
+from rlzoo.errors import UserError, one_line
+from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.tokenizer import Tokenizer
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""

@@ -6,9 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import DemonstratedTask, Grade, Grader, Message, Problem, Task
-from rlzoo.tasks.text import nearest
 
 __all__ = [
     "OWN",

@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice
 
 from rlzoo.errors import UserError
+from rlzoo.tasks import text
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 HELD_OUT_PROBLEMS = 2048
@@ -116,7 +116,7 @@ def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:
 
 def is_held_out(prompt: str) -> bool:
     """Which side a problem is on."""
-    return blake2b(prompt.encode(), digest_size=1).digest()[0] % 8 == 0
+    return text.is_held_out(prompt, one_in=8, digest_size=1)
 
 
 def _slip(number: int, rng: random.Random, rate: float) -> str:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.dataset import FORMATS, DatasetTask
-from rlzoo.tasks.text import Prompt, instructed, is_rendered, nearest
+from rlzoo.tasks.text import Prompt, instructed, is_rendered
 
 BOXED = r" Please reason step by step, and put your final answer within \boxed{}."
 """JustRL's, as STAPO takes it over."""

@@ -31,9 +31,10 @@ from typing import Any, overload
 from reasoning_gym.dataset import ProceduralDataset
 from reasoning_gym.factory import DATASETS, create_dataset
 
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, nearest
+from rlzoo.tasks import text
 from rlzoo.tasks.base import Grade, Message, Problem
-from rlzoo.tasks.text import instructed, last_boxed, nearest
+from rlzoo.tasks.text import instructed, last_boxed
 
 Entry = Mapping[str, Any]
 
@@ -130,7 +131,7 @@ def digest(entry: Entry) -> str:
 
 def is_held_out(entry: Entry) -> bool:
     """Which side a question is on, for one in four the held-out one."""
-    return int(digest(entry), 16) % 4 == 0
+    return text.is_held_out(entry["question"], one_in=4, digest_size=8)
 
 
 class TrainProblems(Sequence[Problem]):

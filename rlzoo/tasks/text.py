@@ -1,8 +1,8 @@
-"""What the tasks share about text: prompts, responses, and errors."""
+"""What the tasks share about text: prompts, responses, and which problems are held out."""
 
-import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from hashlib import blake2b
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Message
@@ -51,7 +51,6 @@ def last_boxed(response: str) -> str | None:
     return None
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A question that names what was meant, for the end of an error; empty if nothing is near."""
-    near = difflib.get_close_matches(name, list(names))
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def is_held_out(text: str, one_in: int, digest_size: int) -> bool:
+    """Which side a problem is on, by a hash of its text: one in so many is held out, the same ones on every machine."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=digest_size).digest(), "big") % one_in == 0

@@ -314,9 +314,10 @@ def broken(change: Break) -> Iterator[Callable[[str], Objective]]:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "objectives"
         shutil.copytree(Path(objectives.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-        source = (package / change.file).read_text()
+        (file,) = package.rglob(change.file)
+        source = file.read_text()
         assert source.count(change.old) == 1, f"{change.file} no longer has {change.old!r} once: update this break"
-        (package / change.file).write_text(source.replace(change.old, change.new))
+        file.write_text(source.replace(change.old, change.new))
         ours = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "objectives"}
         sys.path.insert(0, folder)
         importlib.invalidate_caches()

@@ -13,7 +13,7 @@ from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
 from rlzoo.config import load_config, with_embedded_default
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
-from rlzoo.run import train
+from rlzoo.training.run import train
 
 PAGE = (Path(__file__).parents[2] / "objectives" / "README.md").read_text(encoding="utf-8")
 METHOD = PAGE.split("```python\n")[1].split("```")[0]

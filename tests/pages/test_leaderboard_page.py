@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from rlzoo.leaderboard import Leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.report.page import page
 from tests.finished_runs import make_board
 from tests.report.test_page import HOSTILE, hostile

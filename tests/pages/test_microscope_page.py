@@ -8,8 +8,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 
-from rlzoo.microscope import Microscope
-from rlzoo.report.microscope import microscope_page
+from rlzoo.inspecting.microscope import Microscope
+from rlzoo.report.microscope_page import microscope_page
 from tests.microscopes import hostile, make_run, make_scope
 from tests.pages.test_leaderboard_page import CONTRAST, OVERFLOWING
 from tests.report.test_page import HOSTILE

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from transformers import LlamaModel
 
 from objectives import names
-from rlzoo.collect import Collected
 from rlzoo.config import load_config
-from rlzoo.experiment import check
-from rlzoo.layout import grow, pack, packed
-from rlzoo.policy import Policy
+from rlzoo.experiment.experiment import check
+from rlzoo.model.layout import grow, pack, packed
+from rlzoo.model.policy import Policy
+from rlzoo.training.collect import Collected
 from tests.policy.tiny_models import slow_statistics, tiny_policy
 from tests.recording import Recording, rollouts, with_noise
 

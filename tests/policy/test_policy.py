@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
-from rlzoo.policy import Policy, TokenStats, load_policy
-from rlzoo.tokenizer import load_tokenizer
+from rlzoo.model.policy import Policy, TokenStats, load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from tests.conftest import save_tiny_model
 from tests.policy.tiny_models import CONFIGS, responses, slow_statistics, tiny_policy
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlzoo import token_stats as module
-from rlzoo.token_stats import head_logits, token_stats, token_stats_of_logits
+from rlzoo.model import token_stats as module
+from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 
 ROWS, SIZE, VOCABULARY = 7, 12, 1000
 

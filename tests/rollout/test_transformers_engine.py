@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
 from rlzoo.rollout import transformers_engine
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate
 from rlzoo.rollout.transformers_engine import TransformersEngine

@@ -15,10 +15,10 @@ from transformers import (
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
-from rlzoo.policy import Policy
+from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.vllm_engine import VllmEngine
-from rlzoo.tokenizer import Tokenizer
 from tests.conftest import character_tokenizer
 
 STOP = 13

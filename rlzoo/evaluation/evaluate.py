@@ -1,0 +1,147 @@
+"""Held-out evaluation: avg@k with an interval, and every response kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlzoo.config import Config, TaskConfig
+from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
+from rlzoo.experiment.experiment import step_seed
+from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.tasks.base import Problem, Task
+from rlzoo.tasks.regrading import grading_keys, to_json
+
+Progress = Callable[[int, int], None]
+"""Called with the number of responses done and the number of all."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One record per response, sorted by problem and sample."""
+
+    records: Sequence[dict[str, Any]]
+    samples: int
+
+    def column(self, name: str) -> np.ndarray:
+        """[problems, samples] values of a numeric field of the records."""
+        values = np.array([record[name] for record in self.records], dtype=np.float64)
+        return values.reshape(-1, self.samples)
+
+    def final_answers(self) -> list[list[str | None]]:
+        """[problems][samples] what each response gave as its answer."""
+        answers = [record["final_answer"] for record in self.records]
+        return [answers[i : i + self.samples] for i in range(0, len(answers), self.samples)]
+
+    @property
+    def truncated(self) -> float:
+        """The share of responses that were stopped by length."""
+        return sum(record["outcome"] == "truncated" for record in self.records) / len(self.records)
+
+    @property
+    def accuracy(self) -> Estimate:
+        """avg@k: mean correctness over samples and problems."""
+        return mean_over_problems(self.column("correct"))
+
+    @property
+    def pass_at(self) -> dict[int, float]:
+        """pass@k, unbiased, for k = 1, 2, 4, ... and the number of samples."""
+        correct = self.column("correct")
+        return {k: float(pass_at_k(correct, k).mean()) for k in powers_of_two(self.samples)}
+
+    @property
+    def majority(self) -> float:
+        """maj@k, k all samples."""
+        return float(majority_at_k(self.column("correct"), self.final_answers()).mean())
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run's table, as plain data."""
+        accuracy = self.accuracy
+        outcomes = [record["outcome"] for record in self.records]
+        return {
+            "accuracy": accuracy.mean,
+            "accuracy_low": accuracy.low,
+            "accuracy_high": accuracy.high,
+            "pass_at": self.pass_at,
+            "majority": self.majority,
+            "length": float(self.column("tokens").mean()),
+            "entropy": float(self.column("entropy").mean()),
+            "truncated": self.truncated,
+            "timed_out": outcomes.count("timed_out"),
+            "failed": outcomes.count("failed"),
+            "problems": len(self.records) // self.samples,
+            "samples": self.samples,
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> "Evaluation":
+        """Reads what `save` wrote."""
+        records = read_json_lines(path)
+        return cls(records, 1 + max(record["sample"] for record in records))
+
+    def save(self, path: Path) -> None:
+        """Writes the records as JSON lines, so that anyone can re-grade them."""
+        write_json_lines(path, self.records)
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Samples and grades responses to held-out problems.
+
+    Always with the same seed, so that evaluations before and after training differ by the policy alone.
+    """
+
+    sampler: Sampler
+    task: Task
+    problems: Sequence[Problem]
+    config: Config
+
+    def __call__(self, decoding: Decoding, progress: Progress = lambda done, total: None) -> Evaluation:
+        """`evaluation.samples` responses to each problem."""
+        samples, rollout = self.config.evaluation.samples, self.config.rollout
+        seed = step_seed(self.config.seed, 0, "evaluation")
+        sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
+        per_batch = max(1, rollout.rows_per_batch // samples)
+        records: list[dict[str, Any]] = []
+        for start in range(0, len(self.problems), per_batch):
+            graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
+            records += [
+                {
+                    **response_record(graded, row, self.config.task),
+                    "sample": row % samples,
+                    "final_answer": self._final_answer(graded, row),
+                }
+                for row in range(len(graded.texts))
+            ]
+            progress(len(records), len(self.problems) * samples)
+        return Evaluation(records, samples)
+
+    def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
+        if graded.outcomes[row] == "truncated":
+            return None
+        return self.task.final_answer(graded.problem_of(row), graded.texts[row])
+
+
+def response_record(graded: GradedRollouts, row: int, task: TaskConfig) -> dict[str, Any]:
+    """One response as plain data, with all that grading it again takes."""
+    problem = graded.problem_of(row)
+    rollouts = graded.rollouts
+    tokens = int(rollouts.lengths[row])
+    return {
+        "problem": problem.id,
+        "prompt": problem.prompt if isinstance(problem.prompt, str) else [dict(m) for m in problem.prompt],
+        "answer": problem.answer,
+        "response": graded.texts[row],
+        "correct": float(graded.correct[row]),
+        "reward": float(graded.reward[row]),
+        "outcome": graded.outcomes[row],
+        "tokens": tokens,
+        "entropy": float(rollouts.entropy[row].sum() / max(1, tokens)),
+        "task": grading_keys(task),
+        "data": to_json(problem.data),
+    }

@@ -1,0 +1,149 @@
+"""A configuration checked against itself, its tokenizer and its task, before any model loads."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from objectives import Objective, parse
+from rlzoo.config import Config, check_ranges
+from rlzoo.errors import UserError
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.rollout import check_engine
+from rlzoo.tasks import load_task
+from rlzoo.tasks.base import Problem, Task
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything a run starts from."""
+
+    config: Config
+    objective: Objective
+    tokenizer: Tokenizer
+    task: Task
+    folder: Path
+
+    @property
+    def updates_per_step(self) -> int:
+        """Optimiser updates over the rollouts of one step."""
+        return self.objective.pass_count * self.config.train.minibatches_per_step
+
+    @property
+    def held_out(self) -> Sequence[Problem]:
+        """The held-out problems that evaluations use."""
+        return [self.task.held_out[i] for i in range(min(len(self.task.held_out), self.config.evaluation.problems))]
+
+    def problems(self, start: int, count: int) -> list[Problem]:
+        """Training problems `start` to `start + count` of an endless stream that is shuffled anew for each epoch."""
+        size = len(self.task.train)
+        chosen = []
+        for epoch in range(start // size, (start + count - 1) // size + 1):
+            order = epoch_order(size, self.config.seed, epoch)
+            first = epoch * size
+            chosen += order[max(0, start - first) : max(0, start + count - first)]
+        return [self.task.train[i] for i in chosen]
+
+    def counting(self) -> list[str]:
+        """The arithmetic of a step in words."""
+        rollout, train = self.config.rollout, self.config.train
+        responses = rollout.prompts_per_step * rollout.responses_per_prompt
+        passes = self.objective.pass_count
+        updates = self.updates_per_step
+        each = responses // train.minibatches_per_step
+        return [
+            f"{rollout.prompts_per_step} prompts x {rollout.responses_per_prompt} responses = {responses} rollouts",
+            f"{passes} pass{'es' * (passes > 1)} x {train.minibatches_per_step} mini-batch"
+            f"{'es' * (train.minibatches_per_step > 1)} of {each} responses = {updates} update{'s' * (updates > 1)}",
+            f"{train.steps} steps = {train.steps * responses:,} rollouts, {train.steps * updates:,} updates",
+        ]
+
+
+def epoch_order(size: int, seed: int, epoch: int) -> list[int]:
+    """The order of the training problems in one epoch."""
+    generator = torch.Generator().manual_seed(step_seed(seed, epoch, "epoch"))
+    return list(torch.randperm(size, generator=generator).tolist())
+
+
+def step_seed(seed: int, step: int, purpose: str) -> int:
+    """A seed for one purpose at one step, so that a resumed run draws what an uninterrupted one would have drawn."""
+    digest = hashlib.blake2b(f"{seed}/{step}/{purpose}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+def check(config: Config) -> Experiment:
+    """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
+    check_ranges(config)
+    check_engine(config)
+    objective = parse(config.objective)
+    check_objective(config, objective)
+    _check_reference_is_read(config, objective)
+    names = _Names(task=slug(config.task.name), objective=slug(str(objective)), seed=config.seed)
+    folder = Path(config.output.format_map(names))
+    tokenizer = load_tokenizer(config.model)
+    task = load_task(config.task, config.seed, config.evaluation.problems)
+    experiment = Experiment(config, objective, tokenizer, task, folder)
+    rollouts = config.train.steps * config.rollout.prompts_per_step
+    training = experiment.problems(0, min(rollouts, len(task.train)))
+    check_prompts(config, tokenizer, [*training, *experiment.held_out])
+    return experiment
+
+
+class _Names(dict[str, object]):
+    def __missing__(self, key: str) -> object:
+        raise UserError(f"output: {{{key}}} is not one of {', '.join(f'{{{name}}}' for name in self)}")
+
+
+def slug(text: str) -> str:
+    """A name that needs no quoting in a shell."""
+    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
+
+
+def check_objective(config: Config, objective: Objective) -> None:
+    """Refuses an objective that the rollouts and the reference of a configuration cannot serve."""
+    group, reference = config.rollout.responses_per_prompt, config.model.reference
+    if group < objective.minimum_group:
+        part = next(part.name for part in objective.parts if part.minimum_group > group)
+        raise UserError(
+            f"rollout.responses_per_prompt={group}: {part} compares the responses of a group and needs at least "
+            f"{objective.minimum_group}"
+        )
+    if "logp_ref" in objective.needs and reference == "none":
+        readers = [part.name for part in objective.parts if "logp_ref" in part.needs]
+        raise UserError(
+            f"objective={objective}: {readers[0]} needs a reference model, but model.reference=none; "
+            f"set model.reference=initial, or remove the part with -{readers[0]}"
+        )
+
+
+def _check_reference_is_read(config: Config, objective: Objective) -> None:
+    reference = config.model.reference
+    if "logp_ref" not in objective.needs and reference not in ("initial", "none"):
+        raise UserError(
+            f"model.reference={reference} has no effect: no part of {objective} reads a reference; "
+            f"add +kl, or leave it out"
+        )
+
+
+def check_prompts(config: Config, tokenizer: Tokenizer, problems: Sequence[Problem]) -> None:
+    """Refuses prompts that are longer than the limit, or too long for the model's context with a full response."""
+    limit, response, context = (
+        config.rollout.max_prompt_tokens,
+        config.rollout.max_response_tokens,
+        tokenizer.context_length,
+    )
+    for problem in problems:
+        length = len(tokenizer.encode(problem.prompt))
+        if length > limit:
+            raise UserError(
+                f"the prompt of problem {problem.id} has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
+                f"raise it, or leave the problem out"
+            )
+        if context is not None and length + response > context:
+            raise UserError(
+                f"the prompt of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
+                f"{response} exceeds the context of {config.model.name}, {context} tokens"
+            )

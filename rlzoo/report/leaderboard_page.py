@@ -1,0 +1,174 @@
+"""The leaderboard for people and programs: on the terminal, as Markdown, as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.grid import GRID, is_setting
+from rlzoo.comparing.leaderboard import Leaderboard, Row, make_leaderboard
+from rlzoo.config import LeaderboardConfig, load_config
+from rlzoo.config.decoding import Decoding
+from rlzoo.errors import UserError
+from rlzoo.files import write_text
+from rlzoo.report.page import page
+from rlzoo.report.picture import draw_leaderboard
+from rlzoo.report.words import headline, p_value, percent, points, probability, summary
+
+
+def show_leaderboard(words: Sequence[str], console: Console | None = None) -> Leaderboard:
+    """Prints the leaderboard of the folders among the words and writes it as a page, a picture, Markdown and CSV.
+
+    Raises UserError or ObjectiveError if they cannot be compared.
+    """
+    console = console or Console(highlight=False)
+    folders = [word for word in words if not is_setting(word)]
+    config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
+    if not folders:
+        raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
+    runs, baseline, notes = read_runs(folders)
+    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes)
+    of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()
+    output = Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard"))
+    write_text(output / "leaderboard.md", markdown(board))
+    write_text(output / "leaderboard.csv", comma_separated(board))
+    write_text(output / "leaderboard.html", page(board))
+    draw_leaderboard(output / "leaderboard.png", board)
+    print_leaderboard(board, console)
+    for name, kind in (("page", "html"), ("picture", "png"), ("table", "md"), ("", "csv")):
+        console.print(Text(f"{name:<9}{output / f'leaderboard.{kind}'}"), soft_wrap=True)
+    return board
+
+
+def print_leaderboard(board: Leaderboard, console: Console) -> None:
+    """A table for each decoding; 80 columns are enough."""
+    for decoding in board.decodings:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=str(decoding), title_justify="left", title_style="bold")
+        table.add_column("objective", overflow="fold")
+        for heading in (f"avg@{board.samples}", "difference", "P(imp.)"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        for row in board.rows:
+            result = row.results[decoding]
+            table.add_row(
+                Text(row.objective),
+                percent(result.accuracy),
+                points(result.difference).replace(", ", ","),
+                probability(result.p_improvement),
+                result.verdict,
+                style="bold" if result.verdict in ("better", "worse") else "",
+            )
+        console.print(table)
+    for line in (summary(board), *board.notes):
+        console.print(Text(line))
+
+
+# ---- Markdown and CSV ------------------------------------------------------------------------------------------------
+
+
+def markdown(board: Leaderboard) -> str:
+    """Everything but curves and responses."""
+    lines = [f"# {_in_markdown(board.title)}", "", f"{_in_markdown(summary(board))}.", ""]
+    for text in (headline(board), *board.notes):
+        lines += [_in_markdown(text), ""] if text else []
+    for decoding in board.decodings:
+        lines += [f"## {decoding}", "", *_table(board, decoding), ""]
+    lines += ["## What each part touched", "", "Shares of the tokens and of the advantage mass, in %.", ""]
+    lines += ["| objective | part | tokens | advantage mass |", "|---|---|---|---|"]
+    for row in board.rows:
+        for it in row.touched:
+            lines.append(f"| {_code(row.objective)} | {_code(it.part)} | {100 * it.tokens:.3g} | {100 * it.mass:.3g} |")
+    lines += ["", "## Setting", ""]
+    lines += [f"- {name}: {_code(value)}" for name, value in board.setting.items()]
+    lines += [f"- {name}: {', '.join(map(_code, values))}" for name, values in board.environment.items()]
+    lines += ["", "## Commands", "", *(f"    {_one_line(row.command)}" for row in board.rows), ""]
+    return "\n".join(lines)
+
+
+def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
+    k = board.samples
+    headings = [f"avg@{k}", "difference", "P(improvement)", "p (Holm)", "verdict", f"pass@{k}", f"maj@{k}"]
+    headings = ["objective", *headings, "entropy", "entropy drift", "length", "s/step"]
+    yield f"| {' | '.join(headings)} |"
+    yield "|---" * len(headings) + "|"
+    for row in board.rows:
+        result = row.results[decoding]
+        cells = [
+            _code(row.objective) + (f" ({_in_markdown(row.name)})" if row.name else ""),
+            percent(result.accuracy),
+            points(result.difference),
+            probability(result.p_improvement),
+            p_value(result.adjusted_p),
+            result.verdict,
+            f"{100 * result.pass_at[k]:.1f}",
+            f"{100 * result.majority:.1f}",
+            f"{row.entropy:.3f}",
+            f"{row.drift:.3f}",
+            f"{result.length:.1f}",
+            f"{row.seconds_per_step:.2f}",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _in_markdown(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", _one_line(text))
+
+
+def _code(text: str) -> str:
+    """Code in a cell: longer fences than any inside, no bars."""
+    text = _one_line(text).replace("|", "\u2502")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+
+
+def comma_separated(board: Leaderboard) -> str:
+    """One line for each row and decoding; shares and accuracies from 0 to 1."""
+    text = io.StringIO()
+    records = [_record(row, decoding) for decoding in board.decodings for row in board.rows]
+    writer = csv.DictWriter(text, records[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def _record(row: Row, decoding: Decoding) -> dict[str, object]:
+    result = row.results[decoding]
+    difference = result.difference
+    return {
+        "objective": row.objective,
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "seeds": " ".join(map(str, row.seeds)),
+        "accuracy": result.accuracy.mean,
+        "accuracy_low": result.accuracy.low,
+        "accuracy_high": result.accuracy.high,
+        "difference": difference and difference.mean,
+        "difference_low": difference and difference.low,
+        "difference_high": difference and difference.high,
+        "p_improvement": result.p_improvement,
+        "p_value": difference and difference.p_value,
+        "p_holm": result.adjusted_p,
+        "run_pairs_won": result.run_pairs_won,
+        "verdict": result.verdict,
+        **{f"pass@{k}": value for k, value in result.pass_at.items()},
+        "maj": result.majority,
+        "entropy": row.entropy,
+        "entropy_drift": row.drift,
+        "length": result.length,
+        "truncated": result.truncated,
+        "gradient_norm": row.gradient_norm,
+        "seconds_per_step": row.seconds_per_step,
+        "tokens_per_second": row.tokens_per_second,
+        "command": row.command,
+    }

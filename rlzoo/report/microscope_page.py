@@ -1,0 +1,325 @@
+"""The token microscope as one HTML page that needs nothing else, and on the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
+from torch import Tensor
+
+from rlzoo.config import InspectConfig, load_config
+from rlzoo.experiment.experiment import slug
+from rlzoo.files import write_text
+from rlzoo.inspecting.microscope import Microscope, inspect_run
+from rlzoo.inspecting.view import View
+from rlzoo.report.page import shortened, templates
+from rlzoo.report.scatter import probability_against_entropy
+from rlzoo.tasks.base import Problem
+
+LEVELS = 8
+"""Shades of a colour."""
+ROWS = 25
+"""Silenced tokens listed of each objective."""
+NOTABLE = 0.05
+"""A weight closer to 1 is not marked in the text."""
+WHITE = {" ": "\u00b7", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d"}
+KINDS = {
+    (True, False): ("routine", "probable, and the model was sure"),
+    (True, True): ("the likelier way", "probable, at a place with several ways on"),
+    (False, True): ("exploration", "improbable, at a place with several ways on"),
+    (False, False): ("surprise", "improbable, though the model leaned to something else"),
+}
+"""Probable, uncertain -> what such a token is called, and what that means."""
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A token as it is drawn: its text, and its classes for colour and marks."""
+
+    text: str
+    classes: str
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response as it is drawn; `number` counts all that are shown."""
+
+    number: int
+    times: int
+    """How many responses of the group are the same, token by token."""
+    right: bool
+    truncated: bool
+    reward: float
+    advantages: Sequence[float]
+    left_out: Sequence[str]
+    length: int
+    tokens: Sequence[Shade]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt and the responses to it."""
+
+    prompt: str
+    answer: str
+    size: int
+    right: int
+    responses: Sequence[Response]
+
+
+def show_microscope(run: str, words: Sequence[str], console: Console | None = None) -> Path:
+    """Looks at a run, writes the page, says where it is. Raises UserError or ObjectiveError as `inspect_run`."""
+    console = console or Console(highlight=False)
+    settings: InspectConfig = load_config(words, InspectConfig)
+    scope = inspect_run(run, settings)
+    path = Path(settings.output) if settings.output else scope.folder / "microscope" / f"{_name(scope)}.html"
+    write_text(path, microscope_page(scope))
+    for line in (provenance(scope), *map(summary, scope.views)):
+        console.print(Text(line))
+    console.print(Text(f"page  {path}"), soft_wrap=True)
+    return path
+
+
+def _name(scope: Microscope) -> str:
+    names = "-against-".join(slug(str(view.objective)) for view in scope.views)
+    return f"step-{scope.step:06d}-{names}"[:200]
+
+
+def provenance(scope: Microscope) -> str:
+    """Where the rollouts come from, in a sentence or two."""
+    steps, next_step = scope.experiment.config.train.steps, scope.step + 1
+    who = f"the policy after {scope.step} steps" if scope.step else "the starting model"
+    if next_step > steps:
+        return f"Sampled by {who}; the run ended there, so these are the rollouts it would have trained on next."
+    if not scope.recorded:
+        return f"Sampled by {who}, as step {next_step} samples them."
+    same = sum(scope.recorded)
+    if same == len(scope.recorded):
+        agree = f"all {same} that the run recorded agree"
+        return f"The rollouts that step {next_step} trained on, sampled again by {who}: {agree}."
+    return (
+        f"Sampled again by {who}, but only {same} of the {len(scope.recorded)} that step {next_step} recorded agree: "
+        f"this is another machine, or other versions, than those of the run."
+    )
+
+
+def summary(view: View) -> str:
+    """What an objective does, in a line."""
+    shares = ", ".join(f"{name} {100 * share:.3g} %" for name, share in fates(view).items() if share)
+    return f"{view.objective}: {shares}"
+
+
+def fates(view: View) -> dict[str, float]:
+    """What becomes of the tokens, as shares of all."""
+    tokens, silenced = view.tokens, view.tokens & view.any_silenced
+    dropped = tokens & view.left_out_rows[:, None] & ~silenced
+    rest = tokens & ~silenced & ~dropped
+    counts = {
+        "more probable": rest & (view.push > 0),
+        "less probable": rest & (view.push < 0),
+        "silenced": silenced,
+        "left out": dropped,
+        "not pushed": rest & (view.push == 0),
+    }
+    return {name: float(found.sum()) / max(1, int(tokens.sum())) for name, found in counts.items()}
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def microscope_page(scope: Microscope) -> str:
+    """The page. Whatever a model or a user wrote is escaped."""
+    groups, details = _groups(scope)
+    return (
+        templates()
+        .get_template("microscope.html")
+        .render(
+            scope=scope,
+            config=scope.experiment.config,
+            provenance=provenance(scope),
+            names=[str(view.objective) for view in scope.views],
+            described=[view.objective.describe() for view in scope.views],
+            fates=[fates(view) for view in scope.views],
+            groups=groups,
+            details=details,
+            levels=range(1, LEVELS + 1),
+            kinds=KINDS,
+            quadrants=[_by_kind(found) for found in scope.quadrants],
+            silenced=[found[:ROWS] for found in scope.silenced],
+            silenced_kinds=[len(found) for found in scope.silenced],
+            comparison=scope.comparison,
+            piece=lambda token: visible(scope.experiment.tokenizer.piece(token)),
+            scatters=[
+                Markup(probability_against_entropy(scope, view, number)) for number, view in enumerate(scope.views)
+            ],
+            shortened=shortened,
+            number=number,
+        )
+    )
+
+
+def _by_kind(found: Sequence[Any]) -> dict[tuple[bool, bool], dict[int, Any]]:
+    return {kind: {it.sign: it for it in found if (it.probable, it.uncertain) == kind} for kind in KINDS}
+
+
+def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
+    """What is drawn, and the numbers behind it for the panel, response by response."""
+    experiment, batch = scope.experiment, scope.batch
+    correct, truncated = batch.require("correct", "page"), batch.require("truncated", "page")
+    group = batch.require("group", "page")
+    drawn: list[Group] = []
+    behind: list[dict[str, Any]] = []
+    shades = _all_shades(scope.views)
+    for rows in scope.shown:
+        problem = experiment.problems(int(group[rows[0]]), 1)[0]
+        responses = []
+        for row, times in _different(scope, rows):
+            length = int(batch.mask[row].sum())
+            responses.append(
+                Response(
+                    number=len(behind),
+                    times=times,
+                    right=bool(correct[row] > 0.5),
+                    truncated=bool(truncated[row]),
+                    reward=float(scope.views[0].reward[row]),
+                    advantages=[float(view.response_advantage[row]) for view in scope.views],
+                    left_out=sorted({name for view in scope.views for name, out in view.left_out.items() if out[row]}),
+                    length=length,
+                    tokens=_tokens(scope, row, min(length, scope.settings.tokens), shades),
+                )
+            )
+            behind.append(_details(scope, row, min(length, scope.settings.tokens)))
+        answer = shortened(str(problem.answer), 200)
+        drawn.append(Group(_prompt(problem), answer, len(rows), int((correct[rows] > 0.5).sum()), responses))
+    views = [{"name": str(view.objective), "unit": number(view.unit)} for view in scope.views]
+    return drawn, {"views": views, "responses": behind}
+
+
+def _prompt(problem: Problem) -> str:
+    if isinstance(problem.prompt, str):
+        return shortened(problem.prompt, 1500)
+    return shortened("\n\n".join(f"{it['role']}: {it['content']}" for it in problem.prompt), 1500)
+
+
+def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
+    """The rows whose tokens no earlier row of the group has, and how many rows have them."""
+    batch, tokens = scope.batch, scope.collected.rollouts.tokens
+    same: dict[tuple[int, ...], list[int]] = {}
+    for row in rows.tolist():
+        same.setdefault(tuple(tokens[row, : int(batch.mask[row].sum())].tolist()), []).append(row)
+    return [(found[0], len(found)) for found in same.values()]
+
+
+def _all_shades(views: Sequence[View]) -> dict[str, Tensor]:
+    """Push of the first view `a`, of the second `b`, their difference `d`; the same on logits: `e`, `f`, `g`."""
+    shades = {key: _shades(view.push) for key, view in zip("ab", views, strict=False)}
+    shades |= {key: _shades(view.logit_push) for key, view in zip("ef", views, strict=False)}
+    if len(views) == 2:
+        first, second = views
+        shades["d"] = _shades(second.push / second.unit - first.push / first.unit)
+        shades["g"] = _shades(second.logit_push / second.unit - first.logit_push / first.unit)
+    return shades
+
+
+def _shades(push: Tensor) -> Tensor:
+    """[N, T] int from -LEVELS to LEVELS; the strongest fiftieth share the strongest shade, what is not 0 has one."""
+    sizes = push[push != 0].abs()
+    if not len(sizes):
+        return torch.zeros_like(push, dtype=torch.long)
+    strongest = sizes.sort().values[int(0.98 * (len(sizes) - 1))]
+    return (push.sign() * (LEVELS * push.abs() / strongest).ceil().clamp(max=LEVELS)).long()
+
+
+def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) -> list[Shade]:
+    """Classes: `a3` is the third shade of more probable in the first view, `b-2` the second of less in the second."""
+    tokenizer, ids = scope.experiment.tokenizer, scope.collected.rollouts.tokens[row, :count].tolist()
+    found = []
+    for t, token in enumerate(ids):
+        special = tokenizer.is_special(token)
+        classes = [f"{key}{int(shade[row, t])}" for key, shade in shades.items() if shade[row, t]]
+        for key, view in zip("ab", scope.views, strict=False):
+            classes += [f"{key}{mark}" for mark in _marks(view, row, t)]
+        if special:
+            classes.append("special")
+        text = tokenizer.piece(token)
+        found.append(Shade(text if special else spaced(text), " ".join(classes)))
+    return found
+
+
+def _marks(view: View, row: int, t: int) -> list[str]:
+    """Silenced, clipped, weighed up or down, updated in the first of several passes."""
+    before, after = float(view.response_advantage[row]), float(view.advantage[row, t])
+    weight = after / before if before and not view.left_out_rows[row] else 1.0
+    marks = [
+        ("s", bool(view.any_silenced[row, t])),
+        ("c", bool(view.clipped[row, t])),
+        ("w", weight > 1 + NOTABLE),
+        ("v", weight < 1 - NOTABLE),
+        ("p", view.objective.pass_count > 1 and int(view.update_pass[row, t]) == 1),
+    ]
+    return [mark for mark, here in marks if here]
+
+
+def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
+    """What the panel says of each token of a response, column by column."""
+    batch, tokenizer = scope.batch, scope.experiment.tokenizer
+    ids = scope.collected.rollouts.tokens[row, :count].tolist()
+    return {
+        "right": bool(batch.require("correct", "page")[row] > 0.5),
+        "length": int(batch.mask[row].sum()),
+        "text": [visible(tokenizer.piece(token)) for token in ids],
+        "p": numbers(batch.require("logp_old", "page")[row, :count].exp()),
+        "h": numbers(batch.require("entropy_old", "page")[row, :count]),
+        "views": [_details_of(view, row, count) for view in scope.views],
+    }
+
+
+def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
+    silenced = {name: quiet[row, :count] for name, quiet in view.silenced.items() if quiet[row, :count].any()}
+    found: dict[str, Any] = {
+        "reward": number(float(view.reward[row])),
+        "response": number(float(view.response_advantage[row])),
+        "out": [name for name, out in view.left_out.items() if out[row]],
+        "advantage": numbers(view.advantage[row, :count]),
+        "ratio": numbers(view.ratio[row, :count]),
+        "push": numbers(view.push[row, :count]),
+        "logit": numbers(view.logit_push[row, :count]),
+        "weights": {name: numbers(weight[row, :count]) for name, weight in view.weights.items()},
+        "silenced": {name: quiet.nonzero()[:, 0].tolist() for name, quiet in silenced.items()},
+        "without": {name: numbers(view.without[name][row, :count]) for name in silenced},
+        "clipped": view.clipped[row, :count].nonzero()[:, 0].tolist(),
+    }
+    if view.objective.pass_count > 1:
+        found["pass"] = view.update_pass[row, :count].tolist()
+    if bool((view.penalty != 0).any()):
+        found["penalty"] = numbers(view.penalty[row, :count])
+    return found
+
+
+# ---- text and numbers ------------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> float:
+    """Four digits, which is more than is shown."""
+    return float(f"{value:.4g}")
+
+
+def numbers(values: Tensor) -> list[float]:
+    """Four digits each."""
+    return [number(value) for value in values.tolist()]
+
+
+def visible(text: str) -> str:
+    """Text whose white space and control characters can be seen."""
+    return "".join(WHITE.get(char) or (chr(0x2400 + ord(char)) if ord(char) < 32 else char) for char in text)
+
+
+def spaced(text: str) -> str:
+    """Text to read: spaces stay, unless they are all there is; line breaks are seen and break lines."""
+    if text.strip(" ") == "":
+        return visible(text)
+    return "".join(char if char == " " else visible(char) + "\n" * (char == "\n") for char in text)

@@ -1,0 +1,70 @@
+"""Problems in, graded responses out: the part of the loop that training and evaluation share."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from rlzoo.model.tokenizer import Tokenizer
+from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
+from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.grading import GraderPool
+
+
+@dataclass(frozen=True)
+class GradedRollouts:
+    """The responses to some problems with their grades; [N] as in `rollouts`.
+
+    `outcomes` says how each grade came about: graded, truncated, timed_out or failed.
+    """
+
+    problems: Sequence[Problem]
+    rollouts: Rollouts
+    texts: Sequence[str]
+    reward: Tensor
+    correct: Tensor
+    outcomes: Sequence[str]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def problem_of(self, row: int) -> Problem:
+        """The problem that a response answers."""
+        return self.problems[int(self.rollouts.prompt[row])]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Samples responses to problems and grades them. A truncated response is graded as if it were empty."""
+
+    engine: RolloutEngine
+    graders: GraderPool
+    tokenizer: Tokenizer
+
+    def __call__(self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int) -> GradedRollouts:
+        """`responses` responses to each problem, the responses to one problem side by side."""
+        started = time.perf_counter()
+        prompts = [self.tokenizer.encode(problem.prompt) for problem in problems]
+        rollouts = self.engine.generate(prompts, responses, sampling, seed)
+        sampled = time.perf_counter()
+        lengths = rollouts.lengths.tolist()
+        texts = [self.tokenizer.decode(row[:n]) for row, n in zip(rollouts.tokens.tolist(), lengths, strict=True)]
+        grades, outcomes = self._grade(problems, rollouts, texts)
+        return GradedRollouts(
+            problems=problems,
+            rollouts=rollouts,
+            texts=texts,
+            reward=torch.tensor([grade.reward for grade in grades]),
+            correct=torch.tensor([grade.correct for grade in grades]),
+            outcomes=outcomes,
+            seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled},
+        )
+
+    def _grade(
+        self, problems: Sequence[Problem], rollouts: Rollouts, texts: Sequence[str]
+    ) -> tuple[list[Grade], list[str]]:
+        asked = [problems[number] for number in rollouts.prompt.tolist()]
+        truncated = rollouts.truncated.tolist()
+        graded = self.graders.grade(asked, ["" if cut else text for text, cut in zip(texts, truncated, strict=True)])
+        outcomes = ["truncated" if cut else one.outcome for one, cut in zip(graded, truncated, strict=True)]
+        return [one.grade for one in graded], outcomes

@@ -1,0 +1,131 @@
+"""What a rollout step did, as numbers: rewards, lengths, and what each part of the objective touched."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from objectives import Objective, Plan, TokenBatch
+from rlzoo.rollout.base import Rollouts
+from rlzoo.training.collect import Collected
+
+
+class Tally:
+    """Sums over the updates of a step and this process's rows, added up over processes and divided once at its end.
+
+    For each part: the tokens it touched, their share of the advantage mass, their mean probability and entropy when
+    they were sampled, and how many of them each other part touched too.
+    """
+
+    def __init__(self, objective: Objective, rollouts: Rollouts) -> None:
+        self.objective = objective
+        self.rollouts, self.probability, self.entropy = rollouts, rollouts.logp.exp(), rollouts.entropy
+        self.sampler_differences = [torch.zeros(0, dtype=torch.float64)]
+        self.sums: dict[str, float] = defaultdict(float)
+        self.gradient_norm, self.updates = 0.0, 0
+
+    def add_plan(self, plan: Plan, own: Tensor, at: Tensor) -> None:
+        """Counts what stages 1 to 7 touched in this process's rows `own`, rows `at` of the plan."""
+        self.updates += 1
+        self.sums["tokens"] += plan.batch.mask[at].sum().item()
+        self.sums["mass"] += plan.batch.require("advantage", "tally")[at].abs().sum().item()
+        touched = {name: tokens[at] for name, tokens in plan.touched.items()}
+        self._count(touched, list(touched), plan, own, at)
+        none = plan.policy_coefficient.new_zeros(0, plan.batch.mask.shape[1])
+        self.add_rows(plan, own[:0], at[:0], none, 0.0)  # every process has the same sums, even without rows
+
+    def add_rows(self, plan: Plan, own: Tensor, at: Tensor, logp: Tensor, loss: float) -> None:
+        """Counts what the clip and its modifiers touched in a micro-batch."""
+        self.sums["loss"] += loss
+        touched = self.objective.touched(plan, at, logp)
+        self._count(touched, [name for name in touched if name not in plan.touched], plan, own, at)
+
+    def add_unmoved(self, own: Tensor, logp: Tensor) -> None:
+        """Compares the unmoved policy, `logp` [n, t] of the rows `own`, with what the sampler said of itself."""
+        mask = self.rollouts.mask[own][:, : logp.shape[1]]
+        difference = logp.cpu().double() - self.rollouts.logp[own][:, : logp.shape[1]]
+        self.sampler_differences.append(difference[mask])
+
+    def add_gradient(self, norm: float) -> None:
+        """Counts a gradient's norm before clipping."""
+        self.gradient_norm += norm
+
+    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], plan: Plan, own: Tensor, at: Tensor) -> None:
+        advantage = plan.batch.require("advantage", "tally")[at].abs().cpu()
+        touched = {name: tokens.cpu() for name, tokens in touched.items()}
+        counted: set[str] = set()
+        for name in names:
+            tokens, width = touched[name], touched[name].shape[1]
+            measures = {
+                "tokens": tokens,
+                "mass": advantage[:, :width][tokens],
+                "probability": self.probability[own][:, :width][tokens],
+                "entropy": self.entropy[own][:, :width][tokens],
+            }
+            for measure, values in measures.items():
+                self.sums[f"{name}/{measure}"] += values.sum(dtype=torch.float64).item()
+            counted.add(name)
+            for other in touched.keys() - counted:
+                both = (tokens & touched[other]).sum().item()
+                self.sums[f"{name}/overlap/{other}"] += both
+                self.sums[f"{other}/overlap/{name}"] += both
+
+    def metrics(self, accelerator: Accelerator) -> dict[str, float]:
+        """Mean loss and gradient norm per update; for each part the above, means only where it touched something."""
+        names = sorted(self.sums)
+        sums = torch.tensor([self.sums[name] for name in names], dtype=torch.float64, device=accelerator.device)
+        totals = dict(zip(names, accelerator.reduce(sums, "sum").tolist(), strict=True))
+        whole = {"tokens": max(1.0, totals.pop("tokens", 0.0)), "mass": totals.pop("mass", 0.0) or 1.0}
+        updates = max(1, self.updates)
+        metrics = {"loss": totals.pop("loss", 0.0) / updates, "gradient_norm": self.gradient_norm / updates}
+        for name, value in totals.items():
+            part, _, measure = name.partition("/")
+            divisor = whole.get(measure, totals[f"{part}/tokens"])
+            if divisor:
+                metrics[f"touched/{name}"] = value / divisor
+        own = torch.cat(self.sampler_differences).to(accelerator.device)
+        everywhere = accelerator.gather(accelerator.pad_across_processes(own, pad_index=torch.inf))
+        return metrics | sampler_difference(everywhere[everywhere.isfinite()])
+
+
+def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accelerator) -> dict[str, float]:
+    """Reward, accuracy, length, entropy and outcomes of a step's rollouts over all processes."""
+    reward, correct = collected.batch.require("reward", "metrics"), collected.batch.require("correct", "metrics")
+    truncated, mask = collected.batch.require("truncated", "metrics"), collected.batch.mask
+    group, advantage = batch.require("group", "metrics"), batch.require("advantage", "metrics")
+    outcomes = Counter(outcome for graded in collected.examples for outcome in graded.outcomes)
+    sums = torch.tensor(
+        [collected.rollouts.entropy[collected.rollouts.mask].double().sum(), outcomes["timed_out"], outcomes["failed"]],
+        dtype=torch.float64,
+        device=accelerator.device,
+    )
+    entropy, timed_out, failed = accelerator.reduce(sums, "sum").tolist()
+    with_signal = len(group[(advantage != 0).any(1)].unique())
+    return {
+        "reward": reward.mean().item(),
+        "accuracy": correct.mean().item(),
+        "entropy": entropy / mask.sum().item(),
+        "length": mask.sum(1).float().mean().item(),
+        "truncated": truncated.float().mean().item(),
+        "groups_without_signal": 1 - with_signal / len(group.unique()),
+        "grading_timed_out": timed_out,
+        "grading_failed": failed,
+    }
+
+
+def sampler_difference(difference: Tensor) -> dict[str, float]:
+    """How far the trainer's log-probs of the sampled tokens lie from those of the engine that sampled them.
+
+    `difference` [M] is log p_trainer - log p_sampler in nats. Gives the mean and the largest absolute difference per
+    token, and KL(sampler || trainer) per token by the estimator k3, r - 1 - log r with r = p_trainer / p_sampler
+    (Schulman, "Approximating KL Divergence", 2020).
+    """
+    if not len(difference):
+        return {}
+    return {
+        "sampler/difference": difference.abs().mean().item(),
+        "sampler/largest_difference": difference.abs().max().item(),
+        "sampler/kl": (difference.expm1() - difference).mean().item(),
+    }

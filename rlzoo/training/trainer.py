@@ -1,0 +1,229 @@
+"""The training loop: collect, score, prepare; for each pass and mini-batch plan, differentiate, step; sync."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from objectives import Plan, TokenBatch
+from rlzoo.experiment.experiment import Experiment
+from rlzoo.model.flops import forward_flops
+from rlzoo.model.policy import Policy, TokenStats
+from rlzoo.rollout.base import RolloutEngine
+from rlzoo.rollout.sampler import Sampler
+from rlzoo.training.checkpoint import Progress
+from rlzoo.training.collect import Collected, collect
+from rlzoo.training.tally import Tally, rollout_metrics
+
+_ANY_ROW = torch.zeros(1, dtype=torch.long)
+
+
+class Trainer:
+    """Holds what changes during a run: the policy, its optimiser, and the progress."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        accelerator: Accelerator,
+        policy: Policy,
+        reference: Policy | None,
+        sampler: Sampler,
+    ) -> None:
+        train = experiment.config.train
+        self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
+        self.accelerator, self.sampler, self.reference = accelerator, sampler, reference
+        optimizer = torch.optim.AdamW(
+            policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+        )
+        self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        self.progress = Progress()
+        self.seconds: dict[str, float] = {}
+        self.positions, self.flops = Counter[str](), Counter[str]()
+
+    @property
+    def engine(self) -> RolloutEngine:
+        """What samples the responses."""
+        return self.sampler.engine
+
+    def step(self) -> tuple[dict[str, Any], Collected]:
+        """One rollout step; returns its metrics and rollouts."""
+        self.seconds, self.positions, self.flops = {}, Counter(), Counter()
+        done, collected = self.progress, self.collect()
+        self.seconds.update(collected.seconds)
+        needs = self.objective.requires(self.experiment.updates_per_step)
+        batch = self.objective.prepare(self.scored(collected, needs), done.objective_state)
+        learning_rate = self._set_learning_rate(done.step)
+        tally, skipped, moved = Tally(self.objective, collected.rollouts), 0, False
+        for update in self.objective.passes(batch):
+            for rows in self.minibatches(update):
+                skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
+                moved = True
+        with self._timed("sync"):
+            self.engine.sync(self.accelerator.unwrap_model(self.policy))
+        self.progress = replace(
+            done,
+            step=done.step + 1,
+            problems_used=collected.problems_used,
+            updates_skipped=done.updates_skipped + skipped,
+            objective_state=batch.state,
+        )
+        metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator)}
+        metrics |= collected.metrics | tally.metrics(self.accelerator)
+        return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
+
+    def collect(self) -> Collected:
+        """The rollouts of the step that comes next."""
+        progress = self.progress
+        return collect(self.experiment, self.sampler, self.accelerator, progress.step, progress.problems_used)
+
+    # ---- statistics of policies on the rollouts ------------------------------------------------------------------
+
+    def scored(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+        """Adds the statistics of the policy and the reference that are among the fields `needs`."""
+        fields: dict[str, Tensor | None] = {}
+        with self._timed("score"):
+            if needs & {"logp_old", "entropy_old", "logp", "entropy"}:
+                with_entropy = bool(needs & {"entropy_old", "entropy"})
+                logp, entropy = self._statistics(self.policy, collected, with_entropy)
+                fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)
+                fields |= dict.fromkeys(needs & {"entropy_old", "entropy"}, entropy)
+            if "logp_ref" in needs:
+                assert self.reference is not None
+                fields["logp_ref"], _ = self._statistics(self.reference, collected, with_entropy=False)
+        return collected.batch.with_fields(**fields)
+
+    @torch.no_grad()
+    def _statistics(
+        self, policy: Policy, collected: Collected, with_entropy: bool, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """[N, T] log-probs and entropies of the batch on every process, for some rows or all, zero elsewhere."""
+        logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
+        entropy = torch.zeros_like(logp)
+        for part in self._in_step(self._micro_batches(collected, collected.own(rows))):
+            stats = self._forward(policy, collected, _ANY_ROW if part is None else part, with_entropy, "score")
+            if part is None:
+                continue
+            logp[part, : stats.logp.shape[1]] = stats.logp
+            if stats.entropy is not None:
+                entropy[part, : stats.logp.shape[1]] = stats.entropy
+        everywhere = collected.everywhere(self.accelerator, logp)
+        return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
+
+    def _forward(
+        self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
+    ) -> TokenStats:
+        """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
+        part, device = collected.rollouts.rows(rows), self.accelerator.device
+        width = int(part.lengths.max())
+        with self.accelerator.autocast():
+            stats: TokenStats = policy(
+                part.prompt_tokens(),
+                part.tokens[:, :width].to(device),
+                part.mask[:, :width].to(device),
+                self.config.rollout.temperature,
+                with_entropy,
+            )
+        self.positions[phase] += stats.positions
+        passes = 3 if torch.is_grad_enabled() else 1
+        model = self.accelerator.unwrap_model(policy)
+        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(part.lengths.sum())))
+        return stats
+
+    def _micro_batches(self, collected: Collected, rows: Tensor) -> list[Tensor]:
+        """Some of this process's rows, cut into micro-batches."""
+        part, policy = collected.rollouts.rows(rows), self.accelerator.unwrap_model(self.policy)
+        budget = self.config.train.tokens_per_micro_batch
+        return [rows[batch] for batch in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
+
+    def _in_step(self, parts: list[Tensor]) -> list[Tensor | None]:
+        """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
+        count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
+        return [*parts, *[None] * (count - len(parts))]
+
+    # ---- one optimiser update ------------------------------------------------------------------------------------
+
+    def minibatches(self, batch: TokenBatch) -> Iterator[Tensor]:
+        """Rows of each mini-batch: whole groups, in order."""
+        group = batch.require("group", "mini-batches")
+        groups = torch.tensor(list(dict.fromkeys(group.tolist())), device=group.device)
+        for part in groups.tensor_split(self.config.train.minibatches_per_step):
+            yield torch.isin(group, part).nonzero()[:, 0]
+
+    def _update(self, collected: Collected, minibatch: TokenBatch, rows: Tensor, moved: bool, tally: Tally) -> bool:
+        """Plans and differentiates the mini-batch in `rows` and takes a step; False if its gradient was not finite."""
+        if moved and self.objective.reads_current:
+            with self._timed("score"):
+                logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, rows)
+                minibatch = minibatch.with_fields(logp=logp[rows], entropy=None if entropy is None else entropy[rows])
+        with self._timed("plan"):
+            if self.objective.reads_micro_batches:
+                minibatch = minibatch.with_fields(micro_batch=self.micro_batch_numbers(collected, rows)[rows])
+            plan = self.objective.plan(minibatch)
+            own = collected.own(rows)
+            at = torch.searchsorted(rows, collected.here[own.to(rows.device)])
+            tally.add_plan(plan, own, at)
+        with self._timed("train"):
+            self._differentiate(collected, plan, own, at, moved, tally)
+            return self._take_step(tally)
+
+    def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
+        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
+        number = torch.zeros(len(collected.here), 1, device=self.accelerator.device)
+        first = self.accelerator.process_index * len(collected.batch.mask)
+        for i, part in enumerate(self._micro_batches(collected, collected.own(rows))):
+            number[part] = float(first + i)
+        return collected.everywhere(self.accelerator, number)[:, 0].long()
+
+    def _differentiate(
+        self, collected: Collected, plan: Plan, own: Tensor, at: Tensor, moved: bool, tally: Tally
+    ) -> None:
+        """Accumulates the gradient of this process's rows `own`, rows `at` of the plan.
+
+        Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
+        factor; all make the same number of backward passes.
+        """
+        place = torch.zeros(len(collected.here), dtype=torch.long)
+        place[own] = at.cpu()
+        parts = self._micro_batches(collected, own[plan.active[at].cpu()])
+        together = self._in_step(parts) or [None]
+        for i, part in enumerate(together):
+            with nullcontext() if i == len(together) - 1 else self.accelerator.no_sync(self.policy):
+                own_rows = _ANY_ROW if part is None else part
+                stats = self._forward(self.policy, collected, own_rows, self.objective.needs_entropy_gradient, "train")
+                if part is None:
+                    self.accelerator.backward(0.0 * stats.logp.sum())
+                    continue
+                rows = place[part].to(plan.policy_coefficient.device)
+                loss = self.objective.loss(plan, rows, stats.logp, stats.entropy)
+                self.accelerator.backward(loss * self.accelerator.num_processes)
+            tally.add_rows(plan, part, rows, stats.logp.detach(), loss.item())
+            if not moved:
+                tally.add_unmoved(part, stats.logp.detach())
+
+    def _take_step(self, tally: Tally) -> bool:
+        norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            tally.add_gradient(float(norm))
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return finite
+
+    def _set_learning_rate(self, step: int) -> float:
+        train = self.config.train
+        rate = train.learning_rate * min(1.0, (step + 1) / max(1, train.warmup_steps))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started

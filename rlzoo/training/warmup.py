@@ -1,0 +1,237 @@
+"""Makes an embedded model from nothing: a character tokenizer, a small Qwen3, and demonstrations with slips in them.
+
+The demonstrations are right but for random slips, which no model can foresee. So the most probable character is the
+right one and greedy decoding is good, while a sampled response slips as often as the demonstrations do: what
+reinforcement learning finds to improve.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from rlzoo.config import ModelConfig, TaskConfig
+from rlzoo.errors import UserError
+from rlzoo.files import folder_written_atomically
+from rlzoo.model.policy import load_policy
+from rlzoo.model.pretrained import without_progress_bars
+from rlzoo.model.tokenizer import load_tokenizer
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.transformers_engine import TransformersEngine
+from rlzoo.tasks import demonstrated_task
+from rlzoo.tasks.base import DemonstratedTask
+
+CONTEXT = 128
+MAX_RESPONSE_TOKENS = 64
+HEAD_WIDTH = 32
+
+_DEMONSTRATION_SEED = 2
+_EVALUATION_PROBLEMS, _EVALUATION_SAMPLES = 512, 8
+
+Progress = Callable[[int, int, float], None]
+"""Called with the number of steps done, the number of all steps, and the loss of the last."""
+
+
+@dataclass
+class WarmupTaskConfig:
+    name: str = "arithmetic"
+    """A task that comes with demonstrations: `arithmetic`, `knights` or `planted_arithmetic`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the task, e.g. `task.options.digits=3`."""
+
+
+@dataclass
+class WarmupConfig:
+    """One warm-up."""
+
+    output: str = "runs/warmup-{task}"
+    """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
+    task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
+    seed: int = 0
+    """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
+    slip_rate: float = 0.1
+    """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
+    hidden_size: int = 128
+    """Width of the model; a multiple of 32, the width of an attention head."""
+    intermediate_size: int = 384
+    """Width inside the feed-forward layers."""
+    layers: int = 4
+    """Transformer layers."""
+    steps: int = 1000
+    """Optimiser updates."""
+    clean_fraction: float = 0.0
+    """The first part of the steps, whose demonstrations have no slips."""
+    demonstrations_per_step: int = 128
+    """Demonstrations of one update, each of a new random problem."""
+    learning_rate: float = 2e-3
+    """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
+
+
+def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: None) -> dict[str, float]:
+    """Makes the model, writes it to `config.output` and evaluates what was written.
+
+    Returns the final loss, the held-out accuracies `greedy` and `sampled` (avg@8 at temperature 1), the number of
+    parameters and the seconds that training took. Raises UserError for a number out of range or a folder that exists.
+    """
+    _check(config)
+    task = demonstrated_task(TaskConfig(config.task.name, options=config.task.options, problems=1))
+    target = target_folder(config)
+    started = time.perf_counter()
+    tokenizer = make_tokenizer(task.characters)
+    model = make_model(config, tokenizer)
+    loss = _train(model, tokenizer, task, config, progress)
+    seconds = time.perf_counter() - started
+    with folder_written_atomically(target) as folder, without_progress_bars():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        accuracies = evaluate_folder(folder, task)
+    return {"loss": loss, **accuracies, "parameters": model.num_parameters(), "seconds": seconds}
+
+
+def make_tokenizer(characters: str) -> PreTrainedTokenizerFast:
+    """One token per character, and `<unk>`, `<eos>`, `<pad>`."""
+    vocabulary = {token: i for i, token in enumerate([*characters, "<unk>", "<eos>", "<pad>"])}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
+    backend.decoder = tokenizers.decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        padding_side="left",
+        model_max_length=CONTEXT,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def make_model(config: WarmupConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    """A model with random weights."""
+    heads = config.hidden_size // HEAD_WIDTH
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return Qwen3ForCausalLM(
+            Qwen3Config(
+                vocab_size=len(tokenizer),
+                hidden_size=config.hidden_size,
+                intermediate_size=config.intermediate_size,
+                num_hidden_layers=config.layers,
+                num_attention_heads=heads,
+                num_key_value_heads=heads,
+                head_dim=HEAD_WIDTH,
+                max_position_embeddings=CONTEXT,
+                tie_word_embeddings=True,
+                bos_token_id=None,
+                eos_token_id=tokenizer.eos_token_id,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        )
+
+
+def _train(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    task: DemonstratedTask,
+    config: WarmupConfig,
+    progress: Progress,
+) -> float:
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    loss = math.nan
+    for step, (inputs, targets) in enumerate(_batches(tokenizer, task, config)):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(step, config.steps)
+        logits = model(input_ids=inputs, use_cache=False).logits
+        cross_entropy = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        cross_entropy.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss = cross_entropy.item()
+        progress(step + 1, config.steps, loss)
+    return loss
+
+
+def _schedule(step: int, steps: int) -> float:
+    """The rate's fraction of its highest."""
+    return min(1.0, 20 * (step + 1) / steps) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, task: DemonstratedTask, config: WarmupConfig
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets [N, T] of every step; a target is the next token of the response, -100 elsewhere."""
+    rng = random.Random(config.seed)
+    problems = task.to_demonstrate(_DEMONSTRATION_SEED + config.seed)
+    for step in range(config.steps):
+        rate = 0.0 if step < config.clean_fraction * config.steps else config.slip_rate
+        batch = list(islice(problems, config.demonstrations_per_step))
+        responses = [task.demonstration(problem, rng, rate) for problem in batch]
+        yield _encode(tokenizer, [str(problem.prompt) for problem in batch], responses)
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], responses: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    texts = [prompt + response + tokenizer.eos_token for prompt, response in zip(prompts, responses, strict=True)]
+    tokens = tokenizer(texts, padding=True, padding_side="right", return_tensors="pt")
+    starts = torch.tensor([len(prompt) for prompt in prompts])[:, None]
+    position = torch.arange(tokens["input_ids"].shape[1])
+    responding = (position >= starts) & tokens["attention_mask"].bool()
+    return tokens["input_ids"][:, :-1], tokens["input_ids"].where(responding, -100)[:, 1:]
+
+
+def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
+    """Held-out accuracies of a saved model."""
+    model = ModelConfig(name=str(folder))
+    tokenizer = load_tokenizer(model)
+    engine = TransformersEngine(load_policy(model, tokenizer), tokenizer)
+    problems = task.held_out[:_EVALUATION_PROBLEMS]
+
+    def accuracy(samples: int, temperature: float) -> float:
+        prompts = [tokenizer.encode(problem.prompt) for problem in problems]
+        rollouts = engine.generate(prompts, samples, Sampling(MAX_RESPONSE_TOKENS, temperature), seed=0)
+        complete = (~rollouts.truncated).nonzero()[:, 0].tolist()
+        right = 0.0
+        for row in complete:
+            text = tokenizer.decode(rollouts.tokens[row, : rollouts.lengths[row]].tolist())
+            right += task.grader(problems[int(rollouts.prompt[row])], text).correct
+        return right / len(rollouts.tokens)
+
+    return {"greedy": accuracy(1, 0.0), "sampled": accuracy(_EVALUATION_SAMPLES, 1.0)}
+
+
+def target_folder(config: WarmupConfig) -> Path:
+    """Where the model goes. Raises UserError for a placeholder that is not `{task}`."""
+    path = config.output.replace("{task}", config.task.name)
+    if "{" in path or "}" in path:
+        raise UserError(f"output={config.output}: {{task}} is all that is filled in")
+    return Path(path)
+
+
+def _check(config: WarmupConfig) -> None:
+    if target_folder(config).exists():
+        raise UserError(f"output={target_folder(config)} exists; remove it, or write to another folder")
+    for key in ("steps", "demonstrations_per_step", "layers", "intermediate_size"):
+        if getattr(config, key) < 1:
+            raise UserError(f"{key}={getattr(config, key)} must be at least 1")
+    if config.hidden_size < HEAD_WIDTH or config.hidden_size % HEAD_WIDTH:
+        raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
+    if not 0 <= config.slip_rate < 1:
+        raise UserError(f"slip_rate={config.slip_rate} must be from 0 to below 1")
+    if not 0 <= config.clean_fraction <= 1:
+        raise UserError(f"clean_fraction={config.clean_fraction} must be from 0 to 1")
+    if config.learning_rate <= 0:
+        raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
+    try:
+        target_folder(config).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={target_folder(config)} cannot be written: {error.strerror}") from None
