@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 import torch
@@ -61,9 +62,9 @@ class Plan:
         return ((self.policy_coefficient * self.batch.advantage) != 0).any(1) | (self.penalty_coefficient != 0).any(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Objective:
-    """A composition of parts. Immutable; equality, hash and `expression` depend on the parts alone."""
+    """A composition of parts. Immutable; `key`, equality and hash depend on the parts alone."""
 
     parts: tuple[Part, ...]
 
@@ -71,8 +72,23 @@ class Objective:
         object.__setattr__(self, "parts", in_order(self.parts))
 
     @cached_property
+    def key(self) -> str:
+        """What it is: its parts in stage order with every parameter, and their digest; nothing else has a say in it.
+
+        Folders, grids and tables know objectives by it. `expression` is for people.
+        """
+        written = " . ".join(part.identity for part in self.parts)
+        return f"{written} #{blake2b(written.encode(), digest_size=5).hexdigest()}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objective) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @cached_property
     def expression(self) -> str:
-        """The canonical form."""
+        """The shortest way to write it with what is registered now; for people."""
         return canonical(self.parts)
 
     def __str__(self) -> str:

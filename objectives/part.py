@@ -69,6 +69,13 @@ class Part:
         """Its name in expressions."""
         return f"{self.origin}:{self.name}" if self.origin else self.name
 
+    @property
+    def identity(self) -> str:
+        """What it is, whatever else is registered: its name, behind its module if that is not ours, and every parameter."""
+        module = type(self).__module__
+        name = self.name if module.partition(".")[0] == __package__ else f"{module}:{self.name}"
+        return write_term(name, {item.name: getattr(self, item.name) for item in fields(self)})
+
     def formula(self) -> str:
         """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""
         return (self.__doc__ or self.name).split("\n")[0]
