@@ -71,7 +71,7 @@ class Part:
 
     @property
     def identity(self) -> str:
-        """What it is, whatever else is registered: its name, behind its module if that is not ours, and every parameter."""
+        """What it is, whatever else is registered: its name, behind its module if not ours, and its parameters."""
         module = type(self).__module__
         name = self.name if module.partition(".")[0] == __package__ else f"{module}:{self.name}"
         return write_term(name, {item.name: getattr(self, item.name) for item in fields(self)})
