@@ -1,16 +1,67 @@
 """The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, one file per method, torch only.
 
-Reading order: `batch` (the data), `part` (the ten stages), `objective` (prepare, plan, loss), `expression` (the
-grammar), `zoo` (the names); then the methods:
+Reading order: `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names), `expression` (the grammar),
+`plan` and `objective` (prepare, plan, loss); then `parts`, one file each, and `methods`, one file per paper.
 
-    ppo, grpo, dapo, entropy20, justrl, advantage_reweighting, lopti, stare, stapo;
-    dr_grpo, entropy_bonus, sampler_correction
+Who uses objectives needs `parse`, `names` and `TokenBatch`. Who writes a method needs the kinds of parts, `parameter`,
+`register` and `recipe`.
 """
 
-from objectives import methods  # noqa: F401
-from objectives.batch import TokenBatch
+from objectives import methods, parts  # noqa: F401  (these register themselves)
+from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
-from objectives.objective import Objective, Plan, parse
-from objectives.zoo import Name, names
+from objectives.kinds import (
+    Advantage,
+    Aggregate,
+    Bounds,
+    Mask,
+    Modifier,
+    Penalty,
+    Ratio,
+    Reward,
+    Schedule,
+    Select,
+    Surrogate,
+    Weight,
+)
+from objectives.expression import Term, read_terms
+from objectives.objective import Objective, parse
+from objectives.order import drawn, largest, quantile
+from objectives.part import Part, Stage, parameter
+from objectives.plan import Plan
+from objectives.zoo import Name, names, recipe, register
 
-__all__ = ["Name", "Objective", "ObjectiveError", "Plan", "TokenBatch", "names", "parse"]
+__all__ = [
+    "Advantage",
+    "Aggregate",
+    "Bounds",
+    "Mask",
+    "Modifier",
+    "Name",
+    "Objective",
+    "ObjectiveError",
+    "Part",
+    "Penalty",
+    "Plan",
+    "Ratio",
+    "Reward",
+    "Schedule",
+    "Select",
+    "Stage",
+    "Surrogate",
+    "Term",
+    "TokenBatch",
+    "Weight",
+    "drawn",
+    "largest",
+    "names",
+    "over_scope",
+    "parameter",
+    "parse",
+    "quantile",
+    "read_terms",
+    "recipe",
+    "register",
+    "scope_reads",
+    "statistic",
+]

@@ -1,6 +1,10 @@
-"""The data that objectives work on: one row per sampled response, one column per response token."""
+"""The data that objectives work on: one row per sampled response, one column per response token.
 
-from collections.abc import Mapping
+Shapes, here and everywhere: N rows (of all processes, unless said otherwise), T response positions, G responses per
+prompt group, V vocabulary; n and t are those of a part of the rows cut to its longest response.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -12,7 +16,7 @@ from objectives.errors import ObjectiveError
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "policy_mask", "penalty_mask"}
 )
-ROW_FIELDS = frozenset({"reward", "correct", "group", "truncated", "selected", "micro_batch"})
+ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch"})
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,13 @@ class TokenBatch:
     """
 
     mask: Tensor
-    """[N, T] bool: response tokens, up to and including the end-of-sequence token."""
+    """[N, T] bool: tokens that the loss sees, up to and including the end of sequence; not those of a tool's output."""
+    length: Tensor | None = None
+    """[N] int: response tokens that are there, in the loss or not; None: up to the last one that `mask` has."""
     group: Tensor | None = None
     """[N] int: prompt group."""
     reward: Tensor | None = None
-    """[N]: reward, shaped by stage 1."""
+    """[N]: reward, shaped by stage 1; [N, T] where a late part shapes each token."""
     correct: Tensor | None = None
     """[N]: raw correctness in [0, 1]."""
     truncated: Tensor | None = None
@@ -36,7 +42,7 @@ class TokenBatch:
     max_length: int | None = None
     """The limit of response tokens under which the responses were sampled."""
     logp_old: Tensor | None = None
-    """[N, T]: the trainer's policy at rollout time, log-prob of the sampled token."""
+    """[N, T]: the policy at rollout time, log-prob of the sampled token."""
     entropy_old: Tensor | None = None
     """[N, T]: its full-vocabulary entropy."""
     logp: Tensor | None = None
@@ -47,6 +53,8 @@ class TokenBatch:
     """[N, T]: what the rollout engine reported."""
     logp_ref: Tensor | None = None
     """[N, T]: the frozen reference."""
+    on_policy: bool = False
+    """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
     advantage: Tensor | None = None
     """[N] after stage 3, [N, T] after stage 4."""
     selected: Tensor | None = None
@@ -71,6 +79,16 @@ class TokenBatch:
                 raise ObjectiveError(f"{name} must be [N, T] = [{n}, {t}] as mask is, not {list(tensor.shape)}")
             if name in ROW_FIELDS and tensor.shape != (n,):
                 raise ObjectiveError(f"{name} must be [N] = [{n}] as mask has rows, not {list(tensor.shape)}")
+            if name in ("reward", "advantage") and tensor.shape not in ((n,), (n, t)):
+                raise ObjectiveError(f"{name} must be [N] = [{n}] or [N, T] = [{n}, {t}], not {list(tensor.shape)}")
+
+    @property
+    def lengths(self) -> Tensor:
+        """[N] int: how long the responses are, whatever the loss sees of them."""
+        if self.length is not None:
+            return self.length
+        position = torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
+        return (position * self.mask).amax(1) if self.mask.shape[1] else self.mask.sum(1)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensor fields that are there, by name."""
@@ -93,12 +111,44 @@ class TokenBatch:
 
     def require(self, name: str, reader: str) -> Tensor:
         """The field, or an error that names who reads it."""
+        self.require_all((name,), reader)
         value = getattr(self, name)
-        if value is None:
-            raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks")
         assert isinstance(value, Tensor)
         return value
 
+    def require_all(self, names: Iterable[str], reader: str) -> None:
+        """Raises ObjectiveError for the first of the fields, by name, that is not there."""
+        for name in sorted(names):
+            if getattr(self, name) is None:
+                raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks")
+
     def like_tokens(self, row_values: Tensor) -> Tensor:
-        """[N] -> [N, T]: a value per response on each of its token positions."""
-        return row_values[:, None].expand(self.mask.shape)
+        """[N] -> [N, T]: a value per response on each of its token positions; [N, T] stays."""
+        return row_values if row_values.dim() == 2 else row_values[:, None].expand(self.mask.shape)
+
+    def blank_outside(self) -> "TokenBatch":
+        """Zeroes every token field outside the mask, so that no padding value, not even NaN, can reach a result."""
+        values = {
+            name: tensor for name, tensor in self.tensors().items() if tensor.dim() == 2 and tensor.is_floating_point()
+        }
+        return self.with_fields(**{name: torch.where(self.mask, value, 0.0) for name, value in values.items()})
+
+
+def statistic(name: str, source: str) -> str:
+    """The field with a statistic (`logp`, `entropy`) of the `current` policy or of the `old` one."""
+    return name if source == "current" else f"{name}_old"
+
+
+def scope_reads(scope: str) -> frozenset[str]:
+    """The fields that working within each `microbatch` takes, or within each `prompt`; {} for any other scope."""
+    return frozenset({"microbatch": ("micro_batch",), "prompt": ("group",)}.get(scope, ()))
+
+
+def over_scope(batch: TokenBatch, scope: str, function: Callable[[TokenBatch], Tensor]) -> Tensor:
+    """Applies a function of a batch ([n, T] out) to the whole mini-batch, or to each micro-batch by itself."""
+    if scope != "microbatch" or len(batch.mask) == 0:
+        return function(batch)
+    number = batch.require("micro_batch", "scope=microbatch")
+    _, order = number.sort(stable=True)
+    pools = order.split(torch.unique(number, return_counts=True)[1].tolist())
+    return torch.cat([function(batch.rows(pool)) for pool in pools])[order.argsort()]

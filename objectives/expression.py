@@ -7,13 +7,14 @@ value      = number | true | false | none | word
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from objectives.errors import ObjectiveError, shown
+from objectives.kinds import Modifier, Surrogate, Weight
 from objectives.part import Part, write_term
-from objectives.zoo import PARTS, RECIPES, Recipe, lookup, make_part
+from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
 LONGEST = 2000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
@@ -95,9 +96,9 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         parts, others = RECIPES["grpo"].parts("paper"), list(terms)
     additions = [term for term in others if term.sign == "+"]
     removals = [term for term in others if term.sign == "-"]
-    for part in _without_conflicts(additions):
-        if part.exclusive:
-            parts = {name: old for name, old in parts.items() if not (old.exclusive and old.stage == part.stage)}
+    added = _without_conflicts(additions)
+    for part in added:
+        parts = {name: old for name, old in parts.items() if not _replaces(part, old)}
         parts[part.name] = part
     removed = list(dict.fromkeys(name for term in removals for name in _removed_names(term, parts)))
     for term in additions:
@@ -105,7 +106,33 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
             raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
     for name in removed:
         _remove(parts, name)
-    return in_order(parts.values())
+    unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
+    for part in unread:
+        if part in added:
+            reader = _surrogate(parts.values()).name
+            raise ObjectiveError(
+                f"{part.name} has no effect on {reader}, which does not read it: leave one of them out"
+            )
+    return in_order(part for part in parts.values() if part not in unread)
+
+
+def _replaces(new: Part, old: Part) -> bool:
+    """Whether an addition takes the place of a part: of its stage, or of a bound that both set."""
+    if isinstance(new, Modifier) and isinstance(old, Modifier):
+        return bool(new.sets & old.sets)
+    return new.exclusive and old.exclusive and new.stage == old.stage
+
+
+def _has_effect(part: Part, parts: Iterable[Part]) -> bool:
+    """Whether the surrogate among the parts heeds a modifier's bounds, or advantages and their weights."""
+    surrogate = _surrogate(parts)
+    if isinstance(part, Modifier):
+        return bool(part.sets & surrogate.reads_bounds)
+    return surrogate.follows_advantage or not isinstance(part, Weight)
+
+
+def _surrogate(parts: Iterable[Part]) -> Surrogate:
+    return next(part for part in parts if isinstance(part, Surrogate))
 
 
 def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
@@ -113,14 +140,22 @@ def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
     chosen: dict[object, tuple[Part, str]] = {}
     for term in additions:
         for part in _contributed(term):
-            slot = part.stage if part.exclusive else part.name
-            other, owner = chosen.setdefault(slot, (part, term.name))
-            if other != part:
-                what = f"stage {part.stage.name.lower()} holds one part" if part.exclusive else "a part has one setting"
-                raise ObjectiveError(
-                    f"{_by(other, owner)} and {_by(part, term.name)} exclude each other ({what}): leave one of them out"
-                )
-    return [part for part, _ in chosen.values()]
+            for slot, what in _slots(part).items():
+                other, owner = chosen.setdefault(slot, (part, term.name))
+                if other != part:
+                    raise ObjectiveError(
+                        f"{_by(other, owner)} and {_by(part, term.name)} exclude each other ({what}): "
+                        f"leave one of them out"
+                    )
+    return list(dict.fromkeys(part for part, _ in chosen.values()))
+
+
+def _slots(part: Part) -> Mapping[Any, str]:
+    """What a part takes that no other may take, and why."""
+    if part.exclusive:
+        return {part.stage: f"stage {part.stage.name.lower()} holds one part"}
+    bounds = part.sets if isinstance(part, Modifier) else ()
+    return {part.name: "a part has one setting"} | {bound: f"one part sets the bound {bound}" for bound in bounds}
 
 
 def _contributed(term: Term) -> tuple[Part, ...]:
@@ -174,11 +209,8 @@ def canonical(parts: Sequence[Part]) -> str:
 
     Fewest terms win, then fewest parameters, then the order of the zoo; it depends on the parts alone.
     """
-    candidates = [
-        (*_written(parts, recipe, variant), number)
-        for number, (recipe, variant) in enumerate((r, v) for r in _candidates(parts) for v in r.variants)
-    ]
-    _, _, text, _ = min(candidates, key=lambda candidate: (candidate[0], candidate[1], candidate[3]))
+    candidates = [_written(parts, recipe, variant) for recipe in _candidates(parts) for variant in recipe.variants]
+    _, _, text = min(candidates, key=lambda candidate: candidate[:2])
     return text
 
 
@@ -186,7 +218,7 @@ def _candidates(parts: Sequence[Part]) -> list[Recipe]:
     """Our own recipes, and those of the modules that parts come from: never what else happens to be imported."""
     modules = {type(part).__module__ for part in parts}
     own = __name__.partition(".")[0]
-    return [r for r in RECIPES.values() if r.module.partition(".")[0] == own or r.module in modules]
+    return [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:
@@ -201,13 +233,9 @@ def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, 
             additions.append("+" + part.term())
         else:
             settings.update(changes)
-    filled = {part.stage for part in parts if part.exclusive}
     kept = {part.name for part in parts}
-    removals = [
-        f"-{p.written}"
-        for p in in_order(base.values())
-        if p.name not in kept and not (p.exclusive and p.stage in filled)
-    ]
+    gone = [part for part in in_order(base.values()) if part.name not in kept and _has_effect(part, parts)]
+    removals = [f"-{part.written}" for part in gone if not any(_replaces(new, part) for new in parts)]
     text = write_term(recipe.written, settings) + "".join(additions) + "".join(removals)
     return len(additions) + len(removals), text.count("="), text
 

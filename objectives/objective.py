@@ -1,7 +1,7 @@
 """An objective: parts in stage order, planned over whole mini-batches, summed over micro-batches."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -9,16 +9,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from objectives.batch import TOKEN_FIELDS, TokenBatch
+from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.expression import canonical, compose, in_order, read_terms
-from objectives.part import (
+from objectives.kinds import (
     Advantage,
     Aggregate,
     Bounds,
     Mask,
     Modifier,
-    Part,
     Penalty,
     Ratio,
     Reward,
@@ -27,6 +26,8 @@ from objectives.part import (
     Surrogate,
     Weight,
 )
+from objectives.part import Part
+from objectives.plan import Plan
 
 Kind = TypeVar("Kind", bound=Part)
 
@@ -39,27 +40,6 @@ def parse(expression: str) -> "Objective":
     if not isinstance(expression, str):
         raise ObjectiveError(f"an objective is written as text, not as a {type(expression).__name__}")
     return Objective(compose(read_terms(expression)))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything about one optimiser mini-batch that looks at more than one token, settled before any gradient.
-
-    The loss is the sum over tokens of `policy_coefficient` [N, T] times the surrogate's loss plus `penalty_coefficient`
-    [N, T] times the penalties; both are zero outside the tokens that take part.
-    """
-
-    batch: TokenBatch
-    policy_coefficient: Tensor
-    penalty_coefficient: Tensor
-    bounds: Bounds
-    touched: Mapping[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def active(self) -> Tensor:
-        """[N] bool: rows whose gradient is not zero for certain."""
-        assert self.batch.advantage is not None
-        return ((self.policy_coefficient * self.batch.advantage) != 0).any(1) | (self.penalty_coefficient != 0).any(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +82,15 @@ class Objective:
         """The one part of a kind whose stage holds one."""
         return self.all(kind)[0]
 
-    def requires(self, updates: int) -> frozenset[str]:
-        """Optional fields of the batch that are read when a rollout step makes that many optimiser updates."""
+    def requires(self, on_policy: bool) -> frozenset[str]:
+        """Fields of the batch that are read; `on_policy`: if every update is one of the policy that sampled."""
         always = frozenset[str]().union(*(part.needs for part in self.parts))
-        return always if updates == 1 else always.union(*(part.reads_once_moved for part in self.parts))
+        return always if on_policy else always.union(*(part.reads_once_moved for part in self.parts))
 
     @property
     def needs(self) -> frozenset[str]:
-        """Every optional field that it may read."""
-        return self.requires(updates=2)
+        """Every field of the batch that it may read."""
+        return self.requires(on_policy=False)
 
     @property
     def needs_entropy_gradient(self) -> bool:
@@ -125,7 +105,7 @@ class Objective:
     @property
     def reads_micro_batches(self) -> bool:
         """Whether some part works within each micro-batch, so that the result depends on how the batch is cut."""
-        return any(getattr(part, "scope", None) == "microbatch" for part in self.parts)
+        return "micro_batch" in self.needs
 
     @property
     def refills(self) -> bool:
@@ -146,24 +126,22 @@ class Objective:
 
     @torch.no_grad()
     def select(self, batch: TokenBatch) -> TokenBatch:
-        """Stages 1 and 2: shaped `reward`, and `selected` rows; `mask` and the rows themselves stay."""
+        """Stages 1 and 2: shaped `reward`, and `selected` rows; `mask` and the rows themselves stay.
+
+        Late parts of stage 1 shape rewards in `prepare`. A batch with an `advantage` keeps its reward.
+        """
         if batch.selected is not None:
             return batch
-        self._require(batch, "reward", "correct", "truncated")
-        touched = dict(batch.touched)
-        reward = batch.reward
-        if reward is not None:
-            reward = reward.to(torch.promote_types(reward.dtype, torch.float32))
-            for shaper in self.all(Reward):
-                shaping = shaper.shaping(batch)
-                touched[shaper.name] = batch.mask & batch.like_tokens(shaping != 0)
-                reward = reward + shaping
-        selected = torch.ones_like(batch.mask[:, 0])
-        for selector in self.all(Select):
+        early = [part for part in self.all(Reward) if not part.late and batch.advantage is None]
+        selectors = self.all(Select)
+        _require(batch, [*early, *selectors])
+        batch = _shaped(batch, early)
+        selected, touched = torch.ones_like(batch.mask[:, 0]), dict(batch.touched)
+        for selector in selectors:
             chosen = selector.selects(batch)
             touched[selector.name] = batch.mask & ~batch.like_tokens(chosen)
             selected = selected & chosen
-        return batch.with_fields(reward=reward, selected=selected, touched=touched)
+        return batch.with_fields(selected=selected, touched=touched)
 
     @torch.no_grad()
     def prepare(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> TokenBatch:
@@ -174,26 +152,36 @@ class Objective:
         if batch.advantage is not None and batch.advantage.dim() == 2:
             raise ObjectiveError("the batch is prepared already: its advantage is per token")
         batch = self.select(batch)
-        advantage = self._advantage(batch) if batch.advantage is None else batch.advantage
-        assert batch.selected is not None
-        mask = batch.mask & batch.selected[:, None]
-        batch = _blank_outside(batch.with_fields(mask=mask, advantage=None))
-        batch = batch.with_fields(advantage=batch.like_tokens(advantage))
+        advantage = batch.like_tokens(self.advantages(batch))
+        kept = batch.mask & batch.require("selected", "the objective")[:, None]
+        batch = batch.with_fields(mask=kept, advantage=advantage).blank_outside()
         weights = self.all(Weight)
+        _require(batch, [part for part in weights if not part.planned])
         states = {part.name: part.control(batch, (state or {}).get(part.name, {})) for part in weights}
         batch = batch.with_fields(state={name: dict(values) for name, values in states.items() if values})
         return _weighted(batch, [part for part in weights if not part.planned])
 
-    def _advantage(self, batch: TokenBatch) -> Tensor:
-        reward, group = batch.require("reward", "the objective"), batch.require("group", "the objective")
-        part = self.the(Advantage)
+    @torch.no_grad()
+    def advantages(self, batch: TokenBatch) -> Tensor:
+        """Stage 3 of a rollout batch: [N], or [N, T] where a part tells tokens apart; weights come later.
+
+        Groups that stage 2 dropped whole are no part of the batch for it.
+        """
+        if batch.advantage is not None:
+            return batch.advantage
+        batch, part = self.select(batch), self.the(Advantage)
+        batch = _shaped(batch, [shaper for shaper in self.all(Reward) if shaper.late])
+        group, selected = batch.require("group", part.name), batch.require("selected", part.name)
         size = torch.unique(group, return_counts=True)[1].min() if len(group) else part.minimum_group
         if size < part.minimum_group:
             raise ObjectiveError(f"{part.name} needs at least {part.minimum_group} responses per prompt, not {size}")
-        return part.advantage(reward, group)
+        _require(batch, [part])
+        present = torch.isin(group, group[selected])
+        return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside())
 
     def passes(self, batch: TokenBatch) -> Sequence[TokenBatch]:
         """The prepared batch of each update pass."""
+        _require(batch, [self.the(Schedule)])
         return self.the(Schedule).passes(batch)
 
     # ---- once per optimiser mini-batch ---------------------------------------------------------------------------
@@ -204,11 +192,11 @@ class Objective:
 
         Rows: N of the mini-batch. Where a part reads current statistics, `logp` and `entropy` must be there.
         """
-        self._require(minibatch, *TOKEN_FIELDS)
         if minibatch.require("advantage", "plan").dim() != 2:
             raise ObjectiveError("the batch is not prepared: its advantage is per response, not per token")
-        batch = _weighted(_blank_outside(minibatch), [part for part in self.all(Weight) if part.planned])
-        advantage = batch.require("advantage", "plan")
+        _require(minibatch, [part for part in self.parts if not isinstance(part, Reward | Select | Advantage)])
+        batch = _weighted(minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned])
+        advantage, surrogate, aggregate = batch.require("advantage", "plan"), self.the(Surrogate), self.the(Aggregate)
         touched = dict(batch.touched)
         kept, counted = batch.mask, batch.mask
         for mask in self.all(Mask):
@@ -216,19 +204,29 @@ class Objective:
             touched[mask.name] = batch.mask & ~keeps
             kept = kept & keeps
             counted = counted & keeps if mask.shrinks_denominator else counted
-        aggregate = self.the(Aggregate)
-        policy = _only(kept, batch.policy_mask)
-        coefficient = aggregate.coefficients(batch, counted).to(advantage.dtype)
-        penalty = torch.zeros_like(advantage)
-        if self.all(Penalty):
-            penalised = _only(batch.mask, batch.penalty_mask)
-            penalty = torch.where(penalised, aggregate.coefficients(batch, batch.mask).to(advantage.dtype), 0.0)
-        return Plan(batch, torch.where(policy, coefficient, 0.0), penalty, self._bounds(batch), touched)
+        policy = aggregate.coefficients(batch, counted).to(advantage.dtype)
+        penalised = _only(batch.mask, batch.penalty_mask)
+        penalties = {}
+        for penalty in self.all(Penalty):
+            coefficients = torch.where(batch.mask, penalty.coefficients(batch, aggregate).to(advantage.dtype), 0.0)
+            penalties[penalty.name] = torch.where(penalised, coefficients, 0.0)
+            if penalty.chooses:
+                touched[penalty.name] = coefficients != 0
+        return Plan(
+            batch=batch,
+            policy_coefficient=torch.where(_only(kept, batch.policy_mask), policy, 0.0),
+            penalty_coefficients=penalties,
+            bounds=self._bounds(batch),
+            unmodified={part.name: self._bounds(batch, without=part) for part in self.all(Modifier)},
+            extra=surrogate.extra(batch),
+            follows_advantage=surrogate.follows_advantage,
+            touched=touched,
+        )
 
-    def _bounds(self, batch: TokenBatch) -> Bounds:
+    def _bounds(self, batch: TokenBatch, without: Modifier | None = None) -> Bounds:
         bounds = self.the(Surrogate).bounds(batch)
         for modifier in self.all(Modifier):
-            bounds = modifier.modify(bounds, batch)
+            bounds = bounds if modifier is without else modifier.modify(bounds, batch)
         return bounds
 
     # ---- once per micro-batch ------------------------------------------------------------------------------------
@@ -239,32 +237,45 @@ class Objective:
         `logp` [n, t] and `entropy` [n, t] are the current policy's, with gradient, for those rows and the first t <= T
         positions; whatever is beyond the mask is ignored.
         """
-        batch, policy, penalty, bounds = _rows_of(plan, rows, logp.shape[1])
-        logp = torch.where(batch.mask, logp, 0.0)
-        advantage = batch.require("advantage", "loss")
-        ratio = self.the(Ratio).ratio(batch, logp)
-        total = (policy * self.the(Surrogate).loss(ratio, logp, advantage, bounds)).sum()
+        part = plan.rows(rows, logp.shape[1])
+        logp = torch.where(part.batch.mask, logp, 0.0)
+        total = (part.policy_coefficient * self._surrogate(part, logp, part.bounds)).sum()
         if self.all(Penalty):
-            entropy = None if entropy is None else torch.where(batch.mask, entropy, 0.0)
-            total = total + sum((penalty * part.penalty(batch, logp, entropy)).sum() for part in self.all(Penalty))
+            entropy = None if entropy is None else torch.where(part.batch.mask, entropy, 0.0)
+            total = total + sum(
+                (part.penalty_coefficients[penalty.name] * penalty.penalty(part.batch, logp, entropy)).sum()
+                for penalty in self.all(Penalty)
+            )
         return total
+
+    def _surrogate(self, part: Plan, logp: Tensor, bounds: Bounds) -> Tensor:
+        """[n, t] the surrogate's loss of each token."""
+        ratio, advantage = self.the(Ratio).ratio(part.batch, logp), part.batch.require("advantage", "loss")
+        return self.the(Surrogate).loss(ratio, logp, advantage, bounds, part.extra)
 
     @torch.no_grad()
     def touched(self, plan: Plan, rows: Tensor | slice, logp: Tensor) -> dict[str, Tensor]:
-        """Part name -> [n, t] bool: response tokens of some rows that each part of stages 1, 2, 4, 6 and 7 acted on.
+        """Part name -> [n, t] bool: response tokens of some rows that each part acted on, at log-probs `logp` [n, t].
 
-        `clip` acts where the ratio's gradient is cut off; a modifier where it changes that.
+        A surrogate acts where it cuts off the ratio's gradient, a modifier where it changes the gradient.
         """
-        batch, _, _, bounds = _rows_of(plan, rows, logp.shape[1])
-        advantage = batch.require("advantage", "touched")
-        ratio = self.the(Ratio).ratio(batch, torch.where(batch.mask, logp, 0.0))
-        surrogate = self.the(Surrogate)
-        touched = {name: tokens[rows][:, : logp.shape[1]] for name, tokens in plan.touched.items()}
-        touched[surrogate.name] = batch.mask & surrogate.clips(ratio, advantage, bounds)
-        unmodified = surrogate.bounds(batch)
-        for modifier in self.all(Modifier):
-            touched[modifier.name] = batch.mask & modifier.acts(ratio, advantage, unmodified)
+        part = plan.rows(rows, logp.shape[1])
+        mask, surrogate = part.batch.mask, self.the(Surrogate)
+        logp = torch.where(mask, logp, 0.0)
+        ratio = self.the(Ratio).ratio(part.batch, logp)
+        clipped = surrogate.clips(ratio, part.batch.require("advantage", "touched"), part.bounds)
+        touched = {**part.touched, surrogate.name: mask & clipped}
+        if part.unmodified:
+            gradient = self._surrogate_gradient(part, logp, part.bounds)
+            for name, bounds in part.unmodified.items():
+                touched[name] = mask & (gradient != self._surrogate_gradient(part, logp, bounds))
         return touched
+
+    @torch.enable_grad()
+    def _surrogate_gradient(self, part: Plan, logp: Tensor, bounds: Bounds) -> Tensor:
+        logp = logp.detach().clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(self._surrogate(part, logp, bounds).sum(), logp)
+        return gradient
 
     # ---- for tests, teaching and outside oracles -----------------------------------------------------------------
 
@@ -288,15 +299,15 @@ class Objective:
     @property
     def equation(self) -> str:
         """The loss with the actual numbers in it; r, A and the names of what is read are as the parts' formulas say."""
-        nothing = torch.zeros(0, 0)
-        fields: dict[str, Any] = dict.fromkeys(self.needs & TOKEN_FIELDS, nothing)
-        empty = TokenBatch(mask=nothing.bool(), advantage=nothing, **fields)
-        surrogate = self.the(Surrogate).equation(self._bounds(empty))
+        surrogate, numbers = self.the(Surrogate), dict(self.the(Surrogate).numbers())
+        for modifier in self.all(Modifier):
+            numbers |= modifier.numbers()
         silenced = "I " if self.all(Mask) else ""
-        terms = [f"{self.the(Aggregate).formula()} of -{silenced}{surrogate}"]
+        terms = [f"{self.the(Aggregate).formula()} of -{silenced}{surrogate.equation(numbers)}"]
         terms += [part.formula() for part in self.all(Penalty)]
         where = " and ".join(part.formula() for part in self.all(Mask))
-        return " ".join(terms) + (f", I = {where}" if where else "")
+        weights = "".join(f"; {part.formula()}" for part in self.all(Weight))
+        return " ".join(terms) + (f", I = {where}" if where else "") + weights
 
     def describe(self) -> dict[str, Any]:
         """What the objective is, as plain data: canonical expression, equation, parts with formula and paper, needs."""
@@ -312,24 +323,29 @@ class Objective:
             "passes": self.pass_count,
         }
 
-    def _require(self, batch: TokenBatch, *names: str) -> None:
-        for part in self.parts:
-            for name in sorted(part.needs.intersection(names)):
-                batch.require(name, part.name)
+
+def _require(batch: TokenBatch, parts: Iterable[Part]) -> None:
+    """Raises ObjectiveError for the first field that a part reads and the batch lacks."""
+    for part in parts:
+        batch.require_all(part.needs if batch.on_policy else part.needs | part.reads_once_moved, part.name)
 
 
 def _only(tokens: Tensor, mask: Tensor | None) -> Tensor:
     return tokens if mask is None else tokens & mask
 
 
-def _blank_outside(batch: TokenBatch) -> TokenBatch:
-    """Zeroes every token field outside the mask, so that no padding value, not even NaN, can reach a result."""
-    values = {
-        name: value for name, value in batch.tensors().items() if name in TOKEN_FIELDS and value.is_floating_point()
-    }
-    if batch.advantage is not None:
-        values["advantage"] = batch.advantage
-    return batch.with_fields(**{name: torch.where(batch.mask, value, 0.0) for name, value in values.items()})
+def _shaped(batch: TokenBatch, shapers: Sequence[Reward]) -> TokenBatch:
+    """The batch whose reward [N], or [N, T], these parts have shaped."""
+    _require(batch, shapers)
+    if batch.reward is None:
+        return batch
+    present, touched = batch.blank_outside(), dict(batch.touched)
+    reward = batch.reward.to(torch.promote_types(batch.reward.dtype, torch.float32))
+    for part in shapers:
+        shaping = part.shaping(present)
+        touched[part.name] = batch.mask & batch.like_tokens(shaping != 0)
+        reward = batch.like_tokens(reward) + shaping if shaping.dim() > reward.dim() else reward + shaping
+    return batch.with_fields(reward=reward, touched=touched)
 
 
 def _weighted(batch: TokenBatch, weights: Sequence[Weight]) -> TokenBatch:
@@ -340,13 +356,3 @@ def _weighted(batch: TokenBatch, weights: Sequence[Weight]) -> TokenBatch:
         touched[part.name] = batch.mask & (weight != (0.0 if part.additive else 1.0))
         advantage = advantage + weight if part.additive else advantage * weight
     return batch.with_fields(advantage=torch.where(batch.mask, advantage, 0.0), touched=touched)
-
-
-def _rows_of(plan: Plan, rows: Tensor | slice, width: int) -> tuple[TokenBatch, Tensor, Tensor, Bounds]:
-    batch = plan.batch.rows(rows)
-    if width < batch.mask.shape[1]:
-        if batch.mask[:, width:].any():
-            raise ObjectiveError(f"the log-probs have {width} positions, but the rows' responses are longer")
-        batch = batch.first_tokens(width)
-    policy, penalty = plan.policy_coefficient[rows][:, :width], plan.penalty_coefficient[rows][:, :width]
-    return batch, policy, penalty, plan.bounds.rows(rows, width)

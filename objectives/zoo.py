@@ -84,6 +84,11 @@ RECIPES: dict[str, Recipe] = {}
 ALIASES: dict[str, str] = {}
 
 
+def in_zoo_order() -> list[Recipe]:
+    """Our own recipes by the date of their papers, then those of other modules."""
+    return sorted(RECIPES.values(), key=lambda recipe: (recipe.origin, recipe.paper, recipe.name))
+
+
 def register(part: PartClass) -> PartClass:
     """Class decorator: puts a part into the zoo under its name.
 
@@ -233,6 +238,8 @@ class Name:
     summary: str
     variants: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    doc: str = ""
+    """A recipe's own words: equations, what is open, deviations, variants."""
 
 
 def names() -> list[Name]:
@@ -240,8 +247,8 @@ def names() -> list[Name]:
     for module in sorted(set(_announced().values())):
         _import(module, module)
     recipes = [
-        Name(entry.written, "recipe", "", entry.paper, entry.summary, tuple(entry.variants), entry.aliases)
-        for entry in RECIPES.values()
+        Name(entry.written, "recipe", "", entry.paper, entry.summary, tuple(entry.variants), entry.aliases, entry.doc)
+        for entry in in_zoo_order()
     ]
     parts = [
         Name(
@@ -251,6 +258,6 @@ def names() -> list[Name]:
             part.paper,
             (part.__doc__ or "").split("\n")[0],
         )
-        for part in sorted(PARTS.values(), key=lambda part: part.stage)
+        for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]
     return recipes + parts

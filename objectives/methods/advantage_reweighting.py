@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.methods.dapo import ClipHigher, TokenMean
-from objectives.methods.grpo import KL, GroupNorm
-from objectives.methods.ppo import Clip, DualClip, SinglePass, TokenRatio
-from objectives.part import Part, Weight, parameter
+from objectives.kinds import Weight
+from objectives.part import Part, parameter
+from objectives.parts.clip import Clip
+from objectives.parts.clip_higher import ClipHigher
+from objectives.parts.dual_clip import DualClip
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.kl import KL
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe, register
 
 PAPER = "arXiv:2505.12929"

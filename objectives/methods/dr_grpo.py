@@ -1,30 +1,23 @@
-"""Dr. GRPO's advantage (Liu et al., Understanding R1-Zero-Like Training, arXiv:2503.20783).
+"""Dr. GRPO (Liu et al., Understanding R1-Zero-Like Training, arXiv:2503.20783): GRPO without its two divisions.
 
-    A_i = R_i - mean_group
+    J = (1/G) sum_i (1/L_max) sum_t min( r A, clip(r, 0.8, 1.2) A ),   A_i = R_i - mean_group
 
-The standard deviation is left out, because it weighs easy and hard prompts more than the others.
+Neither the response's length nor the group's standard deviation divides; L_max is the response limit, as in the code.
+No KL. Against token_mean the gradient is smaller by about the mean length over L_max.
 """
 
-from dataclasses import dataclass
+from objectives.parts.clip import Clip
+from objectives.parts.constant_length import ConstantLength
+from objectives.parts.group_center import GroupCenter
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_ratio import TokenRatio
+from objectives.zoo import recipe
 
-from torch import Tensor
-
-from objectives.groups import group_centred, group_index
-from objectives.part import Advantage
-from objectives.zoo import register
-
-
-@register
-@dataclass(frozen=True)
-class GroupCenter(Advantage):
-    """Reward minus the group's mean; exactly zero where the two are equal up to rounding."""
-
-    name = "group_center"
-    paper = "arXiv:2503.20783"
-    minimum_group = 2
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
-
-    def formula(self) -> str:
-        return "A = R - mean over the group"
+recipe(
+    "dr_grpo",
+    paper="arXiv:2503.20783",
+    summary="GRPO without the standard deviation and the response's length in the denominators",
+    variants={"paper": (GroupCenter(), TokenRatio(), Clip(), ConstantLength(), SinglePass())},
+    contribution=("group_center", "constant_length"),
+    doc=__doc__,
+)

@@ -11,14 +11,21 @@ Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10). Va
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from objectives.batch import TokenBatch
-from objectives.methods.dapo import ClipHigher, DynamicSampling, SoftOverlong, TokenMean
-from objectives.methods.grpo import GroupNorm
-from objectives.methods.ppo import Clip, DualClip, SinglePass, TokenRatio
-from objectives.part import Mask, over_scope, parameter, statistic
+from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
+from objectives.kinds import Mask
+from objectives.order import largest
+from objectives.part import parameter
+from objectives.parts.clip import Clip
+from objectives.parts.clip_higher import ClipHigher
+from objectives.parts.dual_clip import DualClip
+from objectives.parts.dynamic_sampling import DynamicSampling
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.soft_overlong import SoftOverlong
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe, register
 
 PAPER = "arXiv:2506.01939"
@@ -38,7 +45,7 @@ class TopEntropy(Mask):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset({statistic("entropy", self.source)})
+        return frozenset({statistic("entropy", self.source)}) | scope_reads(self.scope)
 
     @property
     def shrinks_denominator(self) -> bool:
@@ -49,12 +56,8 @@ class TopEntropy(Mask):
 
     def _keeps(self, batch: TokenBatch) -> Tensor:
         entropy = batch.require(statistic("entropy", self.source), self.name)
-        pool = entropy[batch.mask]
-        if len(pool) == 0:
-            return batch.mask
-        kept = math.ceil(self.fraction * len(pool) - 1e-9)
-        threshold = torch.topk(pool, max(1, kept)).values[-1]
-        return batch.mask & (entropy >= threshold)
+        kept = math.ceil(self.fraction * int(batch.mask.sum()) - 1e-9)
+        return largest(entropy, batch.mask, max(1, kept))
 
     def formula(self) -> str:
         return f"H >= the top {self.fraction:.0%} of the {self.scope}'s tokens"

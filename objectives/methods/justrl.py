@@ -7,10 +7,14 @@ Open: "standard GRPO" would be the mean per response; the script, and later pape
 Variant authors (vendored verl): dual_clip(cap=10); token mean per micro-batch, weighted by its rows.
 """
 
-from objectives.methods.dapo import ClipHigher, TokenMean
-from objectives.methods.grpo import GroupNorm
-from objectives.methods.ppo import Clip, DualClip, SinglePass, TokenRatio
 from objectives.part import Part
+from objectives.parts.clip import Clip
+from objectives.parts.clip_higher import ClipHigher
+from objectives.parts.dual_clip import DualClip
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe
 
 JUSTRL: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), ClipHigher(), TokenMean(), SinglePass())

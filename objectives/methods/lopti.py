@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
+from objectives.kinds import Schedule
 from objectives.methods.advantage_reweighting import AUTHORS_BASE, PAPER_BASE
-from objectives.part import Schedule, parameter, quantile
+from objectives.order import quantile
+from objectives.part import parameter
 from objectives.zoo import recipe, register
 
 PAPER = "arXiv:2505.12929"

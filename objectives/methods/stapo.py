@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from objectives.batch import TokenBatch
+from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
+from objectives.kinds import Mask
 from objectives.methods.justrl import JUSTRL, JUSTRL_AUTHORS
-from objectives.part import Mask, over_scope, parameter, quantile, statistic
+from objectives.order import quantile
+from objectives.part import parameter
 from objectives.zoo import recipe, register
 
 PAPER = "arXiv:2602.15620"
@@ -40,7 +42,7 @@ class S2T(Mask):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset({statistic("logp", self.source), statistic("entropy", self.source)})
+        return frozenset({statistic("logp", self.source), statistic("entropy", self.source)}) | scope_reads(self.scope)
 
     @property
     def shrinks_denominator(self) -> bool:

@@ -13,98 +13,23 @@ Variant authors (their verl): surprisal of the current policy within each micro-
 micro-batch. The paper's set is the whole batch; the old policy's surprisal gives it without another forward.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
-from objectives.batch import TokenBatch
-from objectives.errors import ObjectiveError
-from objectives.methods.dapo import ClipHigher, DynamicSampling, TokenMean
-from objectives.methods.grpo import GroupNorm
-from objectives.methods.ppo import Clip, DualClip, SinglePass, TokenRatio
-from objectives.part import Part, Weight, over_scope, parameter, statistic
-from objectives.zoo import recipe, register
-
-PAPER = "arXiv:2606.19236"
-
-
-@register
-@dataclass(frozen=True)
-class SurprisalReweighting(Weight):
-    """Amplifies the most surprising tokens of good responses while the entropy is below its target."""
-
-    name = "surprisal_reweighting"
-    paper = PAPER
-    amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0")
-    attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0")
-    fraction: float = parameter(0.1, "[0, 1]", "P, share of the tokens of each sign that is weighed")
-    target_entropy: float | None = parameter(0.3, "(0, inf)", "H_target in nats; none: the weights are always on")
-    adaptive: bool = parameter(False, None, "whether the weights follow the distance to the target")
-    scope: str = parameter("batch", ("batch", "microbatch"), "where the share is taken")
-    source: str = parameter("old", ("old", "current"), "whose surprisal: the rollouts' or the current policy's")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adaptive and self.target_entropy is None:
-            raise ObjectiveError(f"{self.name}: adaptive=true follows target_entropy, which is none")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        gate = frozenset({"entropy_old"} if self.target_entropy is not None else ())
-        return gate | {statistic("logp", self.source)}
-
-    @property
-    def planned(self) -> bool:
-        return self.source == "current" or self.scope == "microbatch"
-
-    def control(self, batch: TokenBatch, state: Mapping[str, float]) -> Mapping[str, float]:
-        if self.target_entropy is None:
-            return {}
-        last = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate, **state}
-        entropy = batch.require("entropy_old", self.name)[batch.mask].double().mean().item()
-        if not math.isfinite(entropy):
-            return last
-        step = 0.01 * ((self.target_entropy > entropy) - (self.target_entropy < entropy)) if self.adaptive else 0.0
-        if step and self.amplify > 1:
-            last["amplify"] = min(max(last["amplify"] + step, 1.0), 1.5)
-        if step and self.attenuate < 1:
-            last["attenuate"] = min(max(last["attenuate"] - step, 0.5), 1.0)
-        return {**last, "on": float(entropy < self.target_entropy)}
-
-    def weight(self, batch: TokenBatch) -> Tensor:
-        return over_scope(batch, self.scope, self._weight)
-
-    def _weight(self, batch: TokenBatch) -> Tensor:
-        advantage = batch.require("advantage", self.name)
-        state = batch.state.get(self.name, {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate})
-        surprisal = -batch.require(statistic("logp", self.source), self.name)
-        weight = torch.ones_like(advantage)
-        if state["on"]:
-            weight[self._most_surprising(surprisal, batch.mask & (advantage > 0))] = state["amplify"]
-            weight[self._most_surprising(surprisal, batch.mask & (advantage < 0))] = state["attenuate"]
-        return weight
-
-    def _most_surprising(self, surprisal: Tensor, candidates: Tensor) -> Tensor:
-        count = int(candidates.sum())
-        if count == 0 or self.fraction == 0:
-            return torch.zeros_like(candidates)
-        taken = min(count, max(1, math.ceil(count * self.fraction - 1e-9)))
-        return candidates & (surprisal >= torch.topk(surprisal[candidates], taken).values[-1])
-
-    def formula(self) -> str:
-        gate = "" if self.target_entropy is None else f" while H < {self.target_entropy:g}"
-        low = f", {self.attenuate:g} where A < 0" if self.attenuate < 1 else ""
-        return f"A *= {self.amplify:g} on the {self.fraction:.0%} most surprising where A > 0{low}{gate}"
-
+from objectives.part import Part
+from objectives.parts.clip import Clip
+from objectives.parts.clip_higher import ClipHigher
+from objectives.parts.dual_clip import DualClip
+from objectives.parts.dynamic_sampling import DynamicSampling
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.surprisal_reweighting import SurprisalReweighting
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio
+from objectives.zoo import recipe
 
 _SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), Clip(), ClipHigher(), SinglePass())
 
 recipe(
     "stare",
-    paper=PAPER,
+    paper="arXiv:2606.19236",
     summary="the most surprising tokens amplified while the entropy is below its target",
     variants={
         "paper": (*_SHARED, TokenMean(), SurprisalReweighting()),

@@ -9,9 +9,8 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
-from objectives import Objective, ObjectiveError, parse
-from objectives.expression import read_terms
-from objectives.part import Part, write_term
+from objectives import Objective, ObjectiveError, Part, parse, read_terms
+from objectives.part import write_term
 from rlzoo.config import Config, GridConfig, listed, load_config, with_embedded_default, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check, slug

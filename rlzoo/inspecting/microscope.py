@@ -8,8 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from objectives import Objective, TokenBatch, parse
-from objectives.part import quantile
+from objectives import Objective, TokenBatch, parse, quantile
 from rlzoo.config import Config, InspectConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record

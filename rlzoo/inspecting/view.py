@@ -7,8 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from objectives import Objective, Plan, TokenBatch
-from objectives.part import Advantage, Mask, Ratio, Select, Surrogate, Weight
+from objectives import Advantage, Mask, Objective, Plan, Ratio, Select, Surrogate, TokenBatch, Weight
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class View:
     reward: Tensor
     """[N]: as shaped."""
     response_advantage: Tensor
-    """[N]: of stage 3, the same for all tokens of a response."""
+    """[N]: of stage 3; the mean over the tokens of a response where they differ."""
     advantage: Tensor
     """After the weights of stage 4."""
     weights: Mapping[str, Tensor]
@@ -84,11 +83,11 @@ def look(
     batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
     minibatches = minibatches or [torch.arange(len(batch.mask))]
     selected = objective.select(batch)
-    response_advantage = objective.the(Advantage).advantage(
-        selected.require("reward", "look"), batch.require("group", "look")
-    )
     prepared = objective.prepare(batch, state)
-    unweighted = prepared.with_fields(advantage=batch.like_tokens(response_advantage))
+    advantages = objective.advantages(batch)
+    unweighted = prepared.with_fields(advantage=torch.where(batch.mask, batch.like_tokens(advantages), 0.0))
+    tokens = batch.mask.sum(1).clamp(min=1)
+    response_advantage = advantages if advantages.dim() == 1 else (advantages * batch.mask).sum(1) / tokens
     weights = {part.name: part.weight(unweighted) for part in objective.all(Weight) if not part.planned}
     zeros = torch.zeros_like(response_advantage)[:, None].repeat(1, batch.mask.shape[1])
     found = {name: zeros.clone() for name in ("advantage", "ratio", "push", "penalty")}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from objectives.part import Mask
+from objectives import Mask
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.statistics import paired_difference

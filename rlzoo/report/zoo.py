@@ -6,9 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from objectives import Name, Objective
-from objectives.expression import read_terms
-from objectives.zoo import ALIASES, RECIPES
+from objectives import Name, Objective, names, read_terms
 
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
@@ -50,11 +48,11 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     console.print(objective.equation + "\n")
     for line in costs(objective):
         console.print(f"- {line}")
+    docs = {name: entry.doc for entry in names() if entry.doc for name in (entry.name, *entry.aliases)}
     for term in read_terms(written):
-        recipe = RECIPES.get(ALIASES.get(term.name, term.name))
-        if recipe is not None:
+        if term.name in docs:
             console.print()
-            for line in paragraphs(recipe.doc):
+            for line in paragraphs(docs[term.name]):
                 console.print(line, markup=False)
 
 

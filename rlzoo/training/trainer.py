@@ -56,7 +56,7 @@ class Trainer:
         self.seconds, self.positions, self.flops = {}, Counter(), Counter()
         done, collected = self.progress, self.collect()
         self.seconds.update(collected.seconds)
-        needs = self.objective.requires(self.experiment.updates_per_step)
+        needs = self.objective.requires(on_policy=self.experiment.updates_per_step == 1)
         batch = self.objective.prepare(self.scored(collected, needs), done.objective_state)
         learning_rate = self._set_learning_rate(done.step)
         tally, skipped, moved = Tally(self.objective, collected.rollouts), 0, False

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.part import Weight, parameter
+from objectives.kinds import Weight
+from objectives.part import parameter
 from objectives.zoo import register
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
-from objectives.part import Penalty, parameter
+from objectives.kinds import Penalty
+from objectives.part import parameter
 from objectives.zoo import register
 
 

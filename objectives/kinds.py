@@ -1,0 +1,236 @@
+"""The kinds of parts, stage by stage: what each must say, of which shape, and what it may read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.errors import ObjectiveError
+from objectives.part import Part, Stage
+
+
+class Reward(Part):
+    """Shapes the reward of a response; the shapings of several parts add."""
+
+    stage = Stage.REWARD
+    late: ClassVar[bool] = False
+    """Whether it reads statistics of the policy: such a part comes after selection and may shape rewards per token."""
+
+    def shaping(self, batch: TokenBatch) -> Tensor:
+        """[N]: what is added to the reward; a late part may return [N, T]."""
+        raise NotImplementedError
+
+
+class Select(Part):
+    """Says which responses are trained on; several parts AND."""
+
+    stage = Stage.SELECT
+    refills: ClassVar[bool] = False
+    """Whether what is dropped should be replaced by sampling further prompts."""
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        """[N] bool."""
+        raise NotImplementedError
+
+
+class Advantage(Part):
+    """Turns rewards into advantages.
+
+    `advantage` is all that a method needs which looks at the rewards of a group; others write `of`.
+    """
+
+    stage = Stage.ADVANTAGE
+    exclusive = True
+    takes_token_rewards: ClassVar[bool] = False
+    """Whether `of` understands rewards [N, T], as late parts of stage 1 may make them."""
+
+    @property
+    def centred(self) -> bool:
+        """Whether responses of a group with equal rewards have an advantage of exactly zero."""
+        return True
+
+    def of(self, batch: TokenBatch) -> Tensor:
+        """[N] or [N, T] advantages of the rollouts of a step.
+
+        Rows that stage 2 dropped take part if others of their group are left; the `mask` of the rest is empty.
+        """
+        reward = batch.require("reward", self.name)
+        if reward.dim() == 2 and not self.takes_token_rewards:
+            raise ObjectiveError(
+                f"{self.name} reads one reward per response, but a part of stage 1 makes one per token"
+            )
+        return self.advantage(reward, batch.require("group", self.name))
+
+    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
+        """[N] rewards and [N] groups -> [N] advantages."""
+        raise NotImplementedError
+
+
+class Weight(Part):
+    """Weighs the advantage per token (or response); several parts multiply, additive ones add first."""
+
+    stage = Stage.WEIGHT
+    additive: ClassVar[bool] = False
+
+    @property
+    def planned(self) -> bool:
+        """Whether it is calculated in the plan of each mini-batch instead of once per rollout step."""
+        return False
+
+    def weight(self, batch: TokenBatch) -> Tensor:
+        """[N, T]: the factor, or the summand if additive."""
+        raise NotImplementedError
+
+    def control(self, batch: TokenBatch, state: Mapping[str, float]) -> Mapping[str, float]:
+        """The state of the part's controller for this rollout step, from the last one's; {} if it has none."""
+        return {}
+
+
+class Ratio(Part):
+    """The importance ratio."""
+
+    stage = Stage.RATIO
+    exclusive = True
+
+    def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
+        """[n, T] with gradient. `rows` has the advantage [n, T]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The trust region of the ratio: [1 - low, 1 + high], and `cap` times the advantage where that is negative.
+
+    Each is a number or a tensor that broadcasts to [N, T]; infinite where there is none.
+    """
+
+    low: float | Tensor = math.inf
+    high: float | Tensor = math.inf
+    cap: float | Tensor = math.inf
+
+    def rows(self, index: Tensor | slice, width: int) -> "Bounds":
+        """The bounds of some rows and their first `width` positions."""
+
+        def part(value: float | Tensor) -> float | Tensor:
+            if not isinstance(value, Tensor) or value.dim() == 0:
+                return value
+            wide = value[None] if value.dim() == 1 else value
+            rows = wide if wide.shape[0] == 1 else wide[index]
+            return rows if rows.shape[1] == 1 else rows[:, :width]
+
+        return Bounds(part(self.low), part(self.high), part(self.cap))
+
+
+class Surrogate(Part):
+    """The objective of a token as a function of ratio and advantage."""
+
+    stage = Stage.SURROGATE
+    exclusive = True
+    reads_bounds: ClassVar[frozenset[str]] = frozenset()
+    """Which of `low`, `high` and `cap` it heeds, so that modifiers may set them."""
+    follows_advantage: ClassVar[bool] = True
+    """Whether a token whose advantage is zero has no gradient; if not, weights and advantages may not be added."""
+
+    def bounds(self, batch: TokenBatch) -> Bounds:
+        """The bounds before modifiers, for a whole mini-batch."""
+        return Bounds()
+
+    def extra(self, batch: TokenBatch) -> Mapping[str, Tensor]:
+        """What else `loss` takes of a whole mini-batch, settled in the plan: [N] or [N, T] by name."""
+        return {}
+
+    def loss(
+        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
+    ) -> Tensor:
+        """[n, T] with gradient. `bounds` and `extra` are the rows' part of the plan."""
+        raise NotImplementedError
+
+    def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
+        """[n, T] bool: tokens whose gradient the bounds cut off."""
+        return torch.zeros_like(ratio, dtype=torch.bool)
+
+    def numbers(self) -> Mapping[str, str]:
+        """The bounds before modifiers, as `equation` writes them."""
+        return {}
+
+    def equation(self, numbers: Mapping[str, str]) -> str:
+        """The objective of a token in one line; `numbers` are the bounds as modified."""
+        return self.formula()
+
+
+class Modifier(Part):
+    """Changes bounds of the surrogate; at most one part sets each of them."""
+
+    stage = Stage.SURROGATE
+    sets: ClassVar[frozenset[str]]
+    """Which of `low`, `high` and `cap`."""
+
+    def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
+        """The new bounds, for a whole mini-batch."""
+        raise NotImplementedError
+
+    def numbers(self) -> Mapping[str, str]:
+        """The bounds that it sets, as equations write them."""
+        return dict.fromkeys(self.sets, self.name)
+
+
+class Mask(Part):
+    """Silences the gradient of tokens; several parts AND."""
+
+    stage = Stage.MASK
+
+    @property
+    def shrinks_denominator(self) -> bool:
+        """Whether silenced tokens leave the denominator too."""
+        return True
+
+    def keeps(self, batch: TokenBatch) -> Tensor:
+        """[N, T] bool over a whole mini-batch with current statistics and the advantage [N, T]."""
+        raise NotImplementedError
+
+
+class Aggregate(Part):
+    """Settles the denominators."""
+
+    stage = Stage.AGGREGATE
+    exclusive = True
+
+    def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
+        """[N, T]: what each token's loss is multiplied by before everything is summed.
+
+        `counted` [N, T] bool are the tokens in the denominators; every token of the batch gets a coefficient.
+        """
+        raise NotImplementedError
+
+
+class Penalty(Part):
+    """A term added to the loss."""
+
+    stage = Stage.PENALTY
+    needs_entropy_gradient: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
+    """Whether it is on some tokens only, those with a coefficient that is not zero."""
+
+    def coefficients(self, batch: TokenBatch, aggregate: Aggregate) -> Tensor:
+        """[N, T]: what each token's penalty is multiplied by; unless written, aggregated over all response tokens."""
+        return aggregate.coefficients(batch, batch.mask)
+
+    def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
+        """[n, T] with gradient."""
+        raise NotImplementedError
+
+
+class Schedule(Part):
+    """The update passes over the rollouts of a step."""
+
+    stage = Stage.SCHEDULE
+    exclusive = True
+    pass_count: ClassVar[int] = 1
+
+    def passes(self, batch: TokenBatch) -> Sequence[TokenBatch]:
+        """The batch of each pass, with `policy_mask` and `penalty_mask` set where a pass leaves tokens out."""
+        raise NotImplementedError

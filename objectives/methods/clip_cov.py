@@ -1,0 +1,81 @@
+"""Clip-Cov (Cui et al., The Entropy Mechanism of RL for Reasoning, arXiv:2505.22617).
+
+    Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A)        means over the response tokens of the mini-batch
+    rho N tokens, drawn among those with Cov in [low, high], have no gradient; the denominator stays full
+
+Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of their old log-prob, so
+that rows, processes and cuts have no say.
+Open: PPO's clip beside it, 0.2 here.
+Variant authors: means and share per micro-batch, ratios clipped to [0, 2].
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from objectives.batch import TokenBatch, over_scope, scope_reads
+from objectives.kinds import Mask
+from objectives.order import drawn
+from objectives.part import Part, parameter
+from objectives.parts.clip import Clip
+from objectives.parts.dynamic_sampling import DynamicSampling
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio
+from objectives.zoo import recipe, register
+
+PAPER = "arXiv:2505.22617"
+
+
+@register
+@dataclass(frozen=True)
+class ClipCov(Mask):
+    """Silences tokens drawn among those whose log-prob and advantage vary together."""
+
+    name = "clip_cov"
+    paper = PAPER
+    fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is silenced")
+    low: float = parameter(1.0, "(-inf, inf)", "smallest covariance of a token that may be drawn")
+    high: float = parameter(5.0, "(-inf, inf)", "largest covariance of a token that may be drawn")
+    scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")
+    shrinks_denominator = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"logp", "logp_old"}) | scope_reads(self.scope)
+
+    def keeps(self, batch: TokenBatch) -> Tensor:
+        return over_scope(batch, self.scope, self._keeps)
+
+    def _keeps(self, batch: TokenBatch) -> Tensor:
+        cov = covariance(batch, self.name)
+        count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
+        among = batch.mask & (cov >= self.low) & (cov <= self.high)
+        return batch.mask & ~drawn(batch.require("logp_old", self.name), among, count)
+
+    def formula(self) -> str:
+        return f"not {self.fraction:g} of the tokens, drawn where {self.low:g} <= Cov(log p, A) <= {self.high:g}"
+
+
+def covariance(batch: TokenBatch, reader: str) -> Tensor:
+    """[N, T]: Cov of the module's docstring, where the mask is."""
+    logp, advantage = batch.require("logp", reader), batch.require("advantage", reader)
+    tokens = batch.mask.sum().clamp(min=1)
+    centred = [values - (values * batch.mask).sum() / tokens for values in (logp, advantage)]
+    return centred[0] * centred[1] * batch.mask
+
+
+_SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), TokenMean(), SinglePass())
+
+recipe(
+    "clip_cov",
+    paper=PAPER,
+    summary="a few tokens whose log-prob and advantage vary together are silenced",
+    variants={
+        "paper": (*_SHARED, Clip(), ClipCov()),
+        "authors": (*_SHARED, Clip(low=1.0), ClipCov(scope="microbatch")),
+    },
+    contribution=("clip_cov",),
+    doc=__doc__,
+)

@@ -1,0 +1,43 @@
+"""REINFORCE++ (Hu et al., arXiv:2501.03262): PPO's surrogate without a critic, normalised over the whole batch.
+
+    A_it = R_i - beta sum_{s >= t} k1_is,  then (A - mean_batch) / std_batch;   clip(0.2), mean per response
+
+reinforce_pp_baseline: A_i = (R_i - mean_group) / std_batch (appendix A). Over what the deviation runs is open there;
+over rows equal groups keep an advantage of zero. Variant authors (OpenRLHF): over tokens, beta = 0.01.
+Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
+"""
+
+from objectives.part import Part
+from objectives.parts.clip import Clip
+from objectives.parts.global_norm import CenterThenGlobalNorm, GlobalNorm
+from objectives.parts.kl_reward import KLReward
+from objectives.parts.seq_mean import SeqMean
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_ratio import TokenRatio
+from objectives.zoo import recipe
+
+_SHARED: tuple[Part, ...] = (TokenRatio(), Clip(), SeqMean(), SinglePass())
+
+recipe(
+    "reinforce_pp",
+    paper="arXiv:2501.03262",
+    summary="no group baseline: reward less the KL to come, normalised over the batch",
+    variants={
+        "paper": (*_SHARED, KLReward(beta=0.001, to_go=True), GlobalNorm()),
+        "authors": (*_SHARED, KLReward(beta=0.01, to_go=True), GlobalNorm()),
+    },
+    contribution=("kl_reward", "global_norm"),
+    doc=__doc__,
+)
+
+recipe(
+    "reinforce_pp_baseline",
+    paper="arXiv:2501.03262",
+    summary="group means taken off, then normalised over the batch",
+    variants={
+        "paper": (*_SHARED, CenterThenGlobalNorm()),
+        "authors": (*_SHARED, CenterThenGlobalNorm(over="tokens")),
+    },
+    contribution=("center_then_global_norm",),
+    doc=__doc__,
+)

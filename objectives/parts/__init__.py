@@ -1,0 +1,7 @@
+"""One file per part, or per pair that differs in a word; importing this package registers them all."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for module in iter_modules(__path__):
+    import_module(f"{__name__}.{module.name}")

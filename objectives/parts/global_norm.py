@@ -1,0 +1,80 @@
+"""Advantages normalised over the whole batch (REINFORCE++, Hu et al., arXiv:2501.03262, eq. 8-10 and appendix A).
+
+    global_norm:              A = (R - mean) / std                over the batch
+    center_then_global_norm:  A = (R - mean_group) / std of that  over the batch
+
+The variance has ddof 0 and is at least 1e-8 (OpenRLHF). over=tokens lets every token count the same, over=rows every
+response. Equal rewards have an advantage of zero only under center_then_global_norm(over=rows), which alone needs no
+further mean; with over=tokens the mean of the centred rewards is not zero and is taken off, as OpenRLHF does.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.groups import group_centred, group_index
+from objectives.kinds import Advantage
+from objectives.part import parameter
+from objectives.zoo import register
+
+
+@register
+@dataclass(frozen=True)
+class GlobalNorm(Advantage):
+    """Reward minus the batch's mean, over the batch's standard deviation."""
+
+    name = "global_norm"
+    paper = "arXiv:2501.03262"
+    takes_token_rewards = True
+    over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
+
+    @property
+    def centred(self) -> bool:
+        return False
+
+    def of(self, batch: TokenBatch) -> Tensor:
+        return _whitened(batch, batch.require("reward", self.name), self.over, shift=True)
+
+    def formula(self) -> str:
+        return f"A = (R - mean) / std over the batch's {self.over}"
+
+
+@register
+@dataclass(frozen=True)
+class CenterThenGlobalNorm(Advantage):
+    """Reward minus the group's mean, over the standard deviation of the whole batch."""
+
+    name = "center_then_global_norm"
+    paper = "arXiv:2501.03262"
+    minimum_group = 2
+    over: str = parameter("rows", ("rows", "tokens"), "what counts the same in the deviation")
+
+    @property
+    def centred(self) -> bool:
+        return self.over == "rows"
+
+    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
+        return group_centred(reward, *group_index(group))
+
+    def of(self, batch: TokenBatch) -> Tensor:
+        return _whitened(batch, super().of(batch), self.over, shift=not self.centred)
+
+    def formula(self) -> str:
+        return f"A = (R - mean over the group) / std over the batch's {self.over}"
+
+
+def _whitened(batch: TokenBatch, values: Tensor, over: str, shift: bool) -> Tensor:
+    """[N] or [N, T] values over their deviation, and less their mean if `shift`; exactly zero where all are equal."""
+    tokens = batch.like_tokens(values)
+    weight = batch.mask.to(tokens)
+    if over == "rows":
+        weight = weight / batch.mask.sum(1, keepdim=True).clamp(min=1)
+    total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+    mean = (weight * tokens).sum() / total if shift else 0.0
+    centred = values - mean
+    rounding = (tokens.abs() * batch.mask).sum() * torch.finfo(tokens.dtype).eps
+    centred = torch.where(centred.abs() > rounding, centred, 0.0)
+    variance = (weight * batch.like_tokens(centred).square()).sum() / total
+    return centred / variance.clamp(min=1e-8).sqrt()

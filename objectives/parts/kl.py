@@ -1,0 +1,42 @@
+"""Divergence from a frozen reference in the loss (GRPO, Shao et al., arXiv:2402.03300, eq. 4).
+
+k1 = log(pi/pi_ref), k2 = k1^2 / 2, k3 = pi_ref/pi - log(pi_ref/pi) - 1 (GRPO's). http://joschu.net/blog/kl-approx.html
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.kinds import Penalty
+from objectives.part import parameter
+from objectives.zoo import register
+
+
+@register
+@dataclass(frozen=True)
+class KL(Penalty):
+    """Divergence from the frozen reference, per token, estimated from the sampled token and differentiated directly."""
+
+    name = "kl"
+    paper = "arXiv:2402.03300"
+    reads = frozenset({"logp_ref"})
+    beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss")
+    estimator: str = parameter("k3", ("k1", "k2", "k3"), "which estimator")
+    clamp: float | None = parameter(None, "(0, inf)", "bound of |log pi - log pi_ref|; it also bounds the result by 10")
+
+    def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
+        difference = logp - rows.require("logp_ref", self.name)
+        if self.clamp is not None:
+            difference = difference.clamp(-self.clamp, self.clamp)
+        if self.estimator == "k1":
+            estimate = difference
+        elif self.estimator == "k2":
+            estimate = difference.square() / 2
+        else:
+            estimate = torch.expm1(-difference) + difference
+        return self.beta * (estimate if self.clamp is None else estimate.clamp(-10.0, 10.0))
+
+    def formula(self) -> str:
+        return f"+ {self.beta:g} * {self.estimator}(pi, pi_ref)"

@@ -1,0 +1,22 @@
+"""The schedule of nearly all methods."""
+
+from dataclasses import dataclass
+
+from objectives.batch import TokenBatch
+from objectives.kinds import Schedule
+from objectives.zoo import register
+
+
+@register
+@dataclass(frozen=True)
+class SinglePass(Schedule):
+    """One update pass over the rollouts."""
+
+    name = "single_pass"
+    paper = "arXiv:1707.06347"
+
+    def passes(self, batch: TokenBatch) -> tuple[TokenBatch, ...]:
+        return (batch,)
+
+    def formula(self) -> str:
+        return "one pass over the mini-batches"

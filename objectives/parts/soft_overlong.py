@@ -1,0 +1,48 @@
+"""Soft overlong punishment of DAPO (Yu et al., arXiv:2503.14476, eq. 13).
+
+    R_i += clip( (limit - cache - |y_i|) / cache, -1, 0 )
+
+Deviations: limit and cache follow the run's response limit unless given, in the paper's proportion 4096/20480.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.errors import ObjectiveError
+from objectives.kinds import Reward
+from objectives.part import parameter
+from objectives.zoo import register
+
+
+@register
+@dataclass(frozen=True)
+class SoftOverlong(Reward):
+    """Soft overlong punishment (eq. 13): a penalty that grows from 0 to 1 over the last `cache` tokens of the limit."""
+
+    name = "soft_overlong"
+    paper = "arXiv:2503.14476"
+    max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
+    cache: int | None = parameter(None, "[1, inf)", "tokens over which the penalty grows; none: a fifth of the limit")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length is not None and self.cache is not None and self.cache > self.max_length:
+            raise ObjectiveError(f"soft_overlong: cache={self.cache} exceeds max_length={self.max_length}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"reward"}) if self.max_length else frozenset({"reward", "max_length"})
+
+    def shaping(self, batch: TokenBatch) -> Tensor:
+        batch.require_all(self.needs, self.name)
+        limit = self.max_length or batch.max_length
+        assert limit is not None
+        cache = self.cache or limit / 5
+        length = batch.lengths.to(batch.require("reward", self.name))
+        return ((limit - cache - length) / cache).clamp(-1.0, 0.0)
+
+    def formula(self) -> str:
+        limit = self.max_length or "limit"
+        return f"R += clip(({limit} - {self.cache or 'limit/5'} - |y|) / {self.cache or 'limit/5'}, -1, 0)"

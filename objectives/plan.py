@@ -1,0 +1,67 @@
+"""What is settled once for a whole optimiser mini-batch, before any gradient."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.errors import ObjectiveError
+from objectives.kinds import Bounds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about one optimiser mini-batch that looks at more than one token.
+
+    The loss is the sum over tokens of `policy_coefficient` [N, T] times the surrogate's loss, plus each penalty times
+    its `penalty_coefficients` [N, T]; all are zero outside the tokens that take part.
+    """
+
+    batch: TokenBatch
+    policy_coefficient: Tensor
+    penalty_coefficients: Mapping[str, Tensor]
+    bounds: Bounds
+    unmodified: Mapping[str, Bounds]
+    """Modifier -> the bounds without it."""
+    extra: Mapping[str, Tensor]
+    """What else the surrogate takes: [N] or [N, T] by name."""
+    follows_advantage: bool = True
+    """Whether a token without advantage has no policy gradient."""
+    touched: Mapping[str, Tensor] = field(default_factory=dict)
+    """Part -> [N, T] bool: tokens that parts of stages 1, 2, 4, 7 and 9 acted on."""
+
+    @property
+    def active(self) -> Tensor:
+        """[N] bool: rows whose gradient is not zero for certain."""
+        advantage = self.batch.require("advantage", "the plan")
+        policy = self.policy_coefficient * advantage if self.follows_advantage else self.policy_coefficient
+        active = (policy != 0).any(1)
+        for coefficients in self.penalty_coefficients.values():
+            active = active | (coefficients != 0).any(1)
+        return active
+
+    def rows(self, rows: Tensor | slice, width: int) -> "Plan":
+        """The part of some rows and their first `width` positions.
+
+        Raises ObjectiveError if their responses are longer.
+        """
+        batch = self.batch.rows(rows)
+        if width < batch.mask.shape[1]:
+            if batch.mask[:, width:].any():
+                raise ObjectiveError(f"the log-probs have {width} positions, but the rows' responses are longer")
+            batch = batch.first_tokens(width)
+
+        def part(tokens: Tensor) -> Tensor:
+            return tokens[rows][:, :width] if tokens.dim() == 2 else tokens[rows]
+
+        return replace(
+            self,
+            batch=batch,
+            policy_coefficient=part(self.policy_coefficient),
+            penalty_coefficients={name: part(tokens) for name, tokens in self.penalty_coefficients.items()},
+            bounds=self.bounds.rows(rows, width),
+            unmodified={name: bounds.rows(rows, width) for name, bounds in self.unmodified.items()},
+            extra={name: part(values) for name, values in self.extra.items()},
+            touched={name: part(tokens) for name, tokens in self.touched.items()},
+        )
