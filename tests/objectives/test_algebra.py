@@ -6,7 +6,7 @@ import re
 import pytest
 
 from objectives import Objective, ObjectiveError, names, parse
-from objectives.part import Stage
+from objectives import Stage
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 PARTS = [name for name in names() if name.kind == "part"]
