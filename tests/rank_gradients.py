@@ -17,8 +17,7 @@ from objectives import names
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
-from rlzoo.training.collect import Collected
-from tests.recording import Recording, rollouts, with_noise
+from tests.recording import Recording, collected_by, rollouts, with_noise
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 EXPRESSIONS = [
@@ -40,8 +39,8 @@ def main(model: str, output: Path) -> None:
     torch.set_default_dtype(torch.float64)
     accelerator = Accelerator(cpu=True)
     sampled, batch = rollouts()
-    here = torch.arange(len(batch.mask)).tensor_split(accelerator.num_processes)[accelerator.process_index]
-    collected = Collected(batch, sampled.rows(here), here, [], 0, {}, {})
+    groups = batch.group % accelerator.num_processes == accelerator.process_index
+    collected = collected_by(sampled, batch, groups.nonzero()[:, 0])
     experiment = check(load_config([f"model.name={model}", "objective=grpo", *WORDS]))
     policy = load_policy(experiment.config.model, experiment.tokenizer).double()
     with torch.no_grad():

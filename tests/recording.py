@@ -6,7 +6,7 @@ from torch import Tensor
 from objectives import TokenBatch, parse
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.collect import Collected
+from rlzoo.training.collect import Collected, Share
 from rlzoo.training.tally import Tally
 from rlzoo.training.trainer import Trainer
 
@@ -14,20 +14,23 @@ GROUPS, SIZE, LENGTH = 6, 4, 9
 
 
 def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
-    """The same ragged random rollouts every time, in groups of four."""
+    """The same ragged random rollouts every time, in groups of four; some have tokens that the loss must not see."""
     generator = torch.Generator().manual_seed(0)
     n = GROUPS * SIZE
     lengths = torch.randint(1, LENGTH + 1, (n,), generator=generator)
-    mask = torch.arange(LENGTH) < lengths[:, None]
-    tokens = torch.randint(0, vocabulary, (n, LENGTH), generator=generator).where(mask, 0)
+    present = torch.arange(LENGTH) < lengths[:, None]
+    tokens = torch.randint(0, vocabulary, (n, LENGTH), generator=generator).where(present, 0)
     correct = torch.rand(n, generator=generator).round()
     correct[::SIZE], correct[1::SIZE] = 0.0, 1.0
     group = torch.arange(n) // SIZE
     prompts = [list(range(i, i + 3 + i % 3)) for i in range(GROUPS)]
-    logp = torch.randn(n, LENGTH, generator=generator).abs().neg().where(mask, 0.0)
-    sampled = Rollouts(prompts, group, tokens, mask, logp, logp.neg(), lengths == LENGTH)
+    logp = torch.randn(n, LENGTH, generator=generator).abs().neg().where(present, 0.0)
+    written = (torch.arange(n) % 3 == 0)[:, None] & (torch.arange(LENGTH) >= 2) & (torch.arange(LENGTH) < 5)
+    mask = present & ~written
+    sampled = sampled_responses(prompts, group, tokens, lengths, logp, mask)
     batch = TokenBatch(
         mask=mask,
+        length=lengths,
         group=group,
         reward=correct,
         correct=correct,
@@ -36,6 +39,36 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
         logp_sampler=logp,
     )
     return sampled, batch
+
+
+def sampled_responses(
+    prompts: list[list[int]],
+    prompt: Tensor,
+    tokens: Tensor,
+    lengths: Tensor,
+    logp: Tensor,
+    mask: Tensor | None = None,
+    entropy: Tensor | None = None,
+) -> Rollouts:
+    """What an engine returns that stops at the width of the tokens."""
+    return Rollouts(
+        prompts=prompts,
+        prompt=prompt,
+        tokens=tokens,
+        lengths=lengths,
+        mask=torch.arange(tokens.shape[1]) < lengths[:, None] if mask is None else mask,
+        logp=logp,
+        entropy=logp.neg() if entropy is None else entropy,
+        truncated=lengths == tokens.shape[1],
+        version=torch.zeros_like(lengths),
+    )
+
+
+def collected_by(sampled: Rollouts, batch: TokenBatch, rows: Tensor | None = None) -> Collected:
+    """The rollouts of a step, of which this process sampled some rows, all unless given."""
+    rows = torch.arange(len(batch.mask)) if rows is None else rows
+    share = Share(torch.arange(len(rows)), rows)
+    return Collected(batch, sampled.rows(rows), share, batch.require("reward", "test"), [], 0, {}, {})
 
 
 class Recording(Trainer):
@@ -47,11 +80,11 @@ class Recording(Trainer):
         """Rollout-time statistics at the weights `old`, every update of a step at `moved`; returns the metrics."""
         policy = self.accelerator.unwrap_model(self.policy)
         self.objective, self.gradients = parse(expression), []
-        needs = self.objective.requires(self.experiment.updates_per_step)
+        needs = self.objective.requires(on_policy=False)
         policy.load_state_dict(old.state_dict())
         prepared = self.objective.prepare(self.scored(collected, needs))
         policy.load_state_dict(moved.state_dict())
-        tally = Tally(self.objective, collected.rollouts)
+        tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
         for update in self.objective.passes(prepared):
             for rows in self.minibatches(update):
                 self._update(collected, update.rows(rows), rows, True, tally)

@@ -1,6 +1,8 @@
 """What the loop makes of sampled responses."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from rlzoo.tasks.arithmetic import ArithmeticGrader
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
 from tests.conftest import CHARACTERS, character_tokenizer
+from tests.recording import sampled_responses
 
 RIGHT = "15-4=11"
 
@@ -19,12 +22,15 @@ RIGHT = "15-4=11"
 class Parrot:
     """An engine that says the right answer, stopped by length every other time."""
 
-    def generate(self, prompts: Sequence[Sequence[int]], responses: int, sampling: Sampling, seed: int) -> Rollouts:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], responses: int, sampling: Sampling, seed: int, numbers: Any = None
+    ) -> Rollouts:
         n = len(prompts) * responses
         tokens = torch.tensor([[CHARACTERS.index(character) for character in RIGHT]] * n)
-        zeros = torch.zeros(tokens.shape)
         prompt = torch.arange(len(prompts)).repeat_interleave(responses)
-        return Rollouts(prompts, prompt, tokens, torch.ones_like(tokens).bool(), zeros, zeros, torch.arange(n) % 2 == 1)
+        lengths, zeros = torch.full((n,), tokens.shape[1]), torch.zeros(tokens.shape)
+        said = sampled_responses(prompts, prompt, tokens, lengths, zeros)
+        return replace(said, truncated=torch.arange(n) % 2 == 1)
 
 
 @pytest.mark.parametrize("wrong_reward", [0.0, -1.0])

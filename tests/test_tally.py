@@ -7,8 +7,9 @@ import torch
 from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
-from rlzoo.rollout.base import Rollouts
+from rlzoo.training.collect import Share
 from rlzoo.training.tally import Tally, sampler_difference
+from tests.recording import sampled_responses
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:
@@ -16,7 +17,8 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     n, t = 12, 7
     mask = torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=generator)
     logp, entropy = (torch.rand(n, t, generator=generator).mul(-6).where(mask, 0.0) * sign for sign in (1, -1))
-    rollouts = Rollouts([[1]] * 3, torch.arange(n) // 4, torch.zeros(n, t).long(), mask, logp, entropy, mask[:, -1])
+    tokens, group = torch.zeros(n, t).long(), torch.arange(n) // 4
+    rollouts = sampled_responses([[1]] * 3, group, tokens, mask.sum(1), logp, entropy=entropy)
     objective = parse("justrl+s2t(tau_p=0.2,q=1)+top_entropy(fraction=0.5)+dual_clip(cap=1.5)")
     batch = TokenBatch(
         mask=mask, group=rollouts.prompt, reward=(torch.arange(n) % 3 == 0).float(), logp_old=logp, logp=logp,
@@ -24,11 +26,12 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     )  # fmt: skip
     plan = objective.plan(objective.prepare(batch))
     current = logp + torch.randn(n, t, generator=generator)
-    tally, everything = Tally(objective, rollouts), torch.arange(n)
-    tally.add_plan(plan, everything, everything)
+    tally, everything = Tally(objective, rollouts, torch.device("cpu")), torch.arange(n)
+    share = Share(everything, everything)
+    tally.add_plan(plan, share)
     for rows in everything.split(5):
         width = int(mask[rows].sum(1).max())
-        tally.add_rows(plan, rows, rows, current[rows][:, :width], loss=2.0)
+        tally.add_rows(plan, share[rows], current[rows][:, :width], loss=torch.tensor(2.0))
     metrics = tally.metrics(Accelerator(cpu=True))
 
     touched = objective.touched(plan, everything, current)

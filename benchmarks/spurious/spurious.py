@@ -249,7 +249,8 @@ def probabilities(model: str) -> dict[str, float]:
 @torch.no_grad()
 def _probability(policy: Policy, tokenizer: Tokenizer, texts: Sequence[str], token: str) -> float:
     tokens = torch.full((len(texts), 1), _id(tokenizer, token))
-    return policy([tokenizer.encode(text) for text in texts], tokens, tokens >= 0, 1.0).logp.exp().mean().item()
+    prompts, lengths = [tokenizer.encode(text) for text in texts], torch.ones(len(texts), dtype=torch.long)
+    return policy(prompts, tokens, lengths, tokens >= 0, 1.0).logp.exp().mean().item()
 
 
 def trajectory(run: FinishedRun) -> list[dict[str, object]]:

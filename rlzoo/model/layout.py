@@ -74,9 +74,9 @@ def pack(trees: Sequence[Tree], budget: float = math.inf, one_each: bool = False
 class Layout:
     """The inputs of a forward pass, and where in its outputs each response token is predicted.
 
-    `inputs` [R, L]; `predicted_at` two [M], row and column, in the order of the response mask's True values. The others
-    are None where plain causal attention from position 0 is meant: `position` [R, L]; `tree` and `branch` [R, L] number
-    the trees (padding is one too) and the responses in them (0 is the prompt).
+    `inputs` [R, L]; `predicted_at` two [M], row and column, of every response token in the order of the responses. The
+    others are None where plain causal attention from position 0 is meant: `position` [R, L]; `tree` and `branch` [R, L]
+    number the trees (padding is one too) and the responses in them (0 is the prompt).
     """
 
     inputs: Tensor
@@ -97,13 +97,12 @@ class Layout:
         return sees[:, None]
 
 
-def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor, longest: int) -> Layout:
+def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int], longest: int) -> Layout:
     """Trees of at most `longest` positions in as few rows as are needed; padded if no two responses share a row."""
-    lengths = mask.sum(1).tolist()
     trees = grow(prompts, lengths, longest)
     (rows,) = pack(trees)
     if all(len(row) == 1 and len(row[0].rows) == 1 for row in rows):
-        return padded(prompts, tokens, mask)
+        return padded(prompts, tokens, lengths)
     shape = len(rows), trees[0].size
     inputs, position, branch = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     tree_number = np.full(shape, -1, dtype=np.int64)
@@ -138,19 +137,19 @@ def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor, longe
     )
 
 
-def padded(prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> Layout:
+def padded(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int]) -> Layout:
     """Every response behind a prompt of its own, padded on the right, where causal attention never looks."""
     device = tokens.device
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    longest = int(lengths.max())
+    starts = torch.tensor([[len(prompt)] for prompt in prompts], device=device)
+    longest = max(len(prompt) for prompt in prompts)
     prompt = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
-    starts = lengths.to(device)[:, None]
-    ends = starts + (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    sizes = torch.tensor(lengths, device=device)[:, None]
+    ends = starts + (sizes - 1).clamp(min=0)
     column = torch.arange(max(1, int(ends.max())), device=device).expand(len(prompts), -1)
     inputs = torch.where(
         column < starts,
         prompt.gather(1, column.clamp(max=longest - 1)),
         tokens.gather(1, (column - starts).clamp(0, tokens.shape[1] - 1)),
     )
-    row, place = mask.nonzero(as_tuple=True)
+    row, place = (torch.arange(tokens.shape[1], device=device) < sizes).nonzero(as_tuple=True)
     return Layout(inputs.where(column < ends, 0), (row, starts[row, 0] + place - 1))

@@ -66,21 +66,25 @@ class Policy(nn.Module):
         self,
         prompts: Sequence[Sequence[int]],
         tokens: Tensor,
+        lengths: Tensor,
         mask: Tensor,
         temperature: float,
         with_entropy: bool = False,
     ) -> TokenStats:
         """Statistics of the responses `tokens` [n, T] where `mask` [n, T] is True, given their n prompts; else zero.
 
-        They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
-        response token reach the head. The padding of the responses makes no difference.
+        They are those of softmax(logits / temperature), float32 also under autocast. All of the `lengths` [n] tokens of
+        a response are context; only positions that predict a token of the mask reach the head. The padding of the
+        responses makes no difference.
         """
-        layout = self._layout(prompts, tokens, mask)
+        layout = self._layout(prompts, tokens, lengths.tolist())
+        seen = mask[torch.arange(tokens.shape[1], device=mask.device) < lengths[:, None]]
+        predicted_at = tuple(index[seen] for index in layout.predicted_at)
         options, targets = self._options(layout), tokens[mask]
         if self.fused:
             head = self._head
             logp, entropy = token_stats(
-                self._body(layout.inputs, **options)[layout.predicted_at],
+                self._body(layout.inputs, **options)[predicted_at],
                 head.weight,
                 targets,
                 temperature,
@@ -89,7 +93,7 @@ class Policy(nn.Module):
                 self.softcap,
             )
         else:
-            logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
+            logits = self._run(self.model, layout.inputs, **options).logits[predicted_at]
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
         zeros = logp.new_zeros(mask.shape)
         return TokenStats(
@@ -176,10 +180,10 @@ class Policy(nn.Module):
                 if "dropout" in name and isinstance(value, float):
                     setattr(layer, name, 0.0)
 
-    def _layout(self, prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor) -> Layout:
+    def _layout(self, prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int]) -> Layout:
         if self.longest_tree:
-            return packed(prompts, tokens, mask, self.longest_tree)
-        return padded(prompts, tokens, mask)
+            return packed(prompts, tokens, lengths, self.longest_tree)
+        return padded(prompts, tokens, lengths)
 
     def _options(self, layout: Layout) -> dict[str, Any]:
         """What to tell the transformers model of a layout; of plain causal attention nothing, for the fast kernels."""
@@ -203,7 +207,7 @@ class Policy(nn.Module):
         """Whether shared prompts give the hidden states that separate ones do, tried on a few tokens."""
         config: Any = self.model.config.get_text_config()
         tokens = torch.arange(12, device=self.model.device).view(3, 4) % config.vocab_size
-        arguments = [[1, 2, 3]] * 3, tokens, torch.ones_like(tokens, dtype=torch.bool)
+        arguments = [[1, 2, 3]] * 3, tokens, [4, 4, 4]
         try:
             if config._attn_implementation not in ("sdpa", "eager"):
                 raise ValueError(f"model.attention={config._attn_implementation} takes no masks")

@@ -18,12 +18,14 @@ def check_engine(config: Config) -> None:
         raise UserError(f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={engine}; leave it out")
 
 
-def load_engine(config: RolloutConfig, model: ModelConfig, policy: Policy, tokenizer: Tokenizer) -> RolloutEngine:
-    """The engine that `rollout.engine` names."""
+def load_engine(
+    config: RolloutConfig, model: ModelConfig, policy: Policy, tokenizer: Tokenizer, version: int = 0
+) -> RolloutEngine:
+    """The engine that `rollout.engine` names; the policy has `version` updates behind it."""
     if config.engine == "vllm":
         from rlzoo.rollout.vllm_engine import VllmEngine
 
-        return VllmEngine(policy, tokenizer, config, model)
+        return VllmEngine(policy, tokenizer, config, model, version)
     from rlzoo.rollout.transformers_engine import TransformersEngine
 
-    return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch)
+    return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch, version)

@@ -1,7 +1,7 @@
 """The rollout seam: an engine that samples responses with the current policy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import torch
@@ -23,47 +23,61 @@ class Sampling:
 class Rollouts:
     """N = prompts x responses per prompt sampled responses, the responses of one prompt side by side.
 
-    `tokens` [N, T] int64, zero beyond `mask`; `mask` [N, T] bool covers each response up to and including its
-    end-of-sequence token; `logp` [N, T] float32 is the log-prob of each sampled token under the distribution it was
-    sampled from; `entropy` [N, T] float32 is that distribution's entropy in nats (an engine that cannot see it reports
-    -logp, an unbiased estimate for sampled tokens and too low for greedy ones); `prompt` [N] int64 indexes `prompts`;
-    `truncated` [N] bool marks responses that were stopped by length.
+    `tokens` [N, T] int64 are the responses, `lengths` [N] int64 how many tokens each has, its end of sequence included;
+    what is beyond is zero. `mask` [N, T] bool are the tokens that the policy chose and the loss sees: all of them,
+    unless an environment wrote some. `logp` [N, T] float32 is the log-prob of each sampled token under the distribution
+    it was sampled from; `entropy` [N, T] float32 is that distribution's entropy in nats (an engine that cannot see it
+    reports -logp, an unbiased estimate for sampled tokens and too low for greedy ones); `prompt` [N] int64 indexes
+    `prompts`; `truncated` [N] bool marks responses that were stopped by length; `version` [N] int64 says how many
+    updates the policy that sampled had behind it.
     """
 
     prompts: Sequence[Sequence[int]]
     prompt: Tensor
     tokens: Tensor
+    lengths: Tensor
     mask: Tensor
     logp: Tensor
     entropy: Tensor
     truncated: Tensor
+    version: Tensor
 
     def rows(self, index: Tensor) -> "Rollouts":
         """Some of the responses; `prompts` stay as they are."""
-        names = ("prompt", "tokens", "mask", "logp", "entropy", "truncated")
-        return replace(self, **{name: getattr(self, name)[index] for name in names})
+        return Rollouts(self.prompts, **{name: tensor[index] for name, tensor in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What there is of each response, by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "prompts"}
+
+    def widened(self, width: int) -> "Rollouts":
+        """The same responses with room for `width` tokens, at least as many as there is room for now."""
+        return Rollouts(self.prompts, **{name: widened(tensor, width) for name, tensor in self.tensors().items()})
 
     def prompt_tokens(self) -> list[Sequence[int]]:
         """The prompt of each response."""
         return [self.prompts[number] for number in self.prompt.tolist()]
-
-    @property
-    def lengths(self) -> Tensor:
-        """[N] int64, response tokens including the end-of-sequence token."""
-        return self.mask.sum(1)
 
 
 class RolloutEngine(Protocol):
     """Samples responses. Token ids go in and come out; text is never re-tokenised."""
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        responses_per_prompt: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
     ) -> Rollouts:
-        """Samples `responses_per_prompt` responses to each prompt; the same seed gives the same responses."""
+        """Samples `responses_per_prompt` responses to each prompt; the same seed gives the same responses.
+
+        `numbers` are those of the prompts among the prompts of all processes, 0, 1, ... unless given.
+        """
         ...
 
-    def sync(self, policy: Policy) -> None:
-        """Takes over the policy's weights; called after every change of them."""
+    def sync(self, policy: Policy, version: int) -> None:
+        """Takes over the policy's weights, `version` updates old; called after every change of them."""
         ...
 
     def close(self) -> None:
@@ -75,16 +89,12 @@ def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
     """Joins rollouts, padding responses to the longest."""
     width = max(part.tokens.shape[1] for part in parts)
     offsets = [sum(len(part.prompts) for part in parts[:i]) for i in range(len(parts))]
+    moved = [replace(part, prompt=part.prompt + offset) for part, offset in zip(parts, offsets, strict=True)]
+    tensors = [part.widened(width).tensors() for part in moved]
+    joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
+    return Rollouts(prompts=[prompt for part in parts for prompt in part.prompts], **joined)
 
-    def padded(tensors: Sequence[Tensor]) -> Tensor:
-        return torch.cat([torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors])
 
-    return Rollouts(
-        prompts=[prompt for part in parts for prompt in part.prompts],
-        prompt=torch.cat([part.prompt + offset for part, offset in zip(parts, offsets, strict=True)]),
-        tokens=padded([part.tokens for part in parts]),
-        mask=padded([part.mask for part in parts]),
-        logp=padded([part.logp for part in parts]),
-        entropy=padded([part.entropy for part in parts]),
-        truncated=torch.cat([part.truncated for part in parts]),
-    )
+def widened(tensor: Tensor, width: int) -> Tensor:
+    """[N, T] with zeros on the right, [N, width]; a tensor of another shape stays."""
+    return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) if tensor.dim() == 2 else tensor

@@ -11,9 +11,10 @@ LIKELIEST = 256
 """A nucleus mostly lies within so many tokens, which are much faster to find than to sort all."""
 
 
-def uniform(seed: int, step: int, rows: int) -> Tensor:
-    """[rows] numbers in [0, 1) that depend on seed, step and row alone."""
-    return torch.from_numpy(np.random.default_rng([seed, step]).random(rows, dtype=np.float32))
+def uniform(seed: int, step: int, lot: Tensor) -> Tensor:
+    """[N] numbers in [0, 1) that depend on seed, step and `lot` [N] int alone, whatever other lots there are."""
+    drawn = np.random.default_rng([seed, step]).random(int(lot.max()) + 1, dtype=np.float32)
+    return torch.from_numpy(drawn)[lot]
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -41,11 +41,18 @@ class Sampler:
     graders: GraderPool
     tokenizer: Tokenizer
 
-    def __call__(self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int) -> GradedRollouts:
-        """`responses` responses to each problem, the responses to one problem side by side."""
+    def __call__(
+        self,
+        problems: Sequence[Problem],
+        responses: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> GradedRollouts:
+        """`responses` responses to each problem, side by side; `numbers` are the problems' among those of all ranks."""
         started = time.perf_counter()
         prompts = [self.tokenizer.encode(problem.prompt) for problem in problems]
-        rollouts = self.engine.generate(prompts, responses, sampling, seed)
+        rollouts = self.engine.generate(prompts, responses, sampling, seed, numbers)
         sampled = time.perf_counter()
         lengths = rollouts.lengths.tolist()
         texts = [self.tokenizer.decode(row[:n]) for row, n in zip(rollouts.tokens.tolist(), lengths, strict=True)]

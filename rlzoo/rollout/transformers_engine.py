@@ -10,7 +10,7 @@ from transformers.cache_utils import DynamicLayer
 
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.draw import draw, uniform
 
 FINISHED_FRACTION = 0.1
@@ -25,14 +25,20 @@ class TransformersEngine:
     """
 
     def __init__(
-        self, policy: Policy, tokenizer: Tokenizer, precision: str = "float32", rows_per_batch: int = 512
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        precision: str = "float32",
+        rows_per_batch: int = 512,
+        version: int = 0,
     ) -> None:
-        self.rows_per_batch = rows_per_batch
+        self.rows_per_batch, self.version = rows_per_batch, version
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
         self.policy = policy.sampling_copy(torch.bfloat16) if precision == "bfloat16" else policy
 
-    def sync(self, policy: Policy) -> None:
+    def sync(self, policy: Policy, version: int) -> None:
         """Brings the bfloat16 copy up to date; in float32 the weights are the policy's own."""
+        self.version = version
         if self.policy is not policy:
             self.policy.copy_weights(policy)
 
@@ -41,17 +47,24 @@ class TransformersEngine:
 
     @torch.no_grad()
     def generate(
-        self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        responses_per_prompt: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
     ) -> Rollouts:
         """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU."""
         prompt = torch.arange(len(prompts)).repeat_interleave(responses_per_prompt)
+        number = prompt if numbers is None else torch.tensor(numbers)[prompt]
+        lot = number * responses_per_prompt + torch.arange(len(prompt)) % responses_per_prompt
         by_length = torch.tensor([len(ids) for ids in prompts])[prompt].argsort(stable=True)
         tokens = torch.zeros(len(prompt), 0, dtype=torch.long)
         logp = entropy = torch.zeros(len(prompt), 0)
         for rows in by_length.split(self.rows_per_batch):
-            steps = self._decode(prompts, prompt[rows], rows, len(prompt), sampling, seed)
-            missing = max(0, len(steps) - tokens.shape[1])
-            tokens, logp, entropy = (torch.nn.functional.pad(t, (0, missing)) for t in (tokens, logp, entropy))
+            steps = self._decode(prompts, prompt[rows], rows, lot, sampling, seed)
+            width = max(len(steps), tokens.shape[1])
+            tokens, logp, entropy = (widened(tensor, width) for tensor in (tokens, logp, entropy))
             for column, step in enumerate(steps):
                 tokens[step.rows, column] = step.tokens.cpu()
                 logp[step.rows, column] = step.logp.cpu()
@@ -62,10 +75,12 @@ class TransformersEngine:
             prompts=prompts,
             prompt=prompt,
             tokens=tokens.where(mask, 0),
+            lengths=mask.sum(1),
             mask=mask,
             logp=logp.where(mask, 0.0),
             entropy=entropy.where(mask, 0.0),
             truncated=~ends.any(1),
+            version=torch.full_like(prompt, self.version),
         )
 
     def _decode(
@@ -73,11 +88,11 @@ class TransformersEngine:
         prompts: Sequence[Sequence[int]],
         prompt: Tensor,
         rows: Tensor,
-        total: int,
+        lot: Tensor,
         sampling: Sampling,
         seed: int,
     ) -> list["_Step"]:
-        """Decodes `rows` [n] of `total`, which answer `prompt` [n], until all have ended."""
+        """Decodes the responses `rows` [n], which answer `prompt` [n], until all have ended; `lot` [N] is for draws."""
         device = self.policy.model.device
         stop_tokens = self.stop_tokens.to(device)
         cache = _cache(self.policy.model.config)
@@ -91,7 +106,7 @@ class TransformersEngine:
         running = torch.ones(len(rows), dtype=torch.bool, device=device)
         steps: list[_Step] = []
         while True:
-            chosen = draw(logits, sampling, uniform(seed, len(steps), total)[rows].to(device))
+            chosen = draw(logits, sampling, uniform(seed, len(steps), lot)[rows].to(device))
             steps.append(_Step(rows, *chosen))
             tokens = chosen[0]
             running = running & ~torch.isin(tokens, stop_tokens)

@@ -80,7 +80,9 @@ class VllmEngine:
     calls and takes the policy's weights again when it wakes.
     """
 
-    def __init__(self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig) -> None:
+    def __init__(
+        self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig, version: int = 0
+    ) -> None:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
         self.sleeps = policy.model.device.type == "cuda"
@@ -89,19 +91,27 @@ class VllmEngine:
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]
         self.longest_response = config.max_response_tokens
-        self.sync(policy)
+        self.sync(policy, version)
         self._check_agreement(model.name)
 
-    def sync(self, policy: Policy) -> None:
+    def sync(self, policy: Policy, version: int) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes."""
-        self.policy = policy
+        self.policy, self.version = policy, version
         if not self.asleep:
             self._load_weights()
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], responses_per_prompt: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        responses_per_prompt: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
     ) -> Rollouts:
-        """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU."""
+        """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU.
+
+        The first of the `numbers` alone has a say: vLLM's draws are those of a whole call, not of a prompt.
+        """
         from vllm import SamplingParams, TokensPrompt
 
         greedy = sampling.temperature == 0  # vLLM refuses several greedy responses, which would all be the same
@@ -116,13 +126,13 @@ class VllmEngine:
             flat_logprobs=True,
             detokenize=False,
         )
-        with self._awake(), _seeded(seed):
+        with self._awake(), _seeded(seed + (numbers[0] if numbers else 0)):
             self.llm.reset_prefix_cache()  # what it holds are values of older weights, or was rounded differently
             inputs = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
             outputs = self.llm.generate(inputs, parameters, use_tqdm=False)
         copies = responses_per_prompt if greedy else 1
         responses = [response for output in outputs for response in output.outputs for _ in range(copies)]
-        return _rollouts(prompts, responses)
+        return _rollouts(prompts, responses, self.version)
 
     def close(self) -> None:
         """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
@@ -140,7 +150,8 @@ class VllmEngine:
         prompts = [[97 * number % size] for number in range(8)]
         rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
         device = self.policy.model.device
-        stats = self.policy(rollouts.prompt_tokens(), rollouts.tokens.to(device), rollouts.mask.to(device), 1.0)
+        tokens, lengths, mask = (tensor.to(device) for tensor in (rollouts.tokens, rollouts.lengths, rollouts.mask))
+        stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
         difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
         if not difference < LARGEST_DIFFERENCE:
             raise UserError(
@@ -219,7 +230,7 @@ def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, archi
     return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {said}")
 
 
-def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any]) -> Rollouts:
+def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:
     """What vLLM returned, the responses to one prompt side by side, as tensors."""
     lengths = torch.tensor([len(response.token_ids) for response in responses])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
@@ -230,10 +241,12 @@ def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any]) -> Rol
         prompts=prompts,
         prompt=torch.arange(len(prompts)).repeat_interleave(len(responses) // len(prompts)),
         tokens=torch.zeros(mask.shape, dtype=torch.long).masked_scatter(mask, tokens),
+        lengths=lengths,
         mask=mask,
         logp=logp,
         entropy=0.0 - logp,
         truncated=torch.tensor([response.finish_reason == "length" for response in responses]),
+        version=torch.full_like(lengths, version),
     )
 
 

@@ -25,6 +25,8 @@ class Progress:
     """Rollout steps done."""
     problems_used: int = 0
     """Training problems drawn, the ones that were dropped included."""
+    updates: int = 0
+    """Optimiser updates behind the policy, those that were skipped among them."""
     updates_skipped: int = 0
     """Optimiser updates skipped because their gradient was not finite."""
     objective_state: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

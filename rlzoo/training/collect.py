@@ -1,8 +1,9 @@
 """The rollouts of one step: sampled, graded, selected, refilled, and known to every process."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -11,37 +12,58 @@ from torch import Tensor
 from objectives import TokenBatch
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
-from rlzoo.rollout.base import Rollouts, Sampling, concatenate
+from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of this process in a batch of all processes.
+
+    Its row i is row `own[i]` of the process's rollouts (on the CPU) and row `batch[i]` of the batch (where that is),
+    or of a plan made of some of the batch's rows. Both are in ascending order.
+    """
+
+    own: Tensor
+    batch: Tensor
+
+    def __getitem__(self, rows: Tensor) -> "Share":
+        """Some of its rows: positions or a bool mask [n]."""
+        return Share(self.own[rows.cpu()], self.batch[rows.to(self.batch.device)])
+
+    def among(self, rows: Tensor) -> "Share":
+        """What of it lies in some rows [M] of the batch, ascending; it is then a share of these."""
+        inside = self[torch.isin(self.batch, rows)]
+        return Share(inside.own, torch.searchsorted(rows, inside.batch))
 
 
 @dataclass(frozen=True)
 class Collected:
     """The rollouts of a step.
 
-    `batch` has the rows of all processes, `rollouts` those sampled by this one, and `here` [n] says which rows of
-    `batch` they are. `examples` are some of this process's graded responses.
+    `batch` has the rows of all processes in the order of the problems, shaped and selected; `rollouts` those sampled by
+    this process, as wide as the batch, and `share` says which rows of the batch they are. `reward` [N] is as graded.
+    `examples` are some of this process's graded responses.
     """
 
     batch: TokenBatch
     rollouts: Rollouts
-    here: Tensor
+    share: Share
+    reward: Tensor
     examples: Sequence[GradedRollouts]
     problems_used: int
     metrics: dict[str, float]
     seconds: dict[str, float]
 
-    def own(self, rows: Tensor | None = None) -> Tensor:
-        """Numbers of this process's rows, all or those among `rows` of the batch."""
-        if rows is None:
-            return torch.arange(len(self.here))
-        return torch.isin(self.here, rows).nonzero()[:, 0].cpu()
-
     def everywhere(self, accelerator: Accelerator, values: Tensor) -> Tensor:
         """[n, t] values of this process's rows -> [N, T] values of all rows, on every process."""
         result = values.new_zeros(self.batch.mask.shape)
-        result[self.here, : values.shape[1]] = values
+        result[self.share.batch, : values.shape[1]] = values
         return accelerator.reduce(result, reduction="sum")
+
+    def sampled_by(self, version: int) -> bool:
+        """Whether the policy that had so many updates behind it sampled all of them."""
+        return bool((self.rollouts.version == version).all())
 
 
 def collect(
@@ -72,6 +94,8 @@ class _Round:
     """One round of sampling: all processes' rows of the groups worth keeping, and this process's responses."""
 
     batch: TokenBatch
+    reward: Tensor
+    """[N]: as graded."""
     sampled: int
     """Groups sampled by all processes."""
     graded: GradedRollouts
@@ -94,33 +118,36 @@ def _prompts_for(missing: int, rounds: Sequence[_Round], wanted: int, processes:
 def _sample_round(
     experiment: Experiment, sampler: Sampler, accelerator: Accelerator, step: int, number: int, start: int, count: int
 ) -> _Round:
-    config = experiment.config
-    rank, share = accelerator.process_index, count // accelerator.num_processes
-    problems = experiment.problems(start + rank * share, share)
-    sampling = Sampling(config.rollout.max_response_tokens, config.rollout.temperature, config.rollout.top_p)
-    seed = step_seed(config.seed, step, f"rollout {number} of process {rank}")
-    graded = sampler(problems, config.rollout.responses_per_prompt, sampling, seed)
-    own_group = graded.rollouts.prompt + start + rank * share
-    batch = _shared_batch(graded, own_group, accelerator, config.rollout.max_response_tokens)
+    """Samples responses to `count` problems from `start` on, which the processes take in turn."""
+    rollout = experiment.config.rollout
+    numbers = range(accelerator.process_index, count, accelerator.num_processes)
+    problems = experiment.problems(start, count)
+    sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
+    seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
+    own = [problems[i] for i in numbers]
+    graded = sampler(own, rollout.responses_per_prompt, sampling, seed, numbers)
+    own_group = start + torch.tensor(numbers)[graded.rollouts.prompt]
+    batch = _shared_batch(graded, own_group, accelerator, rollout.max_response_tokens)
+    reward = batch.require("reward", "collect")
+    batch = experiment.objective.select(batch)
     if experiment.objective.refills:
-        selected = experiment.objective.select(batch).selected
-        assert selected is not None and batch.group is not None
-        batch = batch.rows(torch.isin(batch.group, batch.group[selected]))
-    return _Round(batch, count, graded, own_group)
+        group = batch.require("group", "collect")
+        kept = torch.isin(group, group[batch.require("selected", "collect")])
+        batch, reward = batch.rows(kept), reward[kept]
+    return _Round(batch, reward, count, graded, own_group)
 
 
 def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
-    """What objectives need to know of the responses of all processes; each has as many rows as the others."""
+    """What objectives need to know of the responses of all processes, by group; each has as many rows as the others."""
     rollouts, device = graded.rollouts, accelerator.device
-    t = rollouts.mask.shape[1]
-    width = int(accelerator.gather(torch.tensor([t], device=device)).max())
+    width = int(accelerator.gather(torch.tensor([rollouts.mask.shape[1]], device=device)).max())
 
     def shared(values: Tensor) -> Tensor:
-        wide = torch.nn.functional.pad(values.to(device), (0, width - t)) if values.dim() == 2 else values.to(device)
-        return accelerator.gather(wide.contiguous())
+        return accelerator.gather(widened(values.to(device), width).contiguous())
 
-    return TokenBatch(
+    batch = TokenBatch(
         mask=shared(rollouts.mask),
+        length=shared(rollouts.lengths),
         group=shared(group),
         reward=shared(graded.reward),
         correct=shared(graded.correct),
@@ -128,21 +155,24 @@ def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerato
         max_length=max_length,
         logp_sampler=shared(rollouts.logp),
     )
+    return batch.rows(batch.require("group", "collect").argsort(stable=True))
 
 
 def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: bool) -> Collected:
-    batch = _concatenate([r.batch for r in rounds])
-    assert batch.group is not None
-    used = torch.tensor(list(dict.fromkeys(batch.group.tolist()))[:wanted], device=batch.group.device)
-    batch = batch.rows(torch.isin(batch.group, used))
-    own_group = torch.cat([r.own_group for r in rounds])
-    assert batch.group is not None
+    batch, reward = _concatenate([r.batch for r in rounds]), torch.cat([r.reward for r in rounds])
+    group, own_group = batch.require("group", "collect"), torch.cat([r.own_group for r in rounds])
+    used = torch.tensor(list(dict.fromkeys(group.tolist()))[:wanted], device=group.device)
+    kept = torch.isin(group, used)
+    batch, reward, group = batch.rows(kept), reward[kept], group[kept]
+    rollouts = concatenate([r.graded.rollouts for r in rounds]).rows(torch.isin(own_group, used.cpu()))
+    here = torch.isin(group, own_group.to(group.device)).nonzero()[:, 0]
     sampled = sum(r.sampled for r in rounds)
     metrics = {"groups_dropped": 1 - sum(r.groups for r in rounds) / sampled} if refills else {}
     return Collected(
         batch=batch,
-        rollouts=concatenate([r.graded.rollouts for r in rounds]).rows(torch.isin(own_group, used.cpu())),
-        here=torch.isin(batch.group, own_group.to(batch.group.device)).nonzero()[:, 0],
+        rollouts=rollouts.widened(batch.mask.shape[1]),
+        share=Share(torch.arange(len(here)), here),
+        reward=reward,
         examples=[r.graded for r in rounds],
         problems_used=problems_used,
         metrics=metrics,
@@ -153,8 +183,8 @@ def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: 
 def _concatenate(batches: Sequence[TokenBatch]) -> TokenBatch:
     width = max(batch.mask.shape[1] for batch in batches)
 
-    def joined(name: str) -> Tensor:
-        values = [batch.require(name, "collect") for batch in batches]
-        return torch.cat([torch.nn.functional.pad(v, (0, width - v.shape[1])) if v.dim() == 2 else v for v in values])
+    def joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+        return {name: torch.cat([widened(part[name], width) for part in parts]) for name in parts[0]}
 
-    return batches[0].with_fields(**{name: joined(name) for name in batches[0].tensors()})
+    touched = joined([batch.touched for batch in batches])
+    return batches[0].with_fields(**joined([batch.tensors() for batch in batches]), touched=touched)

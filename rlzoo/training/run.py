@@ -26,7 +26,7 @@ from rlzoo.report.terminal import MODEL_PHASES, PHASES, Terminal
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.checkpoint import load_optimizer, read_progress, save_checkpoint
+from rlzoo.training.checkpoint import Progress, load_optimizer, read_progress, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.trainer import Trainer
 
@@ -110,12 +110,13 @@ def load_trainer(
         if checkpoint is not None:
             policy.load(checkpoint)
         policy.to(accelerator.device)
-        with closing(load_engine(config.rollout, config.model, policy, experiment.tokenizer)) as engine:
+        progress = Progress() if checkpoint is None else read_progress(checkpoint)
+        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates)
+        with closing(engine):
             sampler = Sampler(engine, graders, experiment.tokenizer)
-            trainer = Trainer(experiment, accelerator, policy, reference, sampler)
+            trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
             if checkpoint is not None:
                 load_optimizer(checkpoint, trainer.optimizer)
-                trainer.progress = read_progress(checkpoint)
             yield trainer
 
 

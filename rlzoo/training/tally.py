@@ -9,73 +9,73 @@ from torch import Tensor
 
 from objectives import Objective, Plan, TokenBatch
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.collect import Collected
+from rlzoo.training.collect import Collected, Share
 
 
 class Tally:
     """Sums over the updates of a step and this process's rows, added up over processes and divided once at its end.
 
     For each part: the tokens it touched, their share of the advantage mass, their mean probability and entropy when
-    they were sampled, and how many of them each other part touched too.
+    they were sampled, and how many of them each other part touched too. Until the end the sums stay on the device.
     """
 
-    def __init__(self, objective: Objective, rollouts: Rollouts) -> None:
-        self.objective = objective
-        self.rollouts, self.probability, self.entropy = rollouts, rollouts.logp.exp(), rollouts.entropy
-        self.sampler_differences = [torch.zeros(0, dtype=torch.float64)]
-        self.sums: dict[str, float] = defaultdict(float)
+    def __init__(self, objective: Objective, rollouts: Rollouts, device: torch.device) -> None:
+        self.objective, self.device = objective, device
+        self.mask, self.logp, self.entropy = (
+            tensor.to(device) for tensor in (rollouts.mask, rollouts.logp, rollouts.entropy)
+        )
+        self.probability = self.logp.exp()
+        self.sampler_differences = [torch.zeros(0, dtype=torch.float64, device=device)]
+        self.sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.float64, device=device))
         self.gradient_norm, self.updates = 0.0, 0
 
-    def add_plan(self, plan: Plan, own: Tensor, at: Tensor) -> None:
-        """Counts what stages 1 to 7 touched in this process's rows `own`, rows `at` of the plan."""
+    def add_plan(self, plan: Plan, share: Share) -> None:
+        """Counts what the plan touched in this process's share of it."""
         self.updates += 1
-        self.sums["tokens"] += plan.batch.mask[at].sum().item()
-        self.sums["mass"] += plan.batch.require("advantage", "tally")[at].abs().sum().item()
-        touched = {name: tokens[at] for name, tokens in plan.touched.items()}
-        self._count(touched, list(touched), plan, own, at)
+        self.sums["tokens"] += plan.batch.mask[share.batch].sum()
+        self.sums["mass"] += plan.batch.require("advantage", "tally")[share.batch].abs().sum()
+        touched = {name: tokens[share.batch] for name, tokens in plan.touched.items()}
+        self._count(touched, list(touched), plan, share)
         none = plan.policy_coefficient.new_zeros(0, plan.batch.mask.shape[1])
-        self.add_rows(plan, own[:0], at[:0], none, 0.0)  # every process has the same sums, even without rows
+        nothing = share[torch.arange(0)]
+        self.add_rows(plan, nothing, none, none.sum())  # every process has the same sums, even without rows
 
-    def add_rows(self, plan: Plan, own: Tensor, at: Tensor, logp: Tensor, loss: float) -> None:
+    def add_rows(self, plan: Plan, share: Share, logp: Tensor, loss: Tensor) -> None:
         """Counts what the clip and its modifiers touched in a micro-batch."""
         self.sums["loss"] += loss
-        touched = self.objective.touched(plan, at, logp)
-        self._count(touched, [name for name in touched if name not in plan.touched], plan, own, at)
+        touched = self.objective.touched(plan, share.batch, logp)
+        self._count(touched, [name for name in touched if name not in plan.touched], plan, share)
 
-    def add_unmoved(self, own: Tensor, logp: Tensor) -> None:
-        """Compares the unmoved policy, `logp` [n, t] of the rows `own`, with what the sampler said of itself."""
-        mask = self.rollouts.mask[own][:, : logp.shape[1]]
-        difference = logp.cpu().double() - self.rollouts.logp[own][:, : logp.shape[1]]
-        self.sampler_differences.append(difference[mask])
+    def add_unmoved(self, share: Share, logp: Tensor) -> None:
+        """Compares the unmoved policy, `logp` [n, t] of the share, with what the sampler said of itself."""
+        own, width = share.own, logp.shape[1]
+        difference = logp.double() - self.logp[own][:, :width]
+        self.sampler_differences.append(difference.where(self.mask[own][:, :width], torch.inf).flatten())
 
     def add_gradient(self, norm: float) -> None:
         """Counts a gradient's norm before clipping."""
         self.gradient_norm += norm
 
-    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], plan: Plan, own: Tensor, at: Tensor) -> None:
-        advantage = plan.batch.require("advantage", "tally")[at].abs().cpu()
-        touched = {name: tokens.cpu() for name, tokens in touched.items()}
+    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], plan: Plan, share: Share) -> None:
+        advantage = plan.batch.require("advantage", "tally")[share.batch].abs()
+        probability, entropy = self.probability[share.own], self.entropy[share.own]
         counted: set[str] = set()
         for name in names:
             tokens, width = touched[name], touched[name].shape[1]
-            measures = {
-                "tokens": tokens,
-                "mass": advantage[:, :width][tokens],
-                "probability": self.probability[own][:, :width][tokens],
-                "entropy": self.entropy[own][:, :width][tokens],
-            }
+            measures = {"mass": advantage, "probability": probability, "entropy": entropy}
+            self.sums[f"{name}/tokens"] += tokens.sum()
             for measure, values in measures.items():
-                self.sums[f"{name}/{measure}"] += values.sum(dtype=torch.float64).item()
+                self.sums[f"{name}/{measure}"] += (values[:, :width] * tokens).sum(dtype=torch.float64)
             counted.add(name)
             for other in touched.keys() - counted:
-                both = (tokens & touched[other]).sum().item()
+                both = (tokens & touched[other]).sum()
                 self.sums[f"{name}/overlap/{other}"] += both
                 self.sums[f"{other}/overlap/{name}"] += both
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
         """Mean loss and gradient norm per update; for each part the above, means only where it touched something."""
         names = sorted(self.sums)
-        sums = torch.tensor([self.sums[name] for name in names], dtype=torch.float64, device=accelerator.device)
+        sums = torch.stack([self.sums[name] for name in names])
         totals = dict(zip(names, accelerator.reduce(sums, "sum").tolist(), strict=True))
         whole = {"tokens": max(1.0, totals.pop("tokens", 0.0)), "mass": totals.pop("mass", 0.0) or 1.0}
         updates = max(1, self.updates)
@@ -85,14 +85,14 @@ class Tally:
             divisor = whole.get(measure, totals[f"{part}/tokens"])
             if divisor:
                 metrics[f"touched/{name}"] = value / divisor
-        own = torch.cat(self.sampler_differences).to(accelerator.device)
+        own = torch.cat(self.sampler_differences)
         everywhere = accelerator.gather(accelerator.pad_across_processes(own, pad_index=torch.inf))
         return metrics | sampler_difference(everywhere[everywhere.isfinite()])
 
 
 def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accelerator) -> dict[str, float]:
     """Reward, accuracy, length, entropy and outcomes of a step's rollouts over all processes."""
-    reward, correct = collected.batch.require("reward", "metrics"), collected.batch.require("correct", "metrics")
+    reward, correct = collected.reward, collected.batch.require("correct", "metrics")
     truncated, mask = collected.batch.require("truncated", "metrics"), collected.batch.mask
     group, advantage = batch.require("group", "metrics"), batch.require("advantage", "metrics")
     outcomes = Counter(outcome for graded in collected.examples for outcome in graded.outcomes)

@@ -18,7 +18,7 @@ from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.training.checkpoint import Progress
-from rlzoo.training.collect import Collected, collect
+from rlzoo.training.collect import Collected, Share, collect
 from rlzoo.training.tally import Tally, rollout_metrics
 
 _ANY_ROW = torch.zeros(1, dtype=torch.long)
@@ -34,6 +34,7 @@ class Trainer:
         policy: Policy,
         reference: Policy | None,
         sampler: Sampler,
+        progress: Progress | None = None,
     ) -> None:
         train = experiment.config.train
         self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
@@ -42,7 +43,7 @@ class Trainer:
             policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
-        self.progress = Progress()
+        self.progress = progress or Progress()
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
 
@@ -56,26 +57,38 @@ class Trainer:
         self.seconds, self.positions, self.flops = {}, Counter(), Counter()
         done, collected = self.progress, self.collect()
         self.seconds.update(collected.seconds)
-        needs = self.objective.requires(on_policy=self.experiment.updates_per_step == 1)
-        batch = self.objective.prepare(self.scored(collected, needs), done.objective_state)
         learning_rate = self._set_learning_rate(done.step)
-        tally, skipped, moved = Tally(self.objective, collected.rollouts), 0, False
-        for update in self.objective.passes(batch):
-            for rows in self.minibatches(update):
-                skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
-                moved = True
+        batch, tally, skipped = self.learn(collected)
+        updates = done.updates + self.experiment.updates_per_step
         with self._timed("sync"):
-            self.engine.sync(self.accelerator.unwrap_model(self.policy))
+            self.engine.sync(self.accelerator.unwrap_model(self.policy), updates)
         self.progress = replace(
             done,
             step=done.step + 1,
             problems_used=collected.problems_used,
+            updates=updates,
             updates_skipped=done.updates_skipped + skipped,
             objective_state=batch.state,
         )
         metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator)}
         metrics |= collected.metrics | tally.metrics(self.accelerator)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
+
+    def learn(self, collected: Collected) -> tuple[TokenBatch, Tally, int]:
+        """All updates of a step on these rollouts; returns the prepared batch, what was done, and how many it skipped.
+
+        Rollouts of an older policy keep the log-probs and entropies that the engine reported as the old ones.
+        """
+        moved = not collected.sampled_by(self.progress.updates)
+        needs = self.objective.requires(on_policy=not moved and self.experiment.updates_per_step == 1)
+        scored = self.reported(collected, needs) if moved else self.scored(collected, needs)
+        batch = self.objective.prepare(scored, self.progress.objective_state)
+        tally, skipped = Tally(self.objective, collected.rollouts, self.accelerator.device), 0
+        for update in self.objective.passes(batch):
+            for rows in self.minibatches(update):
+                skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
+                moved = True
+        return batch, tally, skipped
 
     def collect(self) -> Collected:
         """The rollouts of the step that comes next."""
@@ -84,8 +97,17 @@ class Trainer:
 
     # ---- statistics of policies on the rollouts ------------------------------------------------------------------
 
+    def reported(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+        """Adds what the engine said of the policy that sampled, and the reference's statistics."""
+        entropy = collected.everywhere(self.accelerator, collected.rollouts.entropy.to(self.accelerator.device))
+        batch = self.scored(collected, needs & {"logp_ref"})
+        return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
+
     def scored(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
-        """Adds the statistics of the policy and the reference that are among the fields `needs`."""
+        """Adds the statistics of the policy and the reference that are among the fields `needs`.
+
+        The policy is the one that sampled, so that its statistics are both the old ones and the current ones.
+        """
         fields: dict[str, Tensor | None] = {}
         with self._timed("score"):
             if needs & {"logp_old", "entropy_old", "logp", "entropy"}:
@@ -100,18 +122,19 @@ class Trainer:
 
     @torch.no_grad()
     def _statistics(
-        self, policy: Policy, collected: Collected, with_entropy: bool, rows: Tensor | None = None
+        self, policy: Policy, collected: Collected, with_entropy: bool, share: Share | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """[N, T] log-probs and entropies of the batch on every process, for some rows or all, zero elsewhere."""
+        """[N, T] log-probs and entropies of the batch on every process, of its `share` or all, zero elsewhere."""
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy = torch.zeros_like(logp)
-        for part in self._in_step(self._micro_batches(collected, collected.own(rows))):
-            stats = self._forward(policy, collected, _ANY_ROW if part is None else part, with_entropy, "score")
+        for part in self._in_step(self._micro_batches(collected, share or collected.share)):
+            own = _ANY_ROW if part is None else part.own
+            stats = self._forward(policy, collected, own, with_entropy, "score")
             if part is None:
                 continue
-            logp[part, : stats.logp.shape[1]] = stats.logp
+            logp[own, : stats.logp.shape[1]] = stats.logp
             if stats.entropy is not None:
-                entropy[part, : stats.logp.shape[1]] = stats.entropy
+                entropy[own, : stats.logp.shape[1]] = stats.entropy
         everywhere = collected.everywhere(self.accelerator, logp)
         return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
 
@@ -125,6 +148,7 @@ class Trainer:
             stats: TokenStats = policy(
                 part.prompt_tokens(),
                 part.tokens[:, :width].to(device),
+                part.lengths.to(device),
                 part.mask[:, :width].to(device),
                 self.config.rollout.temperature,
                 with_entropy,
@@ -132,16 +156,16 @@ class Trainer:
         self.positions[phase] += stats.positions
         passes = 3 if torch.is_grad_enabled() else 1
         model = self.accelerator.unwrap_model(policy)
-        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(part.lengths.sum())))
+        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(part.mask.sum())))
         return stats
 
-    def _micro_batches(self, collected: Collected, rows: Tensor) -> list[Tensor]:
-        """Some of this process's rows, cut into micro-batches."""
-        part, policy = collected.rollouts.rows(rows), self.accelerator.unwrap_model(self.policy)
+    def _micro_batches(self, collected: Collected, share: Share) -> list[Share]:
+        """A share, cut into micro-batches."""
+        part, policy = collected.rollouts.rows(share.own), self.accelerator.unwrap_model(self.policy)
         budget = self.config.train.tokens_per_micro_batch
-        return [rows[batch] for batch in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
+        return [share[rows] for rows in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
 
-    def _in_step(self, parts: list[Tensor]) -> list[Tensor | None]:
+    def _in_step(self, parts: list[Share]) -> list[Share | None]:
         """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
         count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
         return [*parts, *[None] * (count - len(parts))]
@@ -157,52 +181,46 @@ class Trainer:
 
     def _update(self, collected: Collected, minibatch: TokenBatch, rows: Tensor, moved: bool, tally: Tally) -> bool:
         """Plans and differentiates the mini-batch in `rows` and takes a step; False if its gradient was not finite."""
+        share = collected.share.among(rows)
         if moved and self.objective.reads_current:
             with self._timed("score"):
-                logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, rows)
+                logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, share)
                 minibatch = minibatch.with_fields(logp=logp[rows], entropy=None if entropy is None else entropy[rows])
         with self._timed("plan"):
             if self.objective.reads_micro_batches:
                 minibatch = minibatch.with_fields(micro_batch=self.micro_batch_numbers(collected, rows)[rows])
-            plan = self.objective.plan(minibatch)
-            own = collected.own(rows)
-            at = torch.searchsorted(rows, collected.here[own.to(rows.device)])
-            tally.add_plan(plan, own, at)
+            plan = self.objective.plan(minibatch.with_fields(on_policy=not moved))
+            tally.add_plan(plan, share)
         with self._timed("train"):
-            self._differentiate(collected, plan, own, at, moved, tally)
+            self._differentiate(collected, plan, share, moved, tally)
             return self._take_step(tally)
 
     def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
         """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
-        number = torch.zeros(len(collected.here), 1, device=self.accelerator.device)
+        number = torch.zeros(len(collected.share.own), 1, device=self.accelerator.device)
         first = self.accelerator.process_index * len(collected.batch.mask)
-        for i, part in enumerate(self._micro_batches(collected, collected.own(rows))):
-            number[part] = float(first + i)
+        for i, part in enumerate(self._micro_batches(collected, collected.share.among(rows))):
+            number[part.own] = float(first + i)
         return collected.everywhere(self.accelerator, number)[:, 0].long()
 
-    def _differentiate(
-        self, collected: Collected, plan: Plan, own: Tensor, at: Tensor, moved: bool, tally: Tally
-    ) -> None:
-        """Accumulates the gradient of this process's rows `own`, rows `at` of the plan.
+    def _differentiate(self, collected: Collected, plan: Plan, share: Share, moved: bool, tally: Tally) -> None:
+        """Accumulates the gradient of this process's share of the plan.
 
         Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
         factor; all make the same number of backward passes.
         """
-        place = torch.zeros(len(collected.here), dtype=torch.long)
-        place[own] = at.cpu()
-        parts = self._micro_batches(collected, own[plan.active[at].cpu()])
-        together = self._in_step(parts) or [None]
+        with_entropy = self.objective.needs_entropy_gradient
+        together = self._in_step(self._micro_batches(collected, share[plan.active[share.batch]])) or [None]
         for i, part in enumerate(together):
             with nullcontext() if i == len(together) - 1 else self.accelerator.no_sync(self.policy):
-                own_rows = _ANY_ROW if part is None else part
-                stats = self._forward(self.policy, collected, own_rows, self.objective.needs_entropy_gradient, "train")
                 if part is None:
+                    stats = self._forward(self.policy, collected, _ANY_ROW, with_entropy, "train")
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
-                rows = place[part].to(plan.policy_coefficient.device)
-                loss = self.objective.loss(plan, rows, stats.logp, stats.entropy)
+                stats = self._forward(self.policy, collected, part.own, with_entropy, "train")
+                loss = self.objective.loss(plan, part.batch, stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
-            tally.add_rows(plan, part, rows, stats.logp.detach(), loss.item())
+            tally.add_rows(plan, part, stats.logp.detach(), loss.detach())
             if not moved:
                 tally.add_unmoved(part, stats.logp.detach())
 

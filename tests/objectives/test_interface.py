@@ -7,8 +7,7 @@ import torch
 from batches import random_case, token_batch
 from comparison import at_current, evaluate
 
-from objectives import ObjectiveError, TokenBatch, names, parse
-from objectives import Bounds
+from objectives import Bounds, ObjectiveError, TokenBatch, names, parse
 
 VARIANTS = [f"{name.name}(variant={variant})" for name in names() if name.kind == "recipe" for variant in name.variants]
 

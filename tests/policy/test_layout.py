@@ -16,7 +16,7 @@ from rlzoo.model.layout import grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.collect import Collected
 from tests.policy.tiny_models import slow_statistics, tiny_policy
-from tests.recording import Recording, rollouts, with_noise
+from tests.recording import Recording, collected_by, rollouts, with_noise
 
 RECIPES = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants if name.kind == "recipe"]
 MODELS = ["llama", "qwen3", "gemma2", "mistral", "gpt2"]
@@ -77,11 +77,11 @@ def test_statistics_in_shared_rows_equal_each_response_scored_alone_in_float64(n
     assert policy.longest_tree > 0
     policy.longest_tree = 13  # so that several trees share a row
     sampled, _ = rollouts(vocabulary=300)
-    layout = packed(sampled.prompt_tokens(), sampled.tokens, sampled.mask, policy.longest_tree)
+    layout = packed(sampled.prompt_tokens(), sampled.tokens, sampled.lengths.tolist(), policy.longest_tree)
     assert layout.tree is not None and layout.branch is not None
     assert layout.branch.max() > 1 and layout.tree.max() > 0
-    stats = policy(sampled.prompt_tokens(), sampled.tokens, sampled.mask, 0.7, with_entropy=True)
-    logp, entropy = slow_statistics(policy, sampled.prompt_tokens(), sampled.tokens, sampled.mask, 0.7)
+    stats = policy(sampled.prompt_tokens(), sampled.tokens, sampled.lengths, sampled.mask, 0.7, with_entropy=True)
+    logp, entropy = slow_statistics(policy, sampled.prompt_tokens(), sampled.tokens, sampled.lengths, sampled.mask, 0.7)
     torch.testing.assert_close(stats.logp.double(), logp, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
 
@@ -91,8 +91,8 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
     words = ["rollout.responses_per_prompt=4", "train.minibatches_per_step=2", "task.problems=8"]
     words += ["evaluation.problems=1", f"train.tokens_per_micro_batch={budget}", "objective=grpo"]
     sampled, batch = rollouts(vocabulary=300)
-    collected = Collected(batch, sampled, torch.arange(len(batch.mask)), [], 0, {}, {})
-    return Recording(check(load_config(words)), Accelerator(cpu=True), policy, reference, sampler=None), collected
+    trainer = Recording(check(load_config(words)), Accelerator(cpu=True), policy, reference, sampler=None)
+    return trainer, collected_by(sampled, batch)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2"])

@@ -74,17 +74,17 @@ def responses(rows: int = 4, width: int = 7) -> tuple[list[list[int]], Tensor, T
 
 
 def slow_statistics(
-    policy: Policy, prompts: Sequence[Sequence[int]], tokens: Tensor, mask: Tensor, temperature: float
+    policy: Policy, prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Tensor, mask: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Log-probs and entropies [n, T] in float64, each response by itself, unpadded, from the model's own logits."""
     model = copy.deepcopy(policy.model).double().eval()
     logp, entropy = (torch.zeros(mask.shape, dtype=torch.float64) for _ in range(2))
     for row, prompt in enumerate(prompts):
-        length = int(mask[row].sum())
+        length = int(lengths[row])
         response = tokens[row, :length]
         inputs = torch.tensor([[*prompt, *response.tolist()]])
         with torch.no_grad():
             logits = model(input_ids=inputs).logits[0, len(prompt) - 1 : len(prompt) - 1 + length] / temperature
         distribution = torch.distributions.Categorical(logits=logits)
         logp[row, :length], entropy[row, :length] = distribution.log_prob(response), distribution.entropy()
-    return logp, entropy
+    return logp.where(mask, 0.0), entropy.where(mask, 0.0)

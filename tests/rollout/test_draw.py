@@ -24,7 +24,7 @@ def test_log_probs_and_entropies_are_exactly_those_of_what_was_sampled_from(
     torch.manual_seed(0)
     logits = torch.randn(64, vocabulary) * scale
     exact = nucleus(logits / temperature, top_p)
-    tokens, logp, entropy = draw(logits.clone(), Sampling(1, temperature, top_p), uniform(0, 0, 64))
+    tokens, logp, entropy = draw(logits.clone(), Sampling(1, temperature, top_p), uniform(0, 0, torch.arange(64)))
     chosen = exact.gather(1, tokens[:, None])[:, 0]
     assert (chosen > 0).all()
     torch.testing.assert_close(logp.double(), chosen.log(), rtol=0, atol=1e-5)
@@ -39,7 +39,10 @@ def test_tokens_are_as_frequent_as_they_are_probable(vocabulary: int, top_p: flo
     logits = torch.randn(1, vocabulary) * 2
     rows = 100_000
     tokens = torch.cat(
-        [draw(logits.expand(1000, -1).clone(), Sampling(1, 1.0, top_p), uniform(3, i, 1000))[0] for i in range(100)]
+        [
+            draw(logits.expand(1000, -1).clone(), Sampling(1, 1.0, top_p), uniform(3, i, torch.arange(1000)))[0]
+            for i in range(100)
+        ]
     )
     expected = nucleus(logits, top_p)[0] * rows
     counts = tokens.bincount(minlength=vocabulary)
@@ -74,12 +77,12 @@ def test_impossible_tokens_are_never_drawn(number: float, possible: int) -> None
 def test_greedy_takes_the_likeliest_and_reports_the_untempered_distribution() -> None:
     torch.manual_seed(0)
     logits = torch.randn(9, 500) * 3
-    tokens, logp, _ = draw(logits.clone(), Sampling(1, 0.0, 0.5), uniform(0, 0, 9))
+    tokens, logp, _ = draw(logits.clone(), Sampling(1, 0.0, 0.5), uniform(0, 0, torch.arange(9)))
     assert tokens.tolist() == logits.argmax(-1).tolist()
     torch.testing.assert_close(logp, logits.log_softmax(-1).amax(-1))
 
 
 def test_numbers_depend_on_seed_step_and_row_alone() -> None:
-    assert torch.equal(uniform(1, 2, 50)[:20], uniform(1, 2, 20))
-    draws = [uniform(*key, 20).tolist() for key in ((1, 2), (2, 1), (1, 3), (0, 2))]
+    assert torch.equal(uniform(1, 2, torch.arange(50))[7:20:3], uniform(1, 2, torch.arange(7, 20, 3)))
+    draws = [uniform(*key, torch.arange(20)).tolist() for key in ((1, 2), (2, 1), (1, 3), (0, 2))]
     assert len({tuple(numbers) for numbers in draws}) == 4

@@ -35,7 +35,9 @@ def test_log_probs_and_entropies_are_the_policys_own_on_the_same_tokens(name: st
     policy = tiny_policy(name)
     rollouts = engine(policy, stops=range(60)).generate(PROMPTS, 5, Sampling(14, temperature), seed=3)
     assert len(rollouts.lengths.unique()) > 3, "the responses should differ in length for this test to say anything"
-    stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.mask, temperature, with_entropy=True)
+    stats = policy(
+        rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, temperature, with_entropy=True
+    )
     torch.testing.assert_close(rollouts.logp, stats.logp, rtol=0, atol=1e-4)
     torch.testing.assert_close(rollouts.entropy, stats.entropy, rtol=0, atol=1e-4)
     assert rollouts.logp.dtype == torch.float32
@@ -117,7 +119,7 @@ def test_a_nucleus_cuts_unlikely_tokens_and_reports_the_renormalised_log_prob() 
     policy = tiny_policy("qwen3")
     sampling = Sampling(12, temperature=1.3, top_p=0.5)
     rollouts = engine(policy, stops=[]).generate(PROMPTS, 8, sampling, seed=0)
-    stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.mask, 1.3)
+    stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.3)
     kept = (stats.logp - rollouts.logp).exp()
     assert (kept > 0.4999).all() and (kept < 1).all()
 
@@ -146,7 +148,7 @@ def test_in_float32_the_engine_follows_the_policy_without_a_copy() -> None:
     before = sampler.generate(PROMPTS, 2, SAMPLED, seed=0)
     with torch.no_grad():
         policy.model.get_input_embeddings().weight.mul_(-1)
-    sampler.sync(policy)
+    sampler.sync(policy, version=1)
     assert not torch.equal(sampler.generate(PROMPTS, 2, SAMPLED, seed=0).tokens, before.tokens)
 
 
@@ -156,12 +158,12 @@ def test_in_bfloat16_the_engine_follows_the_policy_when_synced() -> None:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    sampler.sync(policy)
+    sampler.sync(policy, version=1)
     found = sampler.generate(PROMPTS, 4, SAMPLED, seed=0)
     expected = engine(policy, "bfloat16").generate(PROMPTS, 4, SAMPLED, seed=0)
     assert same(found, expected)
     with torch.no_grad():
-        exact = policy(found.prompt_tokens(), found.tokens, found.mask, 1.0)
+        exact = policy(found.prompt_tokens(), found.tokens, found.lengths, found.mask, 1.0)
     torch.testing.assert_close(found.logp, exact.logp, rtol=0, atol=0.1)
     assert float((found.logp - exact.logp).abs().mean()) < 0.01
 
@@ -171,7 +173,7 @@ def test_sampling_leaves_nothing_behind_that_training_stumbles_over(gradient_che
     policy = tiny_policy("qwen3", gradient_checkpointing)
     for _ in range(2):
         rollouts = engine(policy).generate(PROMPTS, 2, SAMPLED, seed=0)
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.mask, 1.0)
+        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
         torch.testing.assert_close(rollouts.logp, stats.logp.detach(), rtol=0, atol=1e-4)
         policy.zero_grad()
         stats.logp.sum().backward()

@@ -39,7 +39,7 @@ def prompts(policy: Policy) -> list[list[int]]:
 def difference(policy: Policy, rollouts: Rollouts, precision: str) -> Tensor:
     """Of the trainer's forward pass and the sampler, for each token."""
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.mask, 1.0)
+        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
     return (stats.logp - rollouts.logp)[rollouts.mask]
 
 
@@ -61,9 +61,9 @@ def test_the_sampler_agrees_with_the_policy_whose_weights_it_took_last(
 ) -> None:
     with closing(VllmEngine(policy, policy.tokenizer, ROLLOUT, ModelConfig(name=MODEL, precision=precision))) as engine:
         before, text = engine.generate(prompts, 6, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
-        engine.sync(changed)
+        engine.sync(changed, version=1)
         other, garbage = engine.generate(prompts, 6, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
-        engine.sync(policy)
+        engine.sync(policy, version=1)
         again = engine.generate(prompts, 2, GREEDY, seed=0)
     assert torch.equal(again.tokens, text.tokens) and torch.equal(again.logp, text.logp)
     assert not torch.equal(garbage.tokens, text.tokens)
