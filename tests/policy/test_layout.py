@@ -1,7 +1,5 @@
 """Shared prompts and packed rows: the same values and gradients as each response behind a prompt of its own."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from accelerate import Accelerator
@@ -20,13 +18,6 @@ from tests.recording import Recording, collected_by, rollouts, with_noise
 
 RECIPES = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants if name.kind == "recipe"]
 MODELS = ["llama", "qwen3", "gemma2", "mistral", "gpt2"]
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 # ---- trees and rows --------------------------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""What a step's updates are made of: how old the rollouts are, and which rows are whose."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from objectives import parse
+from rlzoo.config import load_config
+from rlzoo.experiment.experiment import check
+from rlzoo.model.policy import load_policy
+from rlzoo.training.checkpoint import Progress
+from rlzoo.training.collect import Collected, Share
+from tests.recording import Recording, collected_by, rollouts, with_noise
+
+WORDS = (
+    "objective=grpo-kl",
+    "rollout.responses_per_prompt=4",
+    "task.problems=8",
+    "evaluation.problems=1",
+    "train.minibatches_per_step=1",
+)
+
+
+@pytest.fixture
+def recorded(tiny_model: Path, float64: None) -> tuple[Recording, Collected]:
+    """A trainer whose policy has one update behind it, and rollouts of the policy before that."""
+    experiment = check(load_config([f"model.name={tiny_model}", *WORDS]))
+    policy = load_policy(experiment.config.model, experiment.tokenizer).double()
+    sampled, batch = rollouts()
+    trainer = Recording(experiment, Accelerator(cpu=True), policy, None, sampler=None)
+    collected = collected_by(sampled, batch)
+    before = trainer.scored(collected, frozenset({"logp_old"})).require("logp_old", "test")
+    sampled = type(sampled)(sampled.prompts, **{**sampled.tensors(), "logp": before})
+    trainer.policy.load_state_dict(with_noise(policy, 3).state_dict())
+    trainer.progress = Progress(step=1, updates=1)
+    trainer.gradients = []
+    return trainer, collected_by(sampled, batch.with_fields(logp_sampler=before))
+
+
+def test_rollouts_that_are_one_update_old_have_the_ratio_of_the_two_policies(
+    recorded: tuple[Recording, Collected],
+) -> None:
+    trainer, collected = recorded
+    assert not collected.sampled_by(trainer.progress.updates)
+    trainer.learn(collected)
+    (found,) = trainer.gradients
+    assert (found - by_hand(trainer, collected)).abs().max() <= 1e-9 * found.abs().max()
+
+
+def test_rollouts_of_the_policy_itself_have_a_ratio_of_one(recorded: tuple[Recording, Collected]) -> None:
+    trainer, collected = recorded
+    trainer.progress = Progress(step=1, updates=0)
+    trainer.learn(collected)
+    stale = trainer.gradients.pop()
+    trainer.progress = Progress(step=1, updates=1)
+    trainer.learn(collected)
+    assert (stale - trainer.gradients.pop()).abs().max() > 1e-3 * stale.abs().max()
+
+
+def by_hand(trainer: Recording, collected: Collected) -> Tensor:
+    """The gradient of GRPO's clipped loss, from its equation, with the ratio to the policy that sampled."""
+    batch, own = collected.batch, collected.rollouts
+    policy = trainer.accelerator.unwrap_model(trainer.policy)
+    logp = policy(own.prompt_tokens(), own.tokens, own.lengths, own.mask, 1.0).logp
+    advantage = parse("grpo-kl").prepare(batch).require("advantage", "test")
+    ratio = (logp - own.logp).exp()
+    objective = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) * own.mask
+    loss = -(objective.sum(1) / own.mask.sum(1)).mean()
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
+
+
+def test_a_share_knows_its_rows_among_any_rows_of_the_batch() -> None:
+    share = Share(torch.arange(4), torch.tensor([1, 2, 6, 9]))
+    part = share.among(torch.tensor([0, 2, 6, 7]))
+    assert part.own.tolist() == [1, 2] and part.batch.tolist() == [1, 2]
+    assert part[torch.tensor([False, True])].own.tolist() == [2]
+    assert part[torch.tensor([1, 0])].batch.tolist() == [2, 1]
