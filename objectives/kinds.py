@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.errors import ObjectiveError
 from objectives.part import Part, Stage
 
 
@@ -18,10 +17,15 @@ class Reward(Part):
 
     stage = Stage.REWARD
     late: ClassVar[bool] = False
-    """Whether it reads statistics of the policy: such a part comes after selection and may shape rewards per token."""
+    """Whether it reads statistics of the policy: such a part comes after selection."""
+
+    @property
+    def per_token(self) -> bool:
+        """Whether `shaping` is [N, T]; late parts only."""
+        return False
 
     def shaping(self, batch: TokenBatch) -> Tensor:
-        """[N]: what is added to the reward; a late part may return [N, T]."""
+        """[N], or [N, T] if `per_token`: what is added to the reward."""
         raise NotImplementedError
 
 
@@ -46,7 +50,7 @@ class Advantage(Part):
     stage = Stage.ADVANTAGE
     exclusive = True
     takes_token_rewards: ClassVar[bool] = False
-    """Whether `of` understands rewards [N, T], as late parts of stage 1 may make them."""
+    """Whether `of` understands rewards [N, T]."""
 
     @property
     def centred(self) -> bool:
@@ -58,12 +62,7 @@ class Advantage(Part):
 
         Rows that stage 2 dropped take part if others of their group are left; the `mask` of the rest is empty.
         """
-        reward = batch.require("reward", self.name)
-        if reward.dim() == 2 and not self.takes_token_rewards:
-            raise ObjectiveError(
-                f"{self.name} reads one reward per response, but a part of stage 1 makes one per token"
-            )
-        return self.advantage(reward, batch.require("group", self.name))
+        return self.advantage(batch.require("reward", self.name), batch.require("group", self.name))
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         """[N] rewards and [N] groups -> [N] advantages."""

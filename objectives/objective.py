@@ -50,6 +50,13 @@ class Objective:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_order(self.parts))
+        reader = self.the(Advantage)
+        for part in self.all(Reward):
+            if part.per_token and not reader.takes_token_rewards:
+                raise ObjectiveError(
+                    f"{part.term()} makes a reward per token, but {reader.name} reads one per response; "
+                    f"change one of them"
+                )
 
     @cached_property
     def key(self) -> str:
@@ -344,7 +351,7 @@ def _shaped(batch: TokenBatch, shapers: Sequence[Reward]) -> TokenBatch:
     for part in shapers:
         shaping = part.shaping(present)
         touched[part.name] = batch.mask & batch.like_tokens(shaping != 0)
-        reward = batch.like_tokens(reward) + shaping if shaping.dim() > reward.dim() else reward + shaping
+        reward = (batch.like_tokens(reward) if part.per_token else reward) + shaping
     return batch.with_fields(reward=reward, touched=touched)
 
 
