@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from objectives import names, parse
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.config import load_config, words_of

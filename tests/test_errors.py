@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.config import load_config, to_yaml, with_embedded_default
 from tests.conftest import save_tiny_model
 

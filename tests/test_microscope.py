@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
