@@ -11,13 +11,14 @@ from rlzoo.config import Config, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.experiment.experiment import step_seed
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.regrading import grading_keys, to_json
 
-Progress = Callable[[int, int], None]
+ShowProgress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
 
 
@@ -89,6 +90,11 @@ class Evaluation:
         write_json_lines(path, self.records)
 
 
+def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluation]:
+    """The evaluations of a run so far, by step."""
+    return {step: Evaluation.load(path) for step, path in folder.evaluations(decoding).items()}
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Samples and grades responses to held-out problems.
@@ -101,7 +107,7 @@ class Evaluator:
     problems: Sequence[Problem]
     config: Config
 
-    def __call__(self, decoding: Decoding, progress: Progress = lambda done, total: None) -> Evaluation:
+    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation:
         """`evaluation.samples` responses to each problem."""
         samples, rollout = self.config.evaluation.samples, self.config.rollout
         seed = step_seed(self.config.seed, 0, "evaluation")

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from rlzoo.config import Config, check_ranges
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.evaluation.evaluate import Evaluation, Evaluator, Progress
+from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check_prompts, slug
 from rlzoo.files import write_json
+from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
@@ -20,7 +21,6 @@ from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.run import make_accelerator
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ProblemSet:
 class EvaluationView(Protocol):
     """What an evaluation tells whoever looks on."""
 
-    def evaluating(self, decoding: Decoding, name: str) -> AbstractContextManager[Progress]:
+    def evaluating(self, decoding: Decoding, name: str) -> AbstractContextManager[ShowProgress]:
         """While responses to the problem set `name` are sampled; yields what to call as they come."""
         ...
 
@@ -68,7 +68,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
 
 def _evaluate_all(sets: Sequence[ProblemSet], tokenizer: Tokenizer, folder: Path, view: EvaluationView) -> list[Path]:
     config = sets[0].config  # they differ in problems and samples alone, and benchmarks share one grader
-    accelerator = make_accelerator(config, folder)
+    accelerator = make_accelerator(config.model.precision)
     with GraderPool(sets[0].task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:

@@ -20,7 +20,7 @@ Change = tuple[Record, Record]
 NEEDED = ("problem", "prompt", "answer", "response", "correct", "reward", "outcome", "task", "data")
 
 
-class RegradeView(Protocol):
+class RegradingView(Protocol):
     """What regrading tells whoever looks on."""
 
     def show_regraded(self, file: Path, target: Path, regraded: Sequence[Change], show: int) -> None:
@@ -28,7 +28,7 @@ class RegradeView(Protocol):
         ...
 
 
-def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradeView) -> list[Path]:
+def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -> list[Path]:
     """Regrades files of responses and writes the new records; returns where. Raises UserError before it grades any."""
     files = _originals(files)
     targets = _targets(files, config)

@@ -35,11 +35,11 @@ HEAD_WIDTH = 32
 _DEMONSTRATION_SEED = 2
 _EVALUATION_PROBLEMS, _EVALUATION_SAMPLES = 512, 8
 
-Progress = Callable[[int, int, float], None]
+ShowProgress = Callable[[int, int, float], None]
 """Called with the number of steps done, the number of all steps, and the loss of the last."""
 
 
-def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: None) -> dict[str, float]:
+def warmup(config: WarmupConfig, progress: ShowProgress = lambda done, total, loss: None) -> dict[str, float]:
     """Makes the model, writes it to `config.output` and evaluates what was written.
 
     Returns the final loss, the held-out accuracies `greedy` and `sampled` (avg@8 at temperature 1), the number of
@@ -105,7 +105,7 @@ def _train(
     tokenizer: PreTrainedTokenizerFast,
     task: DemonstratedTask,
     config: WarmupConfig,
-    progress: Progress,
+    progress: ShowProgress,
 ) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     loss = math.nan
