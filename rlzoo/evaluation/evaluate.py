@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.config import Config, TaskConfig
+from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.experiment.experiment import step_seed
@@ -105,12 +105,17 @@ class Evaluator:
     sampler: Sampler
     task: Task
     problems: Sequence[Problem]
-    config: Config
+    samples: int
+    """Responses to each problem."""
+    rollout: RolloutConfig
+    source: TaskConfig
+    """Where the task comes from."""
+    seed: int
 
     def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation:
-        """`evaluation.samples` responses to each problem."""
-        samples, rollout = self.config.evaluation.samples, self.config.rollout
-        seed = step_seed(self.config.seed, 0, "evaluation")
+        """`samples` responses to each problem."""
+        samples, rollout = self.samples, self.rollout
+        seed = step_seed(self.seed, 0, "evaluation")
         sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
         per_batch = max(1, rollout.rows_per_batch // samples)
         records: list[dict[str, Any]] = []
@@ -118,7 +123,7 @@ class Evaluator:
             graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
             records += [
                 {
-                    **response_record(graded, row, self.config.task),
+                    **response_record(graded, row, self.source),
                     "sample": row % samples,
                     "final_answer": self._final_answer(graded, row),
                 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlzoo.config import Config, check_ranges
+from rlzoo.config import Config, RolloutConfig, TaskConfig, check_ranges
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
@@ -25,12 +25,13 @@ from rlzoo.tasks.grading import GraderPool
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """What one figure is measured on. `config.evaluation` says how many samples, `config.task` where it comes from."""
+    """What one figure is measured on: `samples` responses to each problem of a task, which `source` describes."""
 
     name: str
     task: Task
     problems: Sequence[Problem]
-    config: Config
+    source: TaskConfig
+    samples: int
 
 
 class EvaluationView(Protocol):
@@ -55,42 +56,43 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     """
     config = target.config
     check_ranges(config)
-    check_engine(config)
+    check_engine(config.rollout, config.evaluation)
     tokenizer = load_tokenizer(config.model)
     if target.benchmarks:
-        sets = _with_room([_benchmark_set(benchmark, target) for benchmark in target.benchmarks], tokenizer, target)
+        sets = [_benchmark_set(benchmark, target) for benchmark in target.benchmarks]
+        config = replace(config, rollout=_with_room(target, tokenizer, sets))
     else:
         sets = [_task_set(config)]
     for problem_set in sets:
-        check_prompts(problem_set.config, tokenizer, problem_set.problems)
-    return _evaluate_all(sets, tokenizer, target.folder, view)
+        check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
+    return _evaluate_all(sets, config, tokenizer, target.folder, view)
 
 
-def _evaluate_all(sets: Sequence[ProblemSet], tokenizer: Tokenizer, folder: Path, view: EvaluationView) -> list[Path]:
-    config = sets[0].config  # they differ in problems and samples alone, and benchmarks share one grader
+def _evaluate_all(
+    sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path, view: EvaluationView
+) -> list[Path]:
     accelerator = make_accelerator(config.model.precision)
-    with GraderPool(sets[0].task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+    grader = sets[0].task.grader  # of all: the task is alone, and benchmarks share one
+    with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
             sampler, paths = Sampler(engine, graders, tokenizer), []
             for decoding in read_decodings(config.evaluation.decodings):
                 results: dict[str, Evaluation] = {}
-                for problem_set in sets:
-                    results[problem_set.name], path = _evaluate_one(problem_set, decoding, sampler, folder, view)
-                    paths.append(path)
+                for one in sets:
+                    evaluator = Evaluator(
+                        sampler, one.task, one.problems, one.samples, config.rollout, one.source, config.seed
+                    )
+                    with view.evaluating(decoding, one.name) as progress:
+                        results[one.name] = evaluator(decoding, progress)
+                    paths.append(_save(results[one.name], one, decoding, config, folder))
                 view.show_evaluations(decoding, results, paths[-len(sets) :], config.rollout.max_response_tokens)
     return paths
 
 
-def _evaluate_one(
-    problem_set: ProblemSet, decoding: Decoding, sampler: Sampler, folder: Path, view: EvaluationView
-) -> tuple[Evaluation, Path]:
-    config = problem_set.config
-    evaluator = Evaluator(sampler, problem_set.task, problem_set.problems, config)
-    with view.evaluating(decoding, problem_set.name) as progress:
-        result = evaluator(decoding, progress)
-    name = f"{slug(problem_set.name)}-{decoding.slug}-k{config.evaluation.samples}-seed{config.seed}"
-    path = folder / f"{name}.jsonl"
+def _save(result: Evaluation, problem_set: ProblemSet, decoding: Decoding, config: Config, folder: Path) -> Path:
+    """Writes the responses, and beside them the figures and what they depend on."""
+    path = folder / f"{slug(problem_set.name)}-{decoding.slug}-k{problem_set.samples}-seed{config.seed}.jsonl"
     result.save(path)
     conditions = {
         "model": config.model.name,
@@ -100,27 +102,25 @@ def _evaluate_one(
         "seed": config.seed,
     }
     write_json(path.with_suffix(".json"), {**conditions, **result.summary(), "environment": environment()})
-    return result, path
+    return path
 
 
 def _task_set(config: Config) -> ProblemSet:
     task = load_task(config.task, config.seed, config.evaluation.problems)
-    problems = [task.held_out[i] for i in range(min(len(task.held_out), config.evaluation.problems))]
-    return ProblemSet(config.task.name, task, problems, config)
+    problems = task.held_out[: config.evaluation.problems]
+    return ProblemSet(config.task.name, task, problems, config.task, config.evaluation.samples)
 
 
 def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
-    config, given = target.config, target.given
+    evaluation, given = target.config.evaluation, target.given
     task, problems = load_benchmark(benchmark, target.benchmarks_folder, target.instruction)
     if "evaluation.problems" in given:
-        problems = problems[: config.evaluation.problems]
-    samples = config.evaluation.samples if "evaluation.samples" in given else benchmark.samples
-    evaluation = replace(config.evaluation, problems=len(problems), samples=samples)
-    source = replace(task.config, grader_workers=config.task.grader_workers, grader_timeout=config.task.grader_timeout)
-    return ProblemSet(benchmark.name, task, problems, replace(config, task=source, evaluation=evaluation))
+        problems = problems[: evaluation.problems]
+    samples = evaluation.samples if "evaluation.samples" in given else benchmark.samples
+    return ProblemSet(benchmark.name, task, problems, task.config, samples)
 
 
-def _with_room(sets: Sequence[ProblemSet], tokenizer: Tokenizer, target: Target) -> list[ProblemSet]:
+def _with_room(target: Target, tokenizer: Tokenizer, sets: Sequence[ProblemSet]) -> RolloutConfig:
     """Limits nobody gave: the longest prompt's length; for responses the run's, or else STAPO's or the room left."""
     longest = max(len(tokenizer.encode(problem.prompt)) for it in sets for problem in it.problems)
     room = RESPONSE_TOKENS if tokenizer.context_length is None else max(1, tokenizer.context_length - longest)
@@ -128,4 +128,4 @@ def _with_room(sets: Sequence[ProblemSet], tokenizer: Tokenizer, target: Target)
     if not target.of_a_run:
         limits["max_response_tokens"] = min(RESPONSE_TOKENS, room)
     free: dict[str, Any] = {key: value for key, value in limits.items() if f"rollout.{key}" not in target.given}
-    return [replace(it, config=replace(it.config, rollout=replace(it.config.rollout, **free))) for it in sets]
+    return replace(target.config.rollout, **free)

@@ -119,7 +119,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
     ]
     for objective in objectives:
-        check_objective(config, objective)
+        check_objective(objective, config.model, config.rollout)
     if len(set(objectives)) < len(objectives):
         raise UserError(f"against={settings.against} is the objective that is looked at already, {objectives[0]}")
     if settings.step is not None:

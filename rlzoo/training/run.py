@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-from rlzoo.config import Config, flat
+from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
@@ -169,7 +169,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
             metrics, collected = trainer.step()
             timings = _timings(trainer, collected, time.perf_counter() - started)
             if main:
-                _record(folder, metrics, timings, collected, config)
+                _record(folder, metrics, timings, _examples(collected, config.log, config.task))
             trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
             show(metrics, timings)
             step, every = trainer.progress.step, config.checkpoint.every
@@ -200,13 +200,16 @@ def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str
     }
 
 
-def _record(
-    folder: RunFolder, metrics: dict[str, Any], timings: dict[str, float], collected: Collected, config: Config
-) -> None:
+def _examples(collected: Collected, log: LogConfig, source: TaskConfig) -> list[dict[str, Any]]:
     graded = collected.examples[0]
-    for row in range(min(config.log.responses, len(graded.texts))):
-        record = response_record(graded, row, config.task)
-        append_json_line(folder.responses, {"step": metrics["step"], **record})
+    return [response_record(graded, row, source) for row in range(min(log.responses, len(graded.texts)))]
+
+
+def _record(
+    folder: RunFolder, metrics: dict[str, Any], timings: dict[str, float], responses: Sequence[dict[str, Any]]
+) -> None:
+    for response in responses:
+        append_json_line(folder.responses, {"step": metrics["step"], **response})
     append_json_line(folder.timings, timings)
     append_json_line(folder.metrics, metrics)
 
@@ -222,7 +225,15 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
     """Evaluates the current policy with every decoding that is not done already."""
     config, experiment = trainer.config, trainer.experiment
-    evaluator = Evaluator(trainer.sampler, experiment.task, experiment.held_out, config)
+    evaluator = Evaluator(
+        trainer.sampler,
+        experiment.task,
+        experiment.held_out,
+        config.evaluation.samples,
+        config.rollout,
+        config.task,
+        config.seed,
+    )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
         if trainer.accelerator.is_main_process and not path.exists():
