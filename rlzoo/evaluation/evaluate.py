@@ -80,10 +80,14 @@ class Evaluation:
         }
 
     @classmethod
+    def of(cls, records: Sequence[dict[str, Any]]) -> "Evaluation":
+        """The evaluation that has these records, as many for each problem."""
+        return cls(records, 1 + max(record["sample"] for record in records))
+
+    @classmethod
     def load(cls, path: Path) -> "Evaluation":
         """Reads what `save` wrote."""
-        records = read_json_lines(path)
-        return cls(records, 1 + max(record["sample"] for record in records))
+        return cls.of(read_json_lines(path))
 
     def save(self, path: Path) -> None:
         """Writes the records as JSON lines, so that anyone can re-grade them."""

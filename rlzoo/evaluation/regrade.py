@@ -117,7 +117,6 @@ def _write_summary(file: Path, target: Path, records: Sequence[Record]) -> None:
     """The summary beside the new records, if the old have one."""
     old = file.with_suffix(".json")
     if old.is_file() and "sample" in records[0]:
-        evaluation = Evaluation(records, 1 + max(record["sample"] for record in records))
         conditions = json.loads(old.read_text(encoding="utf-8"))
         regraded_with = {"regraded_with": environment()}
-        write_json(target.with_suffix(".json"), {**conditions, **evaluation.summary(), **regraded_with})
+        write_json(target.with_suffix(".json"), {**conditions, **Evaluation.of(records).summary(), **regraded_with})
