@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlzoo.commands import main
 from rlzoo.config import RegradeConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
@@ -19,6 +18,7 @@ from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.terminal import Terminal
 from rlzoo.tasks import OWN, demonstrated_task, load_task
 from rlzoo.tasks.regrading import from_json, grading_keys, to_json
+from tests.conftest import error_of
 
 
 @pytest.fixture
@@ -78,9 +78,7 @@ def test_a_file_that_cannot_be_regraded_is_one_clear_error(
     path = tmp_path / "records.jsonl"
     if content is not None:
         path.write_text(content)
-    assert main(["regrade", str(path), *words]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and re.search(message, lines[0])
+    assert re.search(message, error_of(capsys, "regrade", path, *words))
 
 
 @pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in OWN), ("arithmetic", {"digits": 1})])

@@ -18,7 +18,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.statistics import Difference, difference_of_runs
 from rlzoo.experiment.run_folder import RunFolder
-from tests.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+from tests.conftest import error_of
 
 
 @pytest.fixture
@@ -146,9 +147,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([str(run), "objective=dapo"], "unknown key objective"),
         (["title=x"], "name a grid or runs"),
     ):
-        assert main(["leaderboard", *words]) == 2
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and says in lines[0]
+        assert says in error_of(capsys, "leaderboard", *words)
 
 
 def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(

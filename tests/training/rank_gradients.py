@@ -1,6 +1,6 @@
 """Run by test_ranks.py in one process and in two: the gradients of every objective on the same rollouts.
 
-`python -m tests.rank_gradients MODEL OUTPUT`, or the same under torchrun.
+`python -m tests.training.rank_gradients MODEL OUTPUT`, or the same under torchrun.
 """
 
 import json
@@ -18,7 +18,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.collect import Collected
-from tests.recording import Recording, rollouts, with_noise
+from tests.training.recording import Recording, rollouts, with_noise
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 EXPRESSIONS = [
