@@ -1,7 +1,7 @@
 # make train        set up, then the main job: train the embedded model with stapo+clip_higher
 # make test         set up, then the test suite
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
-# make check        ruff and mypy
+# make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
@@ -31,6 +31,7 @@ check: $(VENV)/test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 smollm2: $(VENV)/smollm2
 	$(RLZOO) train configs/smollm2.yaml objective=stapo+clip_higher resume=true

@@ -1,6 +1,6 @@
 """`python -m rlzoo` is `rlzoo`."""
 
-from rlzoo.cli import main
+from rlzoo.commands import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""What the tests share: a tiny model with a character tokenizer, made here."""
+"""What the tests share: a tiny model with a character tokenizer, made here; and what a command says of a mistake."""
 
 import os
 import signal
@@ -13,6 +13,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
+
+from rlzoo.commands import main
 
 CHARACTERS = "0123456789+-="
 
@@ -56,6 +58,14 @@ def save_tiny_model(folder: Path, context: int = 64, eos: bool = True) -> Path:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny random model."""
     return save_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What `rlzoo WORDS` says of a mistake: one line on the error stream, status 2."""
+    assert main([str(word) for word in words]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("rlzoo: error: ")
+    return lines[0]
 
 
 def interruptible(command: Sequence[str]) -> subprocess.Popen[str]:

@@ -30,6 +30,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import mean_over_runs
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
+from rlzoo.experiment.progress import checkpoints
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
@@ -39,7 +40,6 @@ from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic
-from rlzoo.training.checkpoint import checkpoints
 
 CONFIG = Path(__file__).parents[2] / "configs" / "planted_arithmetic.yaml"
 MINIBATCHES = 144

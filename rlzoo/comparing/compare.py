@@ -12,10 +12,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import torch
 
@@ -25,7 +25,6 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import LOCK
 from rlzoo.files import locked, read_json_lines
-from rlzoo.report.grid_view import CellStatus, GridView
 
 POLL = 0.2
 """Seconds between looks at the children."""
@@ -38,7 +37,19 @@ _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 _SET_PARENT_DEATH_SIGNAL = 1
 
 
-def compare(grid: Grid, jobs: int, view: GridView) -> list["Failure"]:
+class ComparisonView(Protocol):
+    """What a comparison tells whoever looks on."""
+
+    def showing(self, cells: Sequence["CellStatus"]) -> AbstractContextManager[None]:
+        """While runs are going on. `cells` is where they stand at the start."""
+        ...
+
+    def show(self, cells: Sequence["CellStatus"]) -> None:
+        """Where they stand now."""
+        ...
+
+
+def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
     """Runs what is not done; returns the cells that failed. Raises UserError if another call works on the folder."""
     grid.check()
     grid.folder.mkdir(parents=True, exist_ok=True)
@@ -65,6 +76,35 @@ class Failure:
     cell: Cell
     message: str
     log: Path
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """Where one run of a grid stands."""
+
+    objective: str
+    seed: int
+    state: str
+    """`waiting`, `running`, `done` or `failed`."""
+    step: int
+    steps: int
+    accuracy: float | None
+    """Held out if done, otherwise of the latest training steps."""
+
+    @property
+    def work_done(self) -> float:
+        """From 0 to 1; what is left after the last step is the evaluation."""
+        return 1.0 if self.state in ("done", "failed") else 0.95 * self.step / self.steps
+
+    @property
+    def name(self) -> str:
+        """For a line of text."""
+        return f"{self.objective} seed {self.seed}"
+
+    @property
+    def progress(self) -> str:
+        """Step and accuracy of a running cell."""
+        return f"step {self.step}/{self.steps}" + ("" if self.accuracy is None else f", accuracy {self.accuracy:.3f}")
 
 
 @dataclass
@@ -112,7 +152,7 @@ def _end_with_parent() -> None:
 
 
 class _Scheduler:
-    def __init__(self, runs: Sequence[Run], jobs: int, view: GridView, lock: IO[str]) -> None:
+    def __init__(self, runs: Sequence[Run], jobs: int, view: ComparisonView, lock: IO[str]) -> None:
         self.runs, self.jobs, self.view, self.lock = runs, jobs, view, lock
         self.failures: list[Failure] = []
 

@@ -1,6 +1,14 @@
 """Every key that a user can set: its default, its meaning, its range, and how files and words set it."""
 
-from rlzoo.config.command_keys import BenchmarksConfig, GridConfig, InspectConfig, LeaderboardConfig, RegradeConfig
+from rlzoo.config.command_keys import (
+    BenchmarksConfig,
+    GridConfig,
+    InspectConfig,
+    LeaderboardConfig,
+    RegradeConfig,
+    WarmupConfig,
+    WarmupTaskConfig,
+)
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.ranges import check_ranges
 from rlzoo.config.sections import (
@@ -41,6 +49,8 @@ __all__ = [
     "RolloutConfig",
     "TaskConfig",
     "TrainConfig",
+    "WarmupConfig",
+    "WarmupTaskConfig",
     "check_ranges",
     "flat",
     "given_keys",

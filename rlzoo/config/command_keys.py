@@ -1,6 +1,7 @@
 """The keys of the commands other than `rlzoo train`."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -65,3 +66,36 @@ class InspectConfig:
     """The quantile of the entropy from which a place counts as uncertain."""
     output: str = ""
     """The page to write; if empty, one in the folder `microscope` of the run."""
+
+
+@dataclass
+class WarmupTaskConfig:
+    name: str = "arithmetic"
+    """A task that comes with demonstrations: `arithmetic`, `knights` or `planted_arithmetic`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the task, e.g. `task.options.digits=3`."""
+
+
+@dataclass
+class WarmupConfig:
+    output: str = "runs/warmup-{task}"
+    """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
+    task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
+    seed: int = 0
+    """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
+    slip_rate: float = 0.1
+    """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
+    hidden_size: int = 128
+    """Width of the model; a multiple of 32, the width of an attention head."""
+    intermediate_size: int = 384
+    """Width inside the feed-forward layers."""
+    layers: int = 4
+    """Transformer layers."""
+    steps: int = 1000
+    """Optimiser updates."""
+    clean_fraction: float = 0.0
+    """The first part of the steps, whose demonstrations have no slips."""
+    demonstrations_per_step: int = 128
+    """Demonstrations of one update, each of a new random problem."""
+    learning_rate: float = 2e-3
+    """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.config import Config, TaskConfig
+from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.experiment.experiment import step_seed
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.regrading import grading_keys, to_json
 
-Progress = Callable[[int, int], None]
+ShowProgress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
 
 
@@ -79,14 +80,23 @@ class Evaluation:
         }
 
     @classmethod
+    def of(cls, records: Sequence[dict[str, Any]]) -> "Evaluation":
+        """The evaluation that has these records, as many for each problem."""
+        return cls(records, 1 + max(record["sample"] for record in records))
+
+    @classmethod
     def load(cls, path: Path) -> "Evaluation":
         """Reads what `save` wrote."""
-        records = read_json_lines(path)
-        return cls(records, 1 + max(record["sample"] for record in records))
+        return cls.of(read_json_lines(path))
 
     def save(self, path: Path) -> None:
         """Writes the records as JSON lines, so that anyone can re-grade them."""
         write_json_lines(path, self.records)
+
+
+def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluation]:
+    """The evaluations of a run so far, by step."""
+    return {step: Evaluation.load(path) for step, path in folder.evaluations(decoding).items()}
 
 
 @dataclass(frozen=True)
@@ -99,12 +109,17 @@ class Evaluator:
     sampler: Sampler
     task: Task
     problems: Sequence[Problem]
-    config: Config
+    samples: int
+    """Responses to each problem."""
+    rollout: RolloutConfig
+    source: TaskConfig
+    """Where the task comes from."""
+    seed: int
 
-    def __call__(self, decoding: Decoding, progress: Progress = lambda done, total: None) -> Evaluation:
-        """`evaluation.samples` responses to each problem."""
-        samples, rollout = self.config.evaluation.samples, self.config.rollout
-        seed = step_seed(self.config.seed, 0, "evaluation")
+    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation:
+        """`samples` responses to each problem."""
+        samples, rollout = self.samples, self.rollout
+        seed = step_seed(self.seed, 0, "evaluation")
         sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
         per_batch = max(1, rollout.rows_per_batch // samples)
         records: list[dict[str, Any]] = []
@@ -112,7 +127,7 @@ class Evaluator:
             graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
             records += [
                 {
-                    **response_record(graded, row, self.config.task),
+                    **response_record(graded, row, self.source),
                     "sample": row % samples,
                     "final_answer": self._final_answer(graded, row),
                 }

@@ -4,32 +4,40 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from rlzoo.config import RegradeConfig, load_config
+from rlzoo.config import RegradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.environment import environment
 from rlzoo.files import read_json_lines, write_json, write_json_lines
-from rlzoo.report.terminal import Terminal
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import grading_task, problem_of
 
 Record = dict[str, Any]
+Change = tuple[Record, Record]
+"""A response's record before and after it was graded again."""
 NEEDED = ("problem", "prompt", "answer", "response", "correct", "reward", "outcome", "task", "data")
 
 
-def regrade(words: Sequence[str], terminal: Terminal) -> list[Path]:
+class RegradingView(Protocol):
+    """What regrading tells whoever looks on."""
+
+    def show_regraded(self, file: Path, target: Path, regraded: Sequence[Change], show: int) -> None:
+        """A file is done: every record before and after. `show` changes are to be listed."""
+        ...
+
+
+def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -> list[Path]:
     """Regrades files of responses and writes the new records; returns where. Raises UserError before it grades any."""
-    config: RegradeConfig = load_config([word for word in words if "=" in word], RegradeConfig)
-    files = _originals([Path(word) for word in words if "=" not in word])
+    files = _originals(files)
     targets = _targets(files, config)
     read = {file: _read(file) for file in files}
     for file, target in zip(files, targets, strict=True):
         records = regraded(read[file], config.workers, config.timeout)
         write_json_lines(target, records)
         _write_summary(file, target, records)
-        terminal.show_regraded(file, target, list(zip(read[file], records, strict=True)), config.show)
+        view.show_regraded(file, target, list(zip(read[file], records, strict=True)), config.show)
     return targets
 
 
@@ -109,7 +117,6 @@ def _write_summary(file: Path, target: Path, records: Sequence[Record]) -> None:
     """The summary beside the new records, if the old have one."""
     old = file.with_suffix(".json")
     if old.is_file() and "sample" in records[0]:
-        evaluation = Evaluation(records, 1 + max(record["sample"] for record in records))
         conditions = json.loads(old.read_text(encoding="utf-8"))
         regraded_with = {"regraded_with": environment()}
-        write_json(target.with_suffix(".json"), {**conditions, **evaluation.summary(), **regraded_with})
+        write_json(target.with_suffix(".json"), {**conditions, **Evaluation.of(records).summary(), **regraded_with})

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from objectives import Objective, parse
-from rlzoo.config import Config, check_ranges
+from rlzoo.config import Config, ModelConfig, RolloutConfig, check_ranges
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine
@@ -35,7 +35,7 @@ class Experiment:
     @property
     def held_out(self) -> Sequence[Problem]:
         """The held-out problems that evaluations use."""
-        return [self.task.held_out[i] for i in range(min(len(self.task.held_out), self.config.evaluation.problems))]
+        return self.task.held_out[: self.config.evaluation.problems]
 
     def problems(self, start: int, count: int) -> list[Problem]:
         """Training problems `start` to `start + count` of an endless stream that is shuffled anew for each epoch."""
@@ -77,10 +77,10 @@ def step_seed(seed: int, step: int, purpose: str) -> int:
 def check(config: Config) -> Experiment:
     """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
     check_ranges(config)
-    check_engine(config)
+    check_engine(config.rollout, config.evaluation)
     objective = parse(config.objective)
-    check_objective(config, objective)
-    _check_reference_is_read(config, objective)
+    check_objective(objective, config.model, config.rollout)
+    _check_reference_is_read(objective, config.model)
     names = _Names(task=slug(config.task.name), objective=slug(str(objective)), seed=config.seed)
     folder = Path(config.output.format_map(names))
     tokenizer = load_tokenizer(config.model)
@@ -88,7 +88,7 @@ def check(config: Config) -> Experiment:
     experiment = Experiment(config, objective, tokenizer, task, folder)
     rollouts = config.train.steps * config.rollout.prompts_per_step
     training = experiment.problems(0, min(rollouts, len(task.train)))
-    check_prompts(config, tokenizer, [*training, *experiment.held_out])
+    check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
     return experiment
 
 
@@ -102,9 +102,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
 
 
-def check_objective(config: Config, objective: Objective) -> None:
+def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutConfig) -> None:
     """Refuses an objective that the rollouts and the reference of a configuration cannot serve."""
-    group, reference = config.rollout.responses_per_prompt, config.model.reference
+    group, reference = rollout.responses_per_prompt, model.reference
     if group < objective.minimum_group:
         part = next(part.name for part in objective.parts if part.minimum_group > group)
         raise UserError(
@@ -119,22 +119,19 @@ def check_objective(config: Config, objective: Objective) -> None:
         )
 
 
-def _check_reference_is_read(config: Config, objective: Objective) -> None:
-    reference = config.model.reference
-    if "logp_ref" not in objective.needs and reference not in ("initial", "none"):
+def _check_reference_is_read(objective: Objective, model: ModelConfig) -> None:
+    if "logp_ref" not in objective.needs and model.reference not in ("initial", "none"):
         raise UserError(
-            f"model.reference={reference} has no effect: no part of {objective} reads a reference; "
+            f"model.reference={model.reference} has no effect: no part of {objective} reads a reference; "
             f"add +kl, or leave it out"
         )
 
 
-def check_prompts(config: Config, tokenizer: Tokenizer, problems: Sequence[Problem]) -> None:
+def check_prompts(
+    model: ModelConfig, rollout: RolloutConfig, tokenizer: Tokenizer, problems: Sequence[Problem]
+) -> None:
     """Refuses prompts that are longer than the limit, or too long for the model's context with a full response."""
-    limit, response, context = (
-        config.rollout.max_prompt_tokens,
-        config.rollout.max_response_tokens,
-        tokenizer.context_length,
-    )
+    limit, response, context = rollout.max_prompt_tokens, rollout.max_response_tokens, tokenizer.context_length
     for problem in problems:
         length = len(tokenizer.encode(problem.prompt))
         if length > limit:
@@ -145,5 +142,5 @@ def check_prompts(config: Config, tokenizer: Tokenizer, problems: Sequence[Probl
         if context is not None and length + response > context:
             raise UserError(
                 f"the prompt of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
-                f"{response} exceeds the context of {config.model.name}, {context} tokens"
+                f"{response} exceeds the context of {model.name}, {context} tokens"
             )

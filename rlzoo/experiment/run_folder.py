@@ -8,10 +8,9 @@ from typing import IO
 from rlzoo.config import Config, flat, load_config, to_yaml
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
-from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.environment import environment
+from rlzoo.experiment.progress import checkpoints, read_progress
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
-from rlzoo.training.checkpoint import checkpoints, read_progress
 
 FREE_TO_CHANGE = ("resume", "output", "checkpoint.", "log.", "evaluation.every", "train.steps", "task.grader_")
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
@@ -57,10 +56,9 @@ class RunFolder:
         """Every response of the evaluation after a step."""
         return self.path / "evaluation" / f"step-{step:06d}-{decoding.slug}.jsonl"
 
-    def evaluations(self, decoding: Decoding) -> dict[int, Evaluation]:
-        """The evaluations so far, by step."""
-        files = sorted((self.path / "evaluation").glob(f"step-*-{decoding.slug}.jsonl"))
-        return {_step(file): Evaluation.load(file) for file in files}
+    def evaluations(self, decoding: Decoding) -> dict[int, Path]:
+        """The files of the evaluations so far, by step."""
+        return {_step(path): path for path in sorted((self / "evaluation").glob(f"step-*-{decoding.slug}.jsonl"))}
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint, a model folder."""

@@ -16,8 +16,9 @@ from rlzoo.experiment.experiment import Experiment, check, check_objective
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Comparison, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
+from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
-from rlzoo.training.run import load_trainer, make_accelerator
+from rlzoo.training.run import load_trainer
 from rlzoo.training.trainer import Trainer
 
 SCORED = frozenset({"logp_old", "entropy_old"})
@@ -112,13 +113,12 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
         raise UserError(f"{run} is not the folder of a run: it has no config.yaml")
     _check_settings(settings)
     config: Config = load_config([str(folder.config)])
-    config.log.trackers = []
     objectives = [
         parse(expression)
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
     ]
     for objective in objectives:
-        check_objective(config, objective)
+        check_objective(objective, config.model, config.rollout)
     if len(set(objectives)) < len(objectives):
         raise UserError(f"against={settings.against} is the objective that is looked at already, {objectives[0]}")
     if settings.step is not None:
@@ -127,7 +127,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
     needs = SCORED | {"logp_ref" for objective in objectives if "logp_ref" in objective.needs}
-    with load_trainer(experiment, make_accelerator(config, folder.path), folder, settings.step, needs) as trainer:
+    with load_trainer(experiment, make_accelerator(config.model.precision), folder, settings.step, needs) as trainer:
         collected = trainer.collect()
         batch, minibatches = _scored(trainer, collected, needs)
         views = [look(it, batch, minibatches, _state(trainer, it)) for it in objectives]

@@ -13,27 +13,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.experiment import Experiment
 from rlzoo.files import file_written_atomically
 from rlzoo.report.smoothing import smoothed
+from rlzoo.training.run import Outcome
 
 
-def draw_curves(
-    path: Path, experiment: Experiment, metrics: Sequence[dict[str, Any]], evaluations: Mapping[int, Evaluation]
-) -> None:
+def draw_curves(outcome: Outcome) -> None:
     """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
     sns.set_theme(style="whitegrid", context="notebook", palette="colorblind")
     figure, axes = plt.subplots(2, 2, figsize=(11, 7), sharex=True, layout="constrained")
     panels = [("accuracy", "accuracy"), ("entropy", "entropy of the policy (nats)")]
     panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
     for axis, (name, title) in zip(axes.flat, panels, strict=True):
-        _draw(axis, metrics, name, title)
+        _draw(axis, outcome.metrics, name, title)
     for axis in axes[-1]:
         axis.set_xlabel("step")
-    _draw_evaluations(axes[0, 0], evaluations)
-    config = experiment.config
-    figure.suptitle(f"{experiment.objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
-    save_figure(figure, path)
+    _draw_evaluations(axes[0, 0], next(iter(outcome.evaluations.values())))
+    objective, config = outcome.experiment.objective, outcome.experiment.config
+    figure.suptitle(f"{objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
+    save_figure(figure, outcome.folder.curves)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

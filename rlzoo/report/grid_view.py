@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -11,39 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rlzoo.comparing.compare import CellStatus
 from rlzoo.report.terminal import clock
 
 PLAIN_EVERY = 30.0
 """Seconds between two lines of progress where nothing can change in place."""
-
-
-@dataclass(frozen=True)
-class CellStatus:
-    """Where one run of a grid stands."""
-
-    objective: str
-    seed: int
-    state: str
-    """`waiting`, `running`, `done` or `failed`."""
-    step: int
-    steps: int
-    accuracy: float | None
-    """Held out if done, otherwise of the latest training steps."""
-
-    @property
-    def work_done(self) -> float:
-        """From 0 to 1; what is left after the last step is the evaluation."""
-        return 1.0 if self.state in ("done", "failed") else 0.95 * self.step / self.steps
-
-    @property
-    def name(self) -> str:
-        """For a line of text."""
-        return f"{self.objective} seed {self.seed}"
-
-    @property
-    def progress(self) -> str:
-        """Step and accuracy of a running cell."""
-        return f"step {self.step}/{self.steps}" + ("" if self.accuracy is None else f", accuracy {self.accuracy:.3f}")
 
 
 class GridView:

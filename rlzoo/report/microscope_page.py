@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from rlzoo.config import InspectConfig, load_config
 from rlzoo.experiment.experiment import slug
 from rlzoo.files import write_text
-from rlzoo.inspecting.microscope import Microscope, inspect_run
+from rlzoo.inspecting.microscope import Microscope
 from rlzoo.inspecting.view import View
 from rlzoo.report.page import shortened, templates
 from rlzoo.report.scatter import probability_against_entropy
@@ -71,17 +70,14 @@ class Group:
     responses: Sequence[Response]
 
 
-def show_microscope(run: str, words: Sequence[str], console: Console | None = None) -> Path:
-    """Looks at a run, writes the page, says where it is. Raises UserError or ObjectiveError as `inspect_run`."""
-    console = console or Console(highlight=False)
-    settings: InspectConfig = load_config(words, InspectConfig)
-    scope = inspect_run(run, settings)
-    path = Path(settings.output) if settings.output else scope.folder / "microscope" / f"{_name(scope)}.html"
+def show_microscope(scope: Microscope) -> None:
+    """Writes the page and says where it is."""
+    console, output = Console(highlight=False), scope.settings.output
+    path = Path(output) if output else scope.folder / "microscope" / f"{_name(scope)}.html"
     write_text(path, microscope_page(scope))
     for line in (provenance(scope), *map(summary, scope.views)):
         console.print(Text(line))
     console.print(Text(f"page  {path}"), soft_wrap=True)
-    return path
 
 
 def _name(scope: Microscope) -> str:

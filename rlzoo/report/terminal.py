@@ -14,17 +14,13 @@ from rich.table import Table
 from objectives import Mask
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment
+from rlzoo.report.curves import draw_curves
 from rlzoo.report.evaluation import changes_table, results_table
 from rlzoo.report.words import percent
-
-Change = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""A response's record before and after it was graded again."""
-Show = Callable[[dict[str, Any], dict[str, float]], None]
-PHASES = ("generate", "grade", "score", "plan", "train", "sync")
-MODEL_PHASES = ("generate", "score", "train")
-"""Those in which the model calculates."""
+from rlzoo.training.run import PHASES, Outcome, ShowStep
 
 
 class Terminal:
@@ -79,7 +75,7 @@ class Terminal:
             yield show
 
     @contextmanager
-    def training(self, experiment: Experiment, done: int) -> Iterator[Show]:
+    def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
         row = StepRow(steps, [part.name for part in experiment.objective.all(Mask)])
@@ -140,25 +136,20 @@ class Terminal:
         with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
-    def conclude(
-        self,
-        folder: Path,
-        evaluations: Mapping[Decoding, Mapping[int, Evaluation]],
-        timings: Sequence[dict[str, float]],
-        peak_flops: float,
-    ) -> None:
-        """The table of before and after, where the time went, where everything lies, and what to type next."""
-        ends = {decoding: (found[min(found)], found[max(found)]) for decoding, found in evaluations.items()}
-        self.console.print(_comparison(ends))
-        if timings:
-            self.console.print(_time_spent(timings, peak_flops))
+    def conclude(self, outcome: Outcome) -> None:
+        """Draws the curves, then says: before and after, where the time went, where all lies, what to type next."""
+        draw_curves(outcome)
+        folder = outcome.folder
+        self.console.print(_comparison({it: _first_and_last(found) for it, found in outcome.evaluations.items()}))
+        if outcome.timings:
+            self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
-        grid.add_row("curves", str(folder / "curves.png"))
-        grid.add_row("metrics", str(folder / "metrics.jsonl"))
-        grid.add_row("model", str(max(folder.glob("checkpoints/step-*"))))
-        grid.add_row("next", f"rlzoo eval {folder} 'evaluation.decodings=[0/1]'")
+        grid.add_row("curves", str(folder.curves))
+        grid.add_row("metrics", str(folder.metrics))
+        grid.add_row("model", str(folder.last_checkpoint()))
+        grid.add_row("next", f"rlzoo eval {folder.path} 'evaluation.decodings=[0/1]'")
         grid.add_row("", "rlzoo objectives")
         self.console.print(grid)
 
@@ -195,6 +186,10 @@ def _troubles(metrics: dict[str, Any]) -> str:
         "gradings failed": metrics["grading_failed"],
     }
     return "".join(f"\n          {count:.0f} {name}" for name, count in counts.items() if count)
+
+
+def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, Evaluation]:
+    return evaluations[min(evaluations)], evaluations[max(evaluations)]
 
 
 def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table:

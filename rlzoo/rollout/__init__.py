@@ -1,21 +1,23 @@
 """Rollout engines behind one protocol."""
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine
 
 
-def check_engine(config: Config) -> None:
+def check_engine(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
     """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
-    engine, gib = config.rollout.engine, config.rollout.kv_cache_gib
-    if engine == "vllm":
+    gib = rollout.kv_cache_gib
+    if rollout.engine == "vllm":
         from rlzoo.rollout.vllm_engine import check
 
-        check(config)
+        check(rollout, evaluation)
     elif gib is not None:
-        raise UserError(f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={engine}; leave it out")
+        raise UserError(
+            f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={rollout.engine}; leave it out"
+        )
 
 
 def load_engine(

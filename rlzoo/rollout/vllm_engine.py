@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
@@ -40,13 +40,13 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 
 
-def check(config: Config) -> None:
+def check(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
     """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
-    if config.rollout.kv_cache_gib is not None and config.rollout.kv_cache_gib <= 0:
-        raise UserError(f"rollout.kv_cache_gib={config.rollout.kv_cache_gib:g} must be greater than 0")
+    if rollout.kv_cache_gib is not None and rollout.kv_cache_gib <= 0:
+        raise UserError(f"rollout.kv_cache_gib={rollout.kv_cache_gib:g} must be greater than 0")
     coldest, hottest = TEMPERATURES
-    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(config.evaluation.decodings)]
-    for key, value in (("rollout.temperature", config.rollout.temperature), *decodings):
+    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(evaluation.decodings)]
+    for key, value in (("rollout.temperature", rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
     _check_installation()

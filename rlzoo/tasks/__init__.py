@@ -1,7 +1,8 @@
 """Tasks: problems to sample responses for, and what grades the responses."""
 
-import dataclasses
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +20,7 @@ __all__ = [
     "Task",
     "demonstrated_task",
     "load_task",
+    "load_to_grade",
 ]
 
 OWN = {
@@ -46,11 +48,12 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
         raise UserError(f"task.problems={config.problems} must be at least 1")
     if config.few_shot < 0:
         raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
-    if config.name in OWN:
-        return _own(config)
-    if config.name.startswith(_REASONING_GYM):
-        return _reasoning_gym(config, seed, held_out_problems)
-    return _dataset(config)
+    return _kind(config.name).load(config, seed, held_out_problems)
+
+
+def load_to_grade(config: TaskConfig) -> Task:
+    """The task of `load_task`, to grade with alone: it may have no problems, and the dataset may be gone."""
+    return _kind(config.name).load_to_grade(config)
 
 
 def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
@@ -61,11 +64,26 @@ def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
     return _own(config)
 
 
+@dataclass(frozen=True)
+class _Kind:
+    load: Callable[[TaskConfig, int, int], Task]
+    load_to_grade: Callable[[TaskConfig], Task]
+
+
+def _kind(name: str) -> _Kind:
+    """How a task of this name is loaded, the one place that tells the kinds apart."""
+    if name in OWN:
+        return _Kind(lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
+    if name.startswith(_REASONING_GYM):
+        return _Kind(_reasoning_gym, _reasoning_gym_to_grade)
+    return _Kind(lambda config, *_: _dataset(config), _dataset_to_grade)
+
+
 def _own(config: TaskConfig) -> DemonstratedTask:
     module, name = OWN[config.name]
     made = getattr(import_module(module), name)
     _refuse(config, config.name, "split", "held_out", "held_out_split", "few_shot", "instruction")
-    names = {field.name for field in dataclasses.fields(made)} - {"problems", "wrong_reward"}
+    names = {field.name for field in fields(made)} - {"problems", "wrong_reward"}
     for option in config.options:
         if option not in names:
             raise UserError(f"task.options.{option} is not a parameter of {config.name}{nearest(option, names)}")
@@ -89,12 +107,21 @@ def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Tas
     )
 
 
+def _reasoning_gym_to_grade(config: TaskConfig) -> Task:
+    from rlzoo.tasks import reasoning_gym
+
+    return reasoning_gym.without_problems(config.name.removeprefix(_REASONING_GYM), config.options, config.wrong_reward)
+
+
 def _dataset(config: TaskConfig) -> Task:
     _check_source("task.name", config.name)
     if config.held_out is not None:
         _check_source("task.held_out", config.held_out)
     _refuse(config, "a dataset", "options", "problems", "few_shot")
+    return _dataset_to_grade(config)
 
+
+def _dataset_to_grade(config: TaskConfig) -> Task:
     from rlzoo.tasks.dataset import DatasetTask
 
     return DatasetTask(config)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import equivalent, normalised
 from rlzoo.tasks.knights_and_knaves import knights_and_knaves, roles_of
@@ -153,7 +153,7 @@ def read_rows(split: Split) -> "Dataset":
             name, _, configuration = split.source.partition(":")
             rows = datasets.load_dataset(name, configuration or None, split=split.split)
     except Exception as error:
-        reason = " ".join(str(error.__cause__ or error).split())
+        reason = one_line(error.__cause__ or error)
         raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
     if not len(rows):
         raise UserError(f"{split} is empty")

@@ -1,14 +1,12 @@
 """What a record of a response keeps so that it can be graded again, without the dataset it came from."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.tasks import OWN, demonstrated_task
+from rlzoo.tasks import load_to_grade
 from rlzoo.tasks.base import Problem, Task
 
-_REASONING_GYM = "reasoning_gym:"
 _TUPLE = "tuple"
 
 
@@ -19,18 +17,7 @@ def grading_keys(config: TaskConfig) -> dict[str, Any]:
 
 def grading_task(keys: Mapping[str, Any]) -> Task:
     """The task of these keys, to grade with; it may have no problems."""
-    config = TaskConfig(keys["name"], options=dict(keys["options"]), wrong_reward=keys["wrong_reward"])
-    if config.name in OWN:
-        return demonstrated_task(replace(config, problems=1))
-    if config.name.startswith(_REASONING_GYM):
-        from rlzoo.tasks import reasoning_gym
-
-        return reasoning_gym.without_problems(
-            config.name.removeprefix(_REASONING_GYM), config.options, config.wrong_reward
-        )
-    from rlzoo.tasks.dataset import DatasetTask
-
-    return DatasetTask(config)
+    return load_to_grade(TaskConfig(keys["name"], options=dict(keys["options"]), wrong_reward=keys["wrong_reward"]))
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:

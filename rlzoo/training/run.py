@@ -1,79 +1,110 @@
-"""A whole run: check, load, evaluate, train, checkpoint, evaluate, report. Everything it leaves lies in one folder."""
+"""A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from accelerate.utils import set_seed
 
-from rlzoo.config import Config, flat
-from rlzoo.config.decoding import read_decodings
+from rlzoo.config import Config, LogConfig, TaskConfig, flat
+from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
-from rlzoo.evaluation.evaluate import Evaluator, response_record
+from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.progress import Progress, read_progress
 from rlzoo.experiment.run_folder import RunFolder, claim, forget_after
 from rlzoo.files import append_json_line, read_json_lines
+from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.report.curves import draw_curves
-from rlzoo.report.terminal import MODEL_PHASES, PHASES, Terminal
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.checkpoint import Progress, load_optimizer, read_progress, save_checkpoint
+from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.trainer import Trainer
 
+PHASES = ("generate", "grade", "score", "plan", "train", "sync")
+MODEL_PHASES = ("generate", "score", "train")
+"""Those in which the model calculates."""
 
-def train(config: Config, terminal: Terminal) -> RunFolder:
+ShowStep = Callable[[dict[str, Any], dict[str, float]], None]
+"""Called with the metrics and the timings of a step."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left."""
+
+    experiment: Experiment
+    folder: RunFolder
+    metrics: Sequence[dict[str, Any]]
+    timings: Sequence[dict[str, float]]
+    evaluations: Mapping[Decoding, Mapping[int, Evaluation]]
+    """By step, the first decoding first."""
+    peak_flops: float
+    """Operations per second that a matrix product reaches here."""
+
+
+class TrainingView(Protocol):
+    """What a run tells whoever looks on."""
+
+    def silence(self) -> None:
+        """Nothing is to be said from now on: the main process speaks for all."""
+        ...
+
+    def introduce(self, experiment: Experiment, device: str) -> None:
+        """The run begins, or goes on."""
+        ...
+
+    def evaluating(self, decoding: Decoding) -> AbstractContextManager[ShowProgress]:
+        """While the policy is evaluated; yields what to call as responses come."""
+        ...
+
+    def training(self, experiment: Experiment, done: int) -> AbstractContextManager[ShowStep]:
+        """While it trains, `done` steps having been done before; yields what to call after every step."""
+        ...
+
+    def conclude(self, outcome: Outcome) -> None:
+        """All is done but the learning curves, whose file, `outcome.folder.curves`, says that the run is finished."""
+        ...
+
+
+def train(config: Config, view: TrainingView) -> RunFolder:
     """Runs an experiment, or goes on with it, to its end."""
     experiment = check(config)
     folder = RunFolder(experiment.folder)
-    accelerator = make_accelerator(config, folder.path)
+    accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path)
     if not accelerator.is_main_process:
-        terminal.silence()
+        view.silence()
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
         _start_trackers(accelerator, config)
-        terminal.introduce(experiment, str(accelerator.device))
+        view.introduce(experiment, str(accelerator.device))
         with load_trainer(experiment, accelerator, folder) as trainer:
-            _loop(trainer, folder, terminal)
+            _loop(trainer, folder, view)
         accelerator.end_training()
         if accelerator.is_main_process:
-            _report(experiment, folder, terminal, accelerator.device)
+            view.conclude(_outcome(experiment, folder, accelerator.device))
     return folder
 
 
-def _report(experiment: Experiment, folder: RunFolder, terminal: Terminal, device: torch.device) -> None:
-    decodings = read_decodings(experiment.config.evaluation.decodings)
-    evaluations = {decoding: folder.evaluations(decoding) for decoding in decodings}
-    metrics, timings = read_json_lines(folder.metrics), read_json_lines(folder.timings)
-    draw_curves(folder.curves, experiment, metrics, evaluations[decodings[0]])
+def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) -> Outcome:
     dtype = torch.bfloat16 if experiment.config.model.precision == "bfloat16" else torch.float32
-    terminal.conclude(folder.path, evaluations, timings, measured_peak(device, dtype))
-
-
-def make_accelerator(config: Config, folder: Path) -> Accelerator:
-    """Accelerate's view of the machine, with the trackers asked for."""
-    precision = "bf16" if config.model.precision == "bfloat16" else "no"
-    try:
-        return Accelerator(
-            mixed_precision=precision,
-            log_with=config.log.trackers or None,
-            project_dir=folder,
-            cpu=not torch.accelerator.is_available(),  # unless told, Accelerate joins no processes on CPUs
-            kwargs_handlers=[
-                DistributedDataParallelKwargs(broadcast_buffers=False)
-            ],  # no model here changes its buffers
-        )
-    except ValueError as error:
-        raise UserError(f"log.trackers={config.log.trackers}: {error}") from None
+    decodings = read_decodings(experiment.config.evaluation.decodings)
+    return Outcome(
+        experiment,
+        folder,
+        metrics=read_json_lines(folder.metrics),
+        timings=read_json_lines(folder.timings),
+        evaluations={decoding: read_evaluations(folder, decoding) for decoding in decodings},
+        peak_flops=measured_peak(device, dtype),
+    )
 
 
 def _start_trackers(accelerator: Accelerator, config: Config) -> None:
@@ -128,25 +159,25 @@ def _load_reference(experiment: Experiment, policy: Policy, accelerator: Acceler
     return load_policy(named, experiment.tokenizer).frozen_copy().to(accelerator.device)
 
 
-def _loop(trainer: Trainer, folder: RunFolder, terminal: Terminal) -> None:
+def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
     config, main = trainer.config, trainer.accelerator.is_main_process
     if main:
         forget_after(folder, trainer.progress.step)
-    _evaluate_once(trainer, folder, terminal)
-    with terminal.training(trainer.experiment, trainer.progress.step) as show:
+    _evaluate_once(trainer, folder, view)
+    with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
             started = time.perf_counter()
             metrics, collected = trainer.step()
             timings = _timings(trainer, collected, time.perf_counter() - started)
             if main:
-                _record(folder, metrics, timings, collected, config)
+                _record(folder, metrics, timings, _examples(collected, config.log, config.task))
             trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
             show(metrics, timings)
             step, every = trainer.progress.step, config.checkpoint.every
             if step == config.train.steps or (every and step % every == 0):
                 _checkpoint(trainer, folder)
             if step == config.train.steps or (config.evaluation.every and step % config.evaluation.every == 0):
-                _evaluate_once(trainer, folder, terminal)
+                _evaluate_once(trainer, folder, view)
 
 
 def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:
@@ -170,13 +201,16 @@ def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str
     }
 
 
-def _record(
-    folder: RunFolder, metrics: dict[str, Any], timings: dict[str, float], collected: Collected, config: Config
-) -> None:
+def _examples(collected: Collected, log: LogConfig, source: TaskConfig) -> list[dict[str, Any]]:
     graded = collected.examples[0]
-    for row in range(min(config.log.responses, len(graded.texts))):
-        record = response_record(graded, row, config.task)
-        append_json_line(folder.responses, {"step": metrics["step"], **record})
+    return [response_record(graded, row, source) for row in range(min(log.responses, len(graded.texts)))]
+
+
+def _record(
+    folder: RunFolder, metrics: dict[str, Any], timings: dict[str, float], responses: Sequence[dict[str, Any]]
+) -> None:
+    for response in responses:
+        append_json_line(folder.responses, {"step": metrics["step"], **response})
     append_json_line(folder.timings, timings)
     append_json_line(folder.metrics, metrics)
 
@@ -189,13 +223,21 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def _evaluate_once(trainer: Trainer, folder: RunFolder, terminal: Terminal) -> None:
+def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
     """Evaluates the current policy with every decoding that is not done already."""
     config, experiment = trainer.config, trainer.experiment
-    evaluator = Evaluator(trainer.sampler, experiment.task, experiment.held_out, config)
+    evaluator = Evaluator(
+        trainer.sampler,
+        experiment.task,
+        experiment.held_out,
+        config.evaluation.samples,
+        config.rollout,
+        config.task,
+        config.seed,
+    )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
         if trainer.accelerator.is_main_process and not path.exists():
-            with terminal.evaluating(decoding) as progress:
+            with view.evaluating(decoding) as progress:
                 evaluator(decoding, progress).save(path)
         trainer.accelerator.wait_for_everyone()

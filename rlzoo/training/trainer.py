@@ -13,11 +13,11 @@ from torch import Tensor
 
 from objectives import Plan, TokenBatch
 from rlzoo.experiment.experiment import Experiment
+from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Sampler
-from rlzoo.training.checkpoint import Progress
 from rlzoo.training.collect import Collected, Share, collect
 from rlzoo.training.tally import Tally, rollout_metrics
 

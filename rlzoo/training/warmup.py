@@ -9,17 +9,15 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rlzoo.config import ModelConfig, TaskConfig
+from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
@@ -37,46 +35,11 @@ HEAD_WIDTH = 32
 _DEMONSTRATION_SEED = 2
 _EVALUATION_PROBLEMS, _EVALUATION_SAMPLES = 512, 8
 
-Progress = Callable[[int, int, float], None]
+ShowProgress = Callable[[int, int, float], None]
 """Called with the number of steps done, the number of all steps, and the loss of the last."""
 
 
-@dataclass
-class WarmupTaskConfig:
-    name: str = "arithmetic"
-    """A task that comes with demonstrations: `arithmetic`, `knights` or `planted_arithmetic`."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the task, e.g. `task.options.digits=3`."""
-
-
-@dataclass
-class WarmupConfig:
-    """One warm-up."""
-
-    output: str = "runs/warmup-{task}"
-    """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
-    task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
-    seed: int = 0
-    """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
-    slip_rate: float = 0.1
-    """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
-    hidden_size: int = 128
-    """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: int = 384
-    """Width inside the feed-forward layers."""
-    layers: int = 4
-    """Transformer layers."""
-    steps: int = 1000
-    """Optimiser updates."""
-    clean_fraction: float = 0.0
-    """The first part of the steps, whose demonstrations have no slips."""
-    demonstrations_per_step: int = 128
-    """Demonstrations of one update, each of a new random problem."""
-    learning_rate: float = 2e-3
-    """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
-
-
-def warmup(config: WarmupConfig, progress: Progress = lambda done, total, loss: None) -> dict[str, float]:
+def warmup(config: WarmupConfig, progress: ShowProgress = lambda done, total, loss: None) -> dict[str, float]:
     """Makes the model, writes it to `config.output` and evaluates what was written.
 
     Returns the final loss, the held-out accuracies `greedy` and `sampled` (avg@8 at temperature 1), the number of
@@ -142,7 +105,7 @@ def _train(
     tokenizer: PreTrainedTokenizerFast,
     task: DemonstratedTask,
     config: WarmupConfig,
-    progress: Progress,
+    progress: ShowProgress,
 ) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     loss = math.nan

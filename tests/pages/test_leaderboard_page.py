@@ -11,7 +11,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.report.page import page
-from tests.finished_runs import make_board
+from tests.comparing.finished_runs import make_board
 from tests.report.test_page import HOSTILE, hostile
 
 Visit = Callable[..., WebDriver]

@@ -10,7 +10,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.report.microscope_page import microscope_page
-from tests.microscopes import hostile, make_run, make_scope
+from tests.inspecting.microscopes import hostile, make_run, make_scope
 from tests.pages.test_leaderboard_page import CONTRAST, OVERFLOWING
 from tests.report.test_page import HOSTILE
 

@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from rlzoo.report.terminal import MODEL_PHASES, PHASES, _time_spent
+from rlzoo.report.terminal import _time_spent
+from rlzoo.training.run import MODEL_PHASES, PHASES
 
 
 def test_the_table_of_phases_fits_80_columns_and_adds_up() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from objectives import names, parse
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
 
 RECIPES = [name for name in names() if name.kind == "recipe"]

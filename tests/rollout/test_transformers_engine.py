@@ -8,7 +8,7 @@ from rlzoo.model.policy import Policy
 from rlzoo.rollout import transformers_engine
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from tests.policy.tiny_models import CONFIGS, STOP, VOCABULARY, tiny_policy
+from tests.model.tiny_models import CONFIGS, STOP, VOCABULARY, tiny_policy
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11, 12], [20], [30, 31, 32], [40] * 20]
 SAMPLED = Sampling(max_response_tokens=12)

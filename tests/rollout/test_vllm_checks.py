@@ -46,6 +46,12 @@ def test_weights_are_handed_over_as_a_checkpoint_has_them(config: PreTrainedConf
     assert untied.keys() == expected.keys() | {"lm_head.weight"}
 
 
+def check(*words: str) -> None:
+    """Checks the engine of a configuration."""
+    config = load_config(words)
+    check_engine(config.rollout, config.evaluation)
+
+
 class Installed(ModuleType):
     """A stand-in for an installation of vLLM."""
 
@@ -73,13 +79,13 @@ def test_an_installation_that_cannot_serve_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vllm", module)
     with pytest.raises(UserError) as error:
-        check_engine(load_config(["rollout.engine=vllm"]))
+        check("rollout.engine=vllm")
     assert all(part in str(error.value) for part in ["rollout.engine=vllm", *says])
 
 
 def test_an_installation_that_can_serve_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", Installed("0.32.0+cpu"))
-    check_engine(load_config(["rollout.engine=vllm", "rollout.kv_cache_gib=0.5", "evaluation.decodings=[0/1]"]))
+    check("rollout.engine=vllm", "rollout.kv_cache_gib=0.5", "evaluation.decodings=[0/1]")
 
 
 @pytest.mark.parametrize(
@@ -93,5 +99,5 @@ def test_an_installation_that_can_serve_is_accepted(monkeypatch: pytest.MonkeyPa
 )
 def test_settings_that_an_engine_would_not_follow_are_refused(words: list[str], says: list[str]) -> None:
     with pytest.raises(UserError) as error:
-        check_engine(load_config(words))
+        check(*words)
     assert all(part in str(error.value) for part in says)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rlzoo.config import load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
@@ -47,7 +48,7 @@ def test_ten_steps_on_a_real_model_reach_the_same_accuracy(tmp_path: Path) -> No
     for run in runs:
         complaints = run.communicate()[1]
         assert run.returncode == 0 and "Traceback" not in complaints, complaints
-    found = [RunFolder(tmp_path / name).evaluations(Decoding(1.0, 1.0)) for name in ENGINES]
+    found = [read_evaluations(RunFolder(tmp_path / name), Decoding(1.0, 1.0)) for name in ENGINES]
     for evaluations in found:
         assert evaluations[10].accuracy.low > evaluations[0].accuracy.high, "nothing was learnt, so nothing is compared"
     for step in (0, 10):

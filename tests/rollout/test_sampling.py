@@ -14,7 +14,7 @@ from rlzoo.tasks.arithmetic import ArithmeticGrader
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
 from tests.conftest import CHARACTERS, character_tokenizer
-from tests.recording import sampled_responses
+from tests.training.recording import sampled_responses
 
 RIGHT = "15-4=11"
 

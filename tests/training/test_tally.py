@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from objectives import TokenBatch, parse
 from rlzoo.training.collect import Share
 from rlzoo.training.tally import Tally, sampler_difference
-from tests.recording import sampled_responses
+from tests.training.recording import sampled_responses
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:

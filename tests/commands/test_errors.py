@@ -1,32 +1,25 @@
 """A user's mistake is one line that names the key, the value and the remedy, status 2, before any model loads."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM
 
-from rlzoo.cli import main
 from rlzoo.config import load_config, to_yaml, with_embedded_default
-from tests.conftest import save_tiny_model
+from tests.conftest import error_of, save_tiny_model
 
 
 @pytest.fixture(autouse=True)
-def no_model_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("a model was loaded before the mistake was found")
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
     monkeypatch.chdir(tmp_path)
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What `rlzoo WORDS` says on the error stream; it must exit with status 2 and leave nothing behind."""
-    assert main(words) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("rlzoo: error: ")
+    yield
     assert not Path("runs").exists()
-    return lines[0]
 
 
 @pytest.mark.parametrize(

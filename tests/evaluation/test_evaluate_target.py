@@ -11,7 +11,8 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 
 from rlzoo.errors import UserError
-from rlzoo.evaluation.target import evaluate_target
+from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
 from tests.conftest import save_tiny_model
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def evaluate(target: Path | str, *words: str) -> tuple[list[Path], str]:
     """Evaluates; returns the files and what an 80-column terminal shows."""
     console = Console(width=80, record=True, file=io.StringIO())
-    return evaluate_target(str(target), words, Terminal(console)), console.export_text()
+    return evaluate_target(read_target(str(target), words), Terminal(console)), console.export_text()
 
 
 def benchmark_words(folder: Path, *words: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Run by test_ranks.py in one process and in two: the gradients of every objective on the same rollouts.
 
-`python -m tests.rank_gradients MODEL OUTPUT`, or the same under torchrun.
+`python -m tests.training.rank_gradients MODEL OUTPUT`, or the same under torchrun.
 """
 
 import json
@@ -17,7 +17,7 @@ from objectives import names
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
-from tests.recording import Recording, collected_by, rollouts, with_noise
+from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 EXPRESSIONS = [

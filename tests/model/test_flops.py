@@ -5,8 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from rlzoo.model.flops import forward_flops, measured_peak
-from tests.policy.tiny_models import tiny_policy
-from tests.recording import rollouts
+from tests.model.tiny_models import tiny_policy
+from tests.training.recording import rollouts
 
 
 @pytest.mark.parametrize("share", [True, False])

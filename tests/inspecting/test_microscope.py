@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.report.microscope_page import microscope_page, provenance, spaced, visible
-from tests.microscopes import hostile, make_run, make_scope
+from tests.conftest import error_of
+from tests.inspecting.microscopes import hostile, make_run, make_scope
 from tests.report.test_page import Elements
 
 
@@ -122,16 +123,12 @@ def test_a_page_shows_no_more_groups_and_tokens_than_asked_for(folder: RunFolder
 def test_a_mistake_is_one_clear_line(
     words: list[str], says: str, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["inspect", str(folder.path), *words]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and says.format(run=folder.path) in lines[0]
+    assert says.format(run=folder.path) in error_of(capsys, "inspect", folder.path, *words)
 
 
 def test_what_is_no_run_or_has_no_checkpoint_is_said(
     folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["inspect", str(tmp_path)]) == 2
-    assert "is not the folder of a run" in capsys.readouterr().err
+    assert "is not the folder of a run" in error_of(capsys, "inspect", tmp_path)
     (tmp_path / "config.yaml").write_bytes(folder.config.read_bytes())
-    assert main(["inspect", str(tmp_path)]) == 2
-    assert "has no checkpoint yet; step=0 looks at the starting model" in capsys.readouterr().err
+    assert "has no checkpoint yet; step=0 looks at the starting model" in error_of(capsys, "inspect", tmp_path)

@@ -23,7 +23,7 @@ from rlzoo.evaluation.statistics import (
     probability_of_improvement,
 )
 
-COVERAGE = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "coverage" / "coverage.py"))
+COVERAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "coverage.py"))
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlzoo.cli import main
-from rlzoo.config import ModelConfig, TaskConfig, flat, keys, load_config
+from rlzoo.commands import main
+from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig, WarmupTaskConfig, flat, keys, load_config
 from rlzoo.errors import UserError
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import EMBEDDED
@@ -17,7 +17,7 @@ from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.tasks import OWN, demonstrated_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.planted_arithmetic import USEFUL, PlantedArithmetic
-from rlzoo.training.warmup import WarmupConfig, WarmupTaskConfig, evaluate_folder, make_tokenizer, warmup
+from rlzoo.training.warmup import evaluate_folder, make_tokenizer, warmup
 
 TINY = WarmupConfig(
     task=WarmupTaskConfig(options={"digits": 1}),

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard, verdict
 from rlzoo.config import load_config
@@ -19,8 +18,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.statistics import Difference, difference_of_runs
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.leaderboard_page import show_leaderboard
-from tests.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+from tests.conftest import error_of
 
 
 @pytest.fixture
@@ -148,23 +147,24 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([str(run), "objective=dapo"], "unknown key objective"),
         (["title=x"], "name a grid or runs"),
     ):
-        assert main(["leaderboard", *words]) == 2
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1 and says in lines[0]
+        assert says in error_of(capsys, "leaderboard", *words)
 
 
-def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(runs: list[str], tmp_path: Path) -> None:
-    output = io.StringIO()
-    found = show_leaderboard([*runs, f"output={tmp_path}/out"], Console(file=output, width=80))
+def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
+    runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["leaderboard", *runs, f"output={tmp_path}/out"]) == 0
+    output, found = capsys.readouterr().out, board(runs)
     best = found.rows[0]
     value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ±"
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
     assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
-    for text in (output.getvalue(), *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
+    for text in (output, *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
         assert value in text and "justrl" in text
     assert (tmp_path / "out" / "leaderboard.png").read_bytes().startswith(b"\x89PNG")
-    assert max(len(line) for line in output.getvalue().splitlines() if str(tmp_path) not in line) <= 80
+    assert max(len(line) for line in output.splitlines() if str(tmp_path) not in line) <= 80
 
 
 def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from objectives import names, parse
-from rlzoo.cli import main
+from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.config import load_config, words_of
 from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
-from tests.conftest import interruptible
+from tests.conftest import error_of, interruptible
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -124,9 +124,7 @@ def test_a_mistake_is_one_clear_line_before_anything_runs(
     words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["compare", *words]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and says in lines[0]
+    assert says in error_of(capsys, "compare", *words)
     assert not Path("runs").exists()
 
 
@@ -193,8 +191,7 @@ def test_other_settings_do_not_mix_into_a_folder(grid_of_one: Path, capsys: pyte
         ("train.learning_rate=2e-3", "train.learning_rate=0.002"),
         ("train.steps=1", "has 2 steps already"),
     ):
-        assert main(["compare", "dapo", "seeds=0", *SMALL, word, f"output={grid_of_one}"]) == 2
-        assert says in capsys.readouterr().err
+        assert says in error_of(capsys, "compare", "dapo", "seeds=0", *SMALL, word, f"output={grid_of_one}")
 
 
 @pytest.mark.slow

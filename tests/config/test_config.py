@@ -8,7 +8,7 @@ import pytest
 from rlzoo.config import Config, check_ranges, flat, keys, load_config, to_yaml
 from rlzoo.errors import UserError
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
 
 def test_words_win_over_files_and_later_ones_over_earlier_ones(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.checkpoint import Progress
 from rlzoo.training.collect import Collected, Share
-from tests.recording import Recording, collected_by, rollouts, with_noise
+from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = (
     "objective=grpo-kl",

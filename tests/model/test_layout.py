@@ -13,8 +13,8 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.layout import grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.collect import Collected
-from tests.policy.tiny_models import slow_statistics, tiny_policy
-from tests.recording import Recording, collected_by, rollouts, with_noise
+from tests.model.tiny_models import slow_statistics, tiny_policy
+from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 RECIPES = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants if name.kind == "recipe"]
 MODELS = ["llama", "qwen3", "gemma2", "mistral", "gpt2"]

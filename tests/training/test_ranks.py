@@ -10,9 +10,9 @@ import pytest
 from safetensors.torch import load_file
 
 from rlzoo.files import read_json_lines
-from tests.rank_gradients import EXPRESSIONS
+from tests.training.rank_gradients import EXPRESSIONS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
@@ -25,7 +25,7 @@ def launch(command: list[str | Path], folder: Path = ROOT) -> None:
 @pytest.mark.slow
 def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, tmp_path: Path) -> None:
     for name, launcher in (("one", [sys.executable]), ("two", TWO)):
-        launch([*launcher, "-m", "tests.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
+        launch([*launcher, "-m", "tests.training.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
     assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
     assert one.keys() == two.keys()

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -11,32 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.grid import GRID, is_setting
-from rlzoo.comparing.leaderboard import Leaderboard, Row, make_leaderboard
-from rlzoo.config import LeaderboardConfig, load_config
+from rlzoo.comparing.leaderboard import Leaderboard, Row
 from rlzoo.config.decoding import Decoding
-from rlzoo.errors import UserError
 from rlzoo.files import write_text
 from rlzoo.report.page import page
 from rlzoo.report.picture import draw_leaderboard
 from rlzoo.report.words import headline, p_value, percent, points, probability, summary
 
 
-def show_leaderboard(words: Sequence[str], console: Console | None = None) -> Leaderboard:
-    """Prints the leaderboard of the folders among the words and writes it as a page, a picture, Markdown and CSV.
-
-    Raises UserError or ObjectiveError if they cannot be compared.
-    """
-    console = console or Console(highlight=False)
-    folders = [word for word in words if not is_setting(word)]
-    config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
-    if not folders:
-        raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
-    runs, baseline, notes = read_runs(folders)
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes)
-    of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()
-    output = Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard"))
+def show_leaderboard(board: Leaderboard, output: Path) -> None:
+    """Writes it into the folder `output` as a page, a picture, Markdown and CSV, and prints it."""
+    console = Console(highlight=False)
     write_text(output / "leaderboard.md", markdown(board))
     write_text(output / "leaderboard.csv", comma_separated(board))
     write_text(output / "leaderboard.html", page(board))
@@ -44,7 +29,6 @@ def show_leaderboard(words: Sequence[str], console: Console | None = None) -> Le
     print_leaderboard(board, console)
     for name, kind in (("page", "html"), ("picture", "png"), ("table", "md"), ("", "csv")):
         console.print(Text(f"{name:<9}{output / f'leaderboard.{kind}'}"), soft_wrap=True)
-    return board
 
 
 def print_leaderboard(board: Leaderboard, console: Console) -> None:

@@ -16,11 +16,13 @@ from objectives import names
 from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder, claim
 from rlzoo.files import read_json_lines
+from rlzoo.model.accelerator import make_accelerator
 from rlzoo.report.terminal import Terminal
-from rlzoo.training.run import load_trainer, make_accelerator, train
+from rlzoo.training.run import load_trainer, train
 from tests.conftest import interruptible
 
 RECIPES = [name.name for name in names() if name.kind == "recipe"]
@@ -49,7 +51,7 @@ def run(folder: Path, *words: str) -> RunFolder:
 @pytest.mark.parametrize("objective", [*RECIPES, *(f"{a}+{b}" for a, b in permutations(RECIPES, 2))])
 def test_every_recipe_and_every_pair_trains_two_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=2")
-    with load_trainer(check(config), make_accelerator(config, tmp_path), RunFolder(tmp_path / "run")) as trainer:
+    with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
         for _ in range(2):
             metrics, _ = trainer.step()
@@ -69,7 +71,7 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
     assert [line["step"] for line in read_json_lines(folder.timings)] == [1, 2, 3]
     assert {line["step"] for line in read_json_lines(folder.responses)} == {1, 2, 3}
     for decoding in (Decoding(1.0, 1.0), Decoding(0.7, 0.9)):
-        evaluations = folder.evaluations(decoding)
+        evaluations = read_evaluations(folder, decoding)
         assert sorted(evaluations) == [0, 2, 3]
         assert len(evaluations[3].records) == 4 * 2
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")

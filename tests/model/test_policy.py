@@ -11,7 +11,7 @@ from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from tests.conftest import save_tiny_model
-from tests.policy.tiny_models import CONFIGS, responses, slow_statistics, tiny_policy
+from tests.model.tiny_models import CONFIGS, responses, slow_statistics, tiny_policy
 
 
 def objective(stats: TokenStats) -> Tensor:

@@ -1,0 +1,25 @@
+"""`rlzoo eval`."""
+
+from argparse import ArgumentParser, Namespace
+
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import EVALUATION_KEYS, BenchmarksConfig, Config, keys
+
+SUMMARY = "evaluate a run or a model on its held-out problems or on named benchmarks"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """What is evaluated, files and keys."""
+    shared = [key for key in keys(Config) if key[0].startswith(EVALUATION_KEYS) and key[0] != "model.name"]
+    parser.epilog = key_table([*keys(BenchmarksConfig), *shared])
+    parser.add_argument("target", metavar="RUN_OR_MODEL", help="a run folder, a model folder, a hub name")
+    parser.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+
+
+def run(arguments: Namespace) -> None:
+    """Evaluates with every decoding."""
+    from rlzoo.evaluation.evaluate_target import evaluate_target
+    from rlzoo.evaluation.target import read_target
+    from rlzoo.report.terminal import Terminal
+
+    evaluate_target(read_target(arguments.target, arguments.words), Terminal())

@@ -1,0 +1,24 @@
+"""`rlzoo train`."""
+
+from argparse import ArgumentParser, Namespace
+
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import Config, keys, load_config, with_embedded_default
+
+SUMMARY = "train a model with an objective"
+FIRST = " (where neither a file nor another model is named,\nconfigs/arithmetic.yaml comes before your words)"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """Files and keys."""
+    parser.epilog = key_table(keys(Config), FIRST)
+    parser.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    parser.set_defaults(after="resume=true goes on from the last checkpoint")
+
+
+def run(arguments: Namespace) -> None:
+    """Trains."""
+    from rlzoo.report.terminal import Terminal
+    from rlzoo.training.run import train
+
+    train(load_config(with_embedded_default(arguments.words)), Terminal())
