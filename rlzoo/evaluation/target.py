@@ -21,7 +21,8 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError, nearest
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator
 from rlzoo.experiment.environment import environment
-from rlzoo.experiment.experiment import check_prompts, slug
+from rlzoo.experiment.experiment import check_prompts
+from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json
 from rlzoo.model.policy import load_policy

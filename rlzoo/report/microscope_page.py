@@ -12,7 +12,7 @@ from rich.text import Text
 from torch import Tensor
 
 from rlzoo.config import InspectConfig, load_config
-from rlzoo.experiment.experiment import slug
+from rlzoo.experiment.identity import slug
 from rlzoo.files import write_text
 from rlzoo.inspecting.microscope import Microscope, inspect_run
 from rlzoo.inspecting.view import View
