@@ -105,7 +105,7 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         if all(part.name in removed for part in _contributed(term)):
             raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
     for name in removed:
-        _remove(parts, name)
+        remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
     for part in unread:
         if part in added:
@@ -184,7 +184,7 @@ def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
     return names
 
 
-def _remove(parts: dict[str, Part], name: str) -> None:
+def remove(parts: dict[str, Part], name: str) -> None:
     """Removes a part; a stage that holds one falls back to what grpo has there."""
     removed = parts.pop(name)
     if not removed.exclusive:

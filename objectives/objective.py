@@ -11,7 +11,7 @@ from torch import Tensor
 
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
-from objectives.expression import canonical, compose, in_order, read_terms
+from objectives.expression import canonical, compose, in_order, read_terms, remove
 from objectives.kinds import (
     Advantage,
     Aggregate,
@@ -88,6 +88,17 @@ class Objective:
     def the(self, kind: type[Kind]) -> Kind:
         """The one part of a kind whose stage holds one."""
         return self.all(kind)[0]
+
+    def without(self, part_name: str) -> "Objective":
+        """The same less one part; a stage that holds one falls back to what grpo has there, as in an expression.
+
+        Raises ObjectiveError if the part is not there, or if it is grpo's and its stage needs one.
+        """
+        parts = {part.name: part for part in self.parts}
+        if part_name not in parts:
+            raise ObjectiveError(f"cannot remove {part_name}: it is not there; the objective has {', '.join(parts)}")
+        remove(parts, part_name)
+        return Objective(tuple(parts.values()))
 
     def requires(self, on_policy: bool) -> frozenset[str]:
         """Fields of the batch that are read; `on_policy`: if every update is one of the policy that sampled."""

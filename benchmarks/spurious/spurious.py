@@ -269,7 +269,8 @@ def trained(grid: str, picture: Path) -> None:
     data.to_csv(picture.with_suffix(".csv"), index=False, float_format="%.6g")
     table = data.set_index(["objective", "seed"])
     start, last = (table[table.step == step] for step in (0, data.step.max()))
-    base = next(run.name for run in runs if run.objective == (baseline or runs[0].objective))
+    key = parse(baseline).key if baseline else runs[0].objective.key
+    base = next(run.name for run in runs if run.objective.key == key)
     print(*notes, f"before: p of `_` {start.useless.mean():.5f}, of `*` {start.useful.mean():.5f}\n", sep="\n")
     print(f"| objective | avg@k at T=1 | `_` over its start | over `{base}`'s | `*` over its start | over `{base}`'s |")
     print("|---|---|---|---|---|---|")

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from objectives import parse
 from rlzoo.comparing.grid import GRID, Grid
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.identity import Recorded
 from rlzoo.experiment.run_folder import FREE_TO_CHANGE, RunFolder
 from rlzoo.files import read_json_lines
 
@@ -33,9 +33,9 @@ class FinishedRun:
     """How the objective was asked for."""
 
     @cached_property
-    def objective(self) -> str:
-        """The canonical expression."""
-        return str(parse(self.config.objective))
+    def objective(self) -> Recorded:
+        """What it was trained with."""
+        return self.folder.trained()
 
     @cached_property
     def evaluations(self) -> Mapping[Decoding, Evaluation]:
@@ -82,7 +82,7 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             grid = Grid.load(path)
             baseline = baseline or grid.baseline
             done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
-            runs += [FinishedRun(cell.folder, cell.config, grid.objectives[cell.objective]) for cell in done]
+            runs += [FinishedRun(cell.folder, cell.config, cell.entry.asked) for cell in done]
             if len(done) < len(grid.cells):
                 missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
                 notes.append(f"{missing} of {path} are not done and left out.")
@@ -111,11 +111,11 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
     first, seen = runs[0], dict[tuple[str, int], FinishedRun]()
     settings = flat(asdict(first.config))
     for run in runs:
-        other = seen.setdefault((run.objective, run.config.seed), run)
+        other = seen.setdefault((run.objective.key, run.config.seed), run)
         if other is not run:
             raise UserError(
-                f"{other.folder.path} and {run.folder.path} are both {run.objective} with seed={run.config.seed}; "
-                f"leave one of them out"
+                f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
+                f"seed={run.config.seed}; leave one of them out"
             )
         for key, value in flat(asdict(run.config)).items():
             if settings.get(key) != value and not key.startswith(MAY_DIFFER):

@@ -3,17 +3,18 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
-from objectives import Objective, ObjectiveError, Part, parse, read_terms
-from objectives.part import write_term
+from objectives import Objective, ObjectiveError, parse
 from rlzoo.config import Config, GridConfig, listed, load_config, with_embedded_default, words_of
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check, slug
+from rlzoo.experiment.experiment import check
+from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, slug, told_apart
 from rlzoo.experiment.run_folder import RunFolder, check_same
 from rlzoo.files import read_json_lines, write_json
 
@@ -23,10 +24,27 @@ DEFAULTS = ("checkpoint.every=20",)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of a grid: a canonical expression, a seed, the folder, and what `rlzoo train` is called with."""
+class Entry(Recorded):
+    """An objective of a grid."""
 
+    name: str
+    """Of its folders, before the seed; settled when it was first asked for."""
+    asked: str
+    """How it was first asked for."""
+
+    @classmethod
+    def of(cls, objective: Objective, asked: str) -> "Entry":
+        """An objective that is asked for now."""
+        return cls(objective.key, str(objective), folder_name(asked, objective.key), asked)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: an objective, a seed, the folder, and what `rlzoo train` is called with."""
+
+    entry: Entry
     objective: str
+    """For people: its shortest expression, told apart from those of the grid's other objectives."""
     seed: int
     folder: RunFolder
     config: Config
@@ -35,32 +53,32 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a folder. `objectives` maps canonical expressions to how they were asked for."""
+    """The cells of a folder; no two objectives have the same key, or the same name."""
 
     folder: Path
-    objectives: dict[str, str]
+    objectives: tuple[Entry, ...]
     seeds: tuple[int, ...]
     words: tuple[str, ...]
     baseline: str = ""
+    """An expression."""
 
     @cached_property
     def cells(self) -> list[Cell]:
         """Seed by seed, so that a grid that is not finished can compare what it has."""
         shared: Config = load_config(with_embedded_default(self.words))
-        return [self._cell(shared, objective, seed) for seed in self.seeds for objective in self.objectives]
+        shown = told_apart(self.objectives)
+        return [self._cell(shared, entry, shown[entry.key], seed) for seed in self.seeds for entry in self.objectives]
 
-    def _cell(self, shared: Config, objective: str, seed: int) -> Cell:
-        name = slug(objective)
-        if len(name) > 100:
-            name = f"{name[:90]}-{blake2b(objective.encode(), digest_size=4).hexdigest()}"
-        folder = RunFolder(self.folder / f"{name}-{seed}")
-        config = replace(shared, objective=objective, seed=seed, output=str(folder.path), resume=True)
-        own = (f"objective={objective}", f"seed={seed}", f"output={folder.path}", "resume=true")
-        return Cell(objective, seed, folder, config, (*self.words, *own))
+    def _cell(self, shared: Config, entry: Entry, shown: str, seed: int) -> Cell:
+        folder = RunFolder(self.folder / f"{entry.name}-{seed}")
+        config = replace(shared, objective=entry.expression, seed=seed, output=str(folder.path), resume=True)
+        own = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
+        return Cell(entry, shown, seed, folder, config, (*self.words, *own))
 
     def save(self) -> None:
         """Writes `grid.json`."""
-        values = {"objectives": self.objectives, "seeds": self.seeds, "words": self.words, "baseline": self.baseline}
+        objectives = [asdict(entry) for entry in self.objectives]
+        values = {"objectives": objectives, "seeds": self.seeds, "words": self.words, "baseline": self.baseline}
         write_json(self.folder / GRID, values)
 
     @classmethod
@@ -69,7 +87,7 @@ class Grid:
         try:
             values = json.loads((folder / GRID).read_text(encoding="utf-8"))
             seeds, words = tuple(values["seeds"]), tuple(values["words"])
-            return cls(folder, dict(values["objectives"]), seeds, words, values["baseline"])
+            return cls(folder, _read_entries(values["objectives"]), seeds, words, values["baseline"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
@@ -78,7 +96,7 @@ class Grid:
         if not (self.folder / GRID).exists():
             return self
         old = Grid.load(self.folder)
-        objectives = old.objectives | self.objectives
+        objectives = _once([*old.objectives, *self.objectives])
         seeds = tuple(sorted({*old.seeds, *self.seeds}))
         return Grid(self.folder, objectives, seeds, self.words, self.baseline or old.baseline)
 
@@ -89,6 +107,35 @@ class Grid:
                 check(cell.config)
             if cell.folder.config.exists():
                 _check_continues(cell.config, cell.folder)
+
+
+def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Each objective once; one whose name another has already gets its digest behind it."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.key not in found:
+            is_taken = entry.name in {other.name for other in found.values()}
+            found[entry.key] = replace(entry, name=f"{entry.name}-{digest(entry.key)}") if is_taken else entry
+    return tuple(found.values())
+
+
+def _read_entries(saved: Any) -> tuple[Entry, ...]:
+    """The objectives of `grid.json`, which once had expressions -> how they were asked for, and named folders so."""
+    if not isinstance(saved, Mapping):
+        return _once(Entry(**entry) for entry in saved)
+    return _once(Entry(parse(it).key, it, _name_once_given(it), asked) for it, asked in saved.items())
+
+
+def _name_once_given(expression: str) -> str:
+    name = slug(expression)
+    return name if len(name) <= 100 else f"{name[:90]}-{blake2b(expression.encode(), digest_size=4).hexdigest()}"
+
+
+def _check_means_the_same(entry: Entry, folder: Path) -> None:
+    objective = parse(entry.expression)
+    if objective.key != entry.key:
+        change = has_changed(entry.expression, objective.key, entry.key, f"the grid in {folder}")
+        raise UserError(f"{change}; a grid keeps its objectives, another output= starts afresh")
 
 
 def _check_continues(config: Config, folder: RunFolder) -> None:
@@ -116,9 +163,8 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     written = [word for word in words if not is_setting(word)]
     objectives = _objectives(written, ablated)
     baseline = own.baseline or (ablated[0] if ablated and not written else "")
-    grid = Grid(
-        Path(own.output), objectives, tuple(own.seeds), (*DEFAULTS, *settings), baseline and str(parse(baseline))
-    ).joined()
+    baseline = baseline and str(parse(baseline))
+    grid = Grid(Path(own.output), objectives, tuple(own.seeds), (*DEFAULTS, *settings), baseline).joined()
     _check(own, grid)
     return grid, own.jobs
 
@@ -131,14 +177,12 @@ def is_setting(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or re.match(r"[\w.]+=", word) is not None
 
 
-def _objectives(written: Sequence[str], ablated: Sequence[str]) -> dict[str, str]:
-    found = {str(parse(word)): word for word in written}
-    for expression in ablated:
-        for objective, name in leave_one_out(expression):
-            found.setdefault(str(objective), name)
-    if not found:
+def _objectives(written: Sequence[str], ablated: Sequence[str]) -> tuple[Entry, ...]:
+    asked = [(parse(word), word) for word in written]
+    asked += [variant for expression in ablated for variant in leave_one_out(expression)]
+    if not asked:
         raise UserError("there is nothing to compare; name objectives, for example: rlzoo compare grpo dapo stapo")
-    return found
+    return _once(Entry.of(objective, name) for objective, name in asked)
 
 
 def _check(own: GridConfig, grid: Grid) -> None:
@@ -146,8 +190,11 @@ def _check(own: GridConfig, grid: Grid) -> None:
         raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
     if own.jobs < 1:
         raise UserError(f"jobs={own.jobs} must be at least 1")
-    if grid.baseline and grid.baseline not in grid.objectives:
-        raise UserError(f"baseline={grid.baseline} is not among what is compared: {', '.join(grid.objectives)}")
+    for entry in grid.objectives:
+        _check_means_the_same(entry, grid.folder)
+    if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:
+        compared = ", ".join(told_apart(grid.objectives).values())
+        raise UserError(f"baseline={grid.baseline} is not among what is compared: {compared}")
 
 
 def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
@@ -156,19 +203,9 @@ def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
     yield whole, expression
     for part in whole.parts:
         try:
-            yield _without(whole, part), f"{expression} without {part.name}"
+            yield whole.without(part.name), f"{expression} without {part.name}"
         except ObjectiveError:
             continue
-
-
-def _without(whole: Objective, part: Part) -> Objective:
-    """Drops the term that adds the part, or else adds one that removes it."""
-    base, *others = read_terms(str(whole))
-    added = read_terms(part.term())[0].name
-    kept = [term for term in others if not (term.sign == "+" and term.name == added)]
-    text = write_term(base.name, base.parameters)
-    text += "".join(term.sign + write_term(term.name, term.parameters) for term in kept)
-    return parse(text if len(kept) < len(others) else f"{text}-{part.name}")
 
 
 def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:

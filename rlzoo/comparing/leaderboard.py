@@ -1,7 +1,8 @@
 """From finished runs to a table: who is better than the baseline, by how much, and whether that is more than chance.
 
-Rows are canonical expressions. What counts is the model after the last step, never the best on the way. All differences
-to the baseline are paired by seed and problem, and their p-values are corrected for how many there are with a decoding.
+Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way. All
+differences to the baseline are paired by seed and problem, and their p-values are corrected for how many there are with
+a decoding.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from rlzoo.evaluation.statistics import (
     powers_of_two,
     probability_of_improvement,
 )
+from rlzoo.experiment.identity import told_apart
 
 SIGNIFICANCE = 0.05
 EXAMPLES = 3
@@ -66,6 +68,7 @@ class Row:
     """An objective. Curves are [seeds, steps]; `drift` is the mean distance of the entropy from its start, in nats."""
 
     objective: str
+    """Its shortest expression, told apart from those of the other rows."""
     name: str
     seeds: tuple[int, ...]
     results: Mapping[Decoding, Result]
@@ -122,15 +125,16 @@ def make_leaderboard(
 ) -> Leaderboard:
     """Compares runs. Raises UserError or ObjectiveError if they cannot be, or if the baseline is not among them."""
     check_comparable(runs)
+    shown = told_apart(run.objective for run in runs)
     by_objective: dict[str, list[FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.config.seed):
-        by_objective.setdefault(run.objective, []).append(run)
-    baseline = _baseline(baseline, [run.objective for run in runs])
+        by_objective.setdefault(shown[run.objective.key], []).append(run)
+    baseline = _baseline(baseline, shown)
     config = runs[0].config
     decodings = read_decodings(config.evaluation.decodings)
     results = {decoding: _results(by_objective, baseline, decoding) for decoding in decodings}
     rows = [
-        _row(own, {decoding: results[decoding][objective] for decoding in decodings})
+        _row(objective, own, {decoding: results[decoding][objective] for decoding in decodings})
         for objective, own in by_objective.items()
     ]
     rows.sort(key=lambda row: -row.results[decodings[0]].accuracy.mean)
@@ -145,20 +149,16 @@ def make_leaderboard(
         setting=_setting(config),
         environment=_environment(runs),
         notes=[*notes, *_notes(rows, decodings)],
-        examples=_examples([by_objective[row.objective][0] for row in rows]),
+        examples=_examples({row.objective: by_objective[row.objective][0] for row in rows}),
     )
 
 
-def _baseline(asked: str, objectives: Sequence[str]) -> str:
-    if asked:
-        asked = str(parse(asked))
-        if asked not in objectives:
-            raise UserError(
-                f"baseline={asked} is not among the runs that are done: {', '.join(dict.fromkeys(objectives))}"
-            )
-        return asked
-    grpo = str(parse("grpo"))
-    return grpo if grpo in objectives else objectives[0]
+def _baseline(asked: str, shown: Mapping[str, str]) -> str:
+    """What is shown of it; `shown` is that of every key."""
+    key = parse(asked or "grpo").key
+    if asked and key not in shown:
+        raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
+    return shown.get(key, next(iter(shown.values())))
 
 
 def _results(by_objective: Mapping[str, Sequence[FinishedRun]], baseline: str, decoding: Decoding) -> dict[str, Result]:
@@ -218,15 +218,15 @@ def verdict(difference: Difference | None, adjusted_p: float | None, seeds: int)
     return "better" if difference.mean > 0 else "worse"
 
 
-def _row(runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
+def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
     steps = min(len(run.metrics) for run in runs)
     entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
     timings = [line for run in runs for line in run.timings]
     seconds = sum(line["seconds"] for line in timings)
-    objective, name = runs[0].objective, runs[0].name
+    expression, name = runs[0].objective.shortest, runs[0].name
     return Row(
         objective=objective,
-        name="" if name.replace(" ", "") == objective else name,
+        name="" if name.replace(" ", "") == expression else name,
         seeds=tuple(run.config.seed for run in runs),
         results=results,
         entropy=float(entropy[:, -1].mean()),
@@ -237,7 +237,7 @@ def _row(runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row
         touched=_touched([line for run in runs for line in run.metrics]),
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
-        command=command_of(runs[0].config, objective, [run.config.seed for run in runs]),
+        command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
     )
 
 
@@ -282,9 +282,9 @@ def _notes(rows: Sequence[Row], decodings: Sequence[Decoding]) -> list[str]:
     return notes
 
 
-def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
+def _examples(runs: Mapping[str, FinishedRun]) -> list[Example]:
     """The problems that the rows disagree about most, answered by the first seed's first sample."""
-    evaluations = [next(iter(run.evaluations.values())) for run in runs]
+    evaluations = [next(iter(run.evaluations.values())) for run in runs.values()]
     right = np.stack([evaluation.column("correct") for evaluation in evaluations])
     spread = np.ptp(right.mean(axis=2), axis=0)
     samples = evaluations[0].samples
@@ -293,8 +293,8 @@ def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
         records = [evaluation.records[problem * samples] for evaluation in evaluations]
         prompt = records[0]["prompt"]
         responses = [
-            Response(run.objective, record["response"], record["correct"] == 1, int(right[i, problem].sum()), samples)
-            for i, (run, record) in enumerate(zip(runs, records, strict=True))
+            Response(objective, record["response"], record["correct"] == 1, int(right[i, problem].sum()), samples)
+            for i, (objective, record) in enumerate(zip(runs, records, strict=True))
         ]
         text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         examples.append(Example(text, records[0]["answer"], responses))

@@ -135,7 +135,8 @@ class Config:
     seed: int = 0
     """Seeds prompts, rollouts and evaluation; the same seed on the same machine gives the same metrics."""
     output: str = "runs/{task}-{objective}-{seed}"
-    """The run folder. `{task}`, `{objective}` and `{seed}` are filled in."""
+    """The run folder. `{task}`, `{objective}` and `{seed}` are filled in, unless there is one for another spelling of
+    the objective."""
     resume: bool = False
     """Go on from the last checkpoint of the run folder instead of refusing to overwrite it."""
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import itertools
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ EMBEDDED_EXPERIMENT = str(Path(__file__).parents[1] / "embedded" / "arithmetic.y
 def with_embedded_default(words: Sequence[str]) -> list[str]:
     """The words of a command line that names neither a file nor another model, after the embedded experiment's."""
     other_model = any(word.startswith("model.name=") and word != "model.name=embedded:arithmetic" for word in words)
-    names_file = any("=" not in word for word in words)
+    names_file = not all(map(_is_key_and_value, words))
     return list(words) if other_model or names_file else [EMBEDDED_EXPERIMENT, *words]
 
 
@@ -52,20 +53,25 @@ def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
     """
     config = OmegaConf.structured(schema)
     for word in words:
-        addition = _read_word(word) if "=" in word else _read_file(word)
+        addition = _read_word(word) if _is_key_and_value(word) else _read_file(word)
         config = _merge(config, addition, word)
     return OmegaConf.to_object(config)
 
 
 def given_keys(words: Sequence[str]) -> set[str]:
     """The keys that these files and `key=value` words set themselves."""
-    return {key for word in words for key in flat(_read_word(word) if "=" in word else _read_file(word))}
+    return {key for word in words for key in flat(_read_word(word) if _is_key_and_value(word) else _read_file(word))}
 
 
 def listed(word: str, key: str) -> str:
     """`key=a,b` as `key=[a,b]`; any other word as it is."""
     name, _, value = word.partition("=")
     return word if name != key or value.startswith("[") else f"{key}=[{value}]"
+
+
+def _is_key_and_value(word: str) -> bool:
+    """Whether it is no file: the name of a run folder may have a `=` in it."""
+    return "=" in word and not os.path.isfile(word)
 
 
 def _read_file(name: str) -> dict[str, Any]:

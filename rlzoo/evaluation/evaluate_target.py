@@ -11,7 +11,8 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
-from rlzoo.experiment.experiment import check_prompts, slug
+from rlzoo.experiment.experiment import check_prompts
+from rlzoo.experiment.identity import slug
 from rlzoo.files import write_json
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy

@@ -15,7 +15,7 @@ from rlzoo.config import (
     with_embedded_default,
 )
 from rlzoo.errors import UserError, nearest
-from rlzoo.experiment.experiment import slug
+from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.tasks.benchmarks import Benchmark, find
 

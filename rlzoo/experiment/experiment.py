@@ -1,7 +1,6 @@
 """A configuration checked against itself, its tokenizer and its task, before any model loads."""
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 from objectives import Objective, parse
 from rlzoo.config import Config, ModelConfig, RolloutConfig, check_ranges
 from rlzoo.errors import UserError
+from rlzoo.experiment.output import output_folder
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine
 from rlzoo.tasks import load_task
@@ -81,8 +81,7 @@ def check(config: Config) -> Experiment:
     objective = parse(config.objective)
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
-    names = _Names(task=slug(config.task.name), objective=slug(str(objective)), seed=config.seed)
-    folder = Path(config.output.format_map(names))
+    folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     experiment = Experiment(config, objective, tokenizer, task, folder)
@@ -90,16 +89,6 @@ def check(config: Config) -> Experiment:
     training = experiment.problems(0, min(rollouts, len(task.train)))
     check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
     return experiment
-
-
-class _Names(dict[str, object]):
-    def __missing__(self, key: str) -> object:
-        raise UserError(f"output: {{{key}}} is not one of {', '.join(f'{{{name}}}' for name in self)}")
-
-
-def slug(text: str) -> str:
-    """A name that needs no quoting in a shell."""
-    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
 
 
 def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutConfig) -> None:

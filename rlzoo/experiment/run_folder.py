@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from objectives import parse
 from rlzoo.config import Config, flat, load_config, to_yaml
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.experiment.environment import environment
+from rlzoo.experiment.identity import CONFIG, OBJECTIVE, Recorded, has_changed, trained_in
 from rlzoo.experiment.progress import checkpoints, read_progress
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
 
@@ -30,7 +32,12 @@ class RunFolder:
     @property
     def config(self) -> Path:
         """The resolved configuration."""
-        return self.path / "config.yaml"
+        return self.path / CONFIG
+
+    @property
+    def objective(self) -> Path:
+        """What it trains: key, expression and description."""
+        return self.path / OBJECTIVE
 
     @property
     def metrics(self) -> Path:
@@ -51,6 +58,10 @@ class RunFolder:
     def curves(self) -> Path:
         """The learning curves, the last thing that a run makes."""
         return self.path / "curves.png"
+
+    def trained(self) -> Recorded:
+        """The objective of the run. Raises UserError or ObjectiveError where it cannot be read."""
+        return trained_in(self.path)
 
     def evaluation(self, step: int, decoding: Decoding) -> Path:
         """Every response of the evaluation after a step."""
@@ -106,6 +117,8 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         if lock is None:
             raise UserError(f"output={folder.path} is being written by another process; wait for it, or stop it")
         write_text(folder.config, to_yaml(config))
+        objective = parse(config.objective)
+        write_json(folder.objective, {"key": objective.key, **objective.describe()})
         write_json(folder / "environment.json", environment())
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
@@ -114,13 +127,25 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
 def check_same(config: Config, folder: RunFolder) -> None:
     """Refuses settings that differ from those of the run in the folder, except those that are free to change."""
+    _check_same_objective(config, folder)
     before, now = flat(asdict(load_config([str(folder.config)]))), flat(asdict(config))
     for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE):
+        if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE) and key != "objective":
             raise UserError(
                 f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
                 f"a resumed run keeps its settings"
             )
+
+
+def _check_same_objective(config: Config, folder: RunFolder) -> None:
+    """However they are written, keys decide; and they do so where the run's words mean something else by now."""
+    asked, objective, trained = f"objective={config.objective}", parse(config.objective), folder.trained()
+    if trained.key == objective.key:
+        return
+    if trained.meant_now == objective:
+        change = has_changed(asked, objective.key, trained.key, f"the run in {folder.path}")
+        raise UserError(f"{change}; a resumed run keeps its settings, another output= starts afresh")
+    raise UserError(f"{asked}, but the run in {folder.path} has {trained.expression}; a resumed run keeps its settings")
 
 
 def forget_after(folder: RunFolder, step: int) -> None:

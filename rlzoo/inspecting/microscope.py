@@ -13,6 +13,7 @@ from rlzoo.config import Config, InspectConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
+from rlzoo.experiment.identity import has_changed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Comparison, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
@@ -119,6 +120,9 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     ]
     for objective in objectives:
         check_objective(objective, config.model, config.rollout)
+    if not settings.objective and objectives[0].key != (trained := folder.trained().key):
+        change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")
+        raise UserError(f"{change}; objective= says what to look at instead")
     if len(set(objectives)) < len(objectives):
         raise UserError(f"against={settings.against} is the objective that is looked at already, {objectives[0]}")
     if settings.step is not None:
@@ -130,7 +134,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     with load_trainer(experiment, make_accelerator(config.model.precision), folder, settings.step, needs) as trainer:
         collected = trainer.collect()
         batch, minibatches = _scored(trainer, collected, needs)
-        views = [look(it, batch, minibatches, _state(trainer, it)) for it in objectives]
+        views = [look(it, batch, minibatches, _state(trainer, folder, it)) for it in objectives]
         step = trainer.progress.step
     return Microscope(
         folder, experiment, settings, step, collected, batch, views, _recorded(folder, config.task, step, collected)
@@ -155,9 +159,9 @@ def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tu
     return batch.with_fields(**{k: v.cpu() for k, v in batch.tensors().items()}), [rows.cpu() for rows in minibatches]
 
 
-def _state(trainer: Trainer, objective: Objective) -> Mapping[str, Mapping[str, float]]:
+def _state(trainer: Trainer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
     """The state of its controllers, which only the run's own objective has."""
-    return trainer.progress.objective_state if objective == trainer.objective else {}
+    return trainer.progress.objective_state if objective.key == folder.trained().key else {}
 
 
 def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:

@@ -117,7 +117,7 @@ def look(
         weights={name: torch.where(prepared.mask, values, 0.0) for name, values in weights.items()},
         left_out={part.name: touched[part.name].any(1) for part in objective.all(Select)},
         silenced={part.name: touched[part.name] for part in masks},
-        without={part.name: _push(_less(objective, part), batch, minibatches, state) for part in masks},
+        without={part.name: _push(objective.without(part.name), batch, minibatches, state) for part in masks},
         touched=touched,
         update_pass=update_pass,
         logit_push=found["push"] * -torch.expm1(batch.require("logp_old", "look")),
@@ -144,10 +144,6 @@ def _push(
     for _, rows, plan in _plans(objective, prepared, minibatches):
         push[rows] += objective.push(plan)
     return push
-
-
-def _less(objective: Objective, part: Mask) -> Objective:
-    return Objective(tuple(other for other in objective.parts if other is not part))
 
 
 # ---- what is seen in a view ------------------------------------------------------------------------------------------

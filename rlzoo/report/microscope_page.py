@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from rlzoo.experiment.experiment import slug
+from rlzoo.experiment.identity import slug
 from rlzoo.files import write_text
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.inspecting.view import View

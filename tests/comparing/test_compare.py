@@ -1,12 +1,15 @@
 """A grid: what it holds, that it goes on where it stopped, and that no process outlives it."""
 
 import csv
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,9 @@ from objectives import names, parse
 from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
-from rlzoo.config import load_config, words_of
+from rlzoo.config import load_config, to_yaml, with_embedded_default, words_of
+from rlzoo.experiment.identity import slug
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
 from tests.conftest import error_of, interruptible
@@ -70,7 +75,9 @@ def test_expressions_files_and_keys_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_expressions_that_mean_the_same_are_one_row(tmp_path: Path) -> None:
-    assert list(grid(tmp_path, "stapo-s2t", "justrl", "dapo-dynamic_sampling-soft_overlong").objectives) == ["justrl"]
+    (entry,) = grid(tmp_path, "stapo-s2t", "justrl", "dapo-dynamic_sampling-soft_overlong").objectives
+    assert (entry.asked, entry.name, entry.expression) == ("stapo-s2t", "stapo-s2t", "justrl")
+    assert entry.key == parse("justrl").key
 
 
 @pytest.mark.parametrize("recipe", [name.name for name in names() if name.kind == "recipe"])
@@ -93,13 +100,83 @@ def test_an_ablation_drops_what_an_expression_adds() -> None:
 
 def test_an_ablation_is_compared_with_the_whole(tmp_path: Path) -> None:
     found, _ = read_grid([f"output={tmp_path}"], ["stapo"])
-    assert found.baseline == "stapo" and "justrl" in found.objectives
+    names = {entry.name: entry.key for entry in found.objectives}
+    assert found.baseline == "stapo" and names["stapo-without-s2t"] == parse("justrl").key
 
 
 def test_a_folder_keeps_what_earlier_calls_asked_for(tmp_path: Path) -> None:
-    grid(tmp_path, "grpo", "dapo", "seeds=0,1").save()
-    found = grid(tmp_path, "stapo", "dapo", "seeds=2")
-    assert list(found.objectives) == ["grpo", "dapo", "stapo"] and found.seeds == (0, 1, 2)
+    first = grid(tmp_path, "grpo", "stapo + clip_higher", "seeds=0,1")
+    first.save()
+    found = grid(tmp_path, "dapo", "stapo", "seeds=2")
+    assert [entry.asked for entry in found.objectives] == ["grpo", "stapo + clip_higher", "dapo"]
+    assert [entry.name for entry in found.objectives] == ["grpo", "stapo+clip_higher", "dapo"]
+    assert found.seeds == (0, 1, 2) and found.objectives[:2] == first.objectives
+    found.save()
+    assert Grid.load(tmp_path).objectives == found.objectives
+
+
+def test_every_cell_trains_what_its_key_says_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    long = "+".join(["stapo", *("kl(beta=0.1,estimator=k2,clamp=5)" for _ in range(8))])
+    found, _ = read_grid(["dapo", long, "seeds=0,1", f"output={tmp_path}"], ["stapo+kl", "lopti"])
+    folders = [cell.folder.path.name for cell in found.cells]
+    assert len(set(folders)) == len(folders) and max(map(len, folders)) < 120
+    assert {"stapo+kl-0", "stapo+kl-without-s2t-1", "lopti-without-lopti-0"} <= set(folders)
+    for cell in found.cells:
+        assert parse(load_config(cell.words).objective).key == cell.entry.key
+
+
+def test_a_name_that_another_objective_has_gets_the_digest(tmp_path: Path) -> None:
+    first = grid(tmp_path, "dapo")
+    replace(first, objectives=(replace(first.objectives[0], name="stapo"),)).save()
+    digest = parse("stapo").key.rpartition("#")[2]
+    for _ in range(2):
+        found = grid(tmp_path, "stapo")
+        assert [entry.name for entry in found.objectives] == ["stapo", f"stapo-{digest}"]
+        found.save()
+
+
+def saved_by_an_older_version(folder: Path, objectives: dict[str, str]) -> None:
+    """A grid of two seeds as it was saved before keys: shortest expression -> how it was asked for."""
+    words = ["checkpoint.every=20", *SMALL]
+    folder.mkdir(exist_ok=True)
+    (folder / "grid.json").write_text(
+        json.dumps({"objectives": objectives, "seeds": [0, 1], "words": words, "baseline": "stapo"})
+    )
+
+
+def test_a_grid_of_an_older_version_is_found_joined_and_gone_on_with(tmp_path: Path) -> None:
+    long = "stapo+" + "+".join(f"kl(beta=0.{'1' * n})" for n in (100,))
+    name = f"{slug(long)[:90]}-{blake2b(long.encode(), digest_size=4).hexdigest()}"
+    saved_by_an_older_version(tmp_path, {"grpo": "grpo", "stapo": "stapo+clip_higher", long: long})
+    for expression, folder in (("grpo", "grpo"), ("stapo", "stapo"), (long, name)):
+        run = RunFolder(tmp_path / f"{folder}-0")
+        run.path.mkdir()
+        run.config.write_text(to_yaml(load_config(with_embedded_default([f"objective={expression}", *SMALL]))))
+    for _ in range(2):
+        found = grid(tmp_path, "justrl+s2t", "dapo", "seeds=1", "checkpoint.every=20")
+        found.check()
+        assert [entry.name for entry in found.objectives] == ["grpo", "stapo", name, "dapo"]
+        assert [entry.asked for entry in found.objectives] == ["grpo", "stapo+clip_higher", long, "dapo"]
+        assert [cell.folder.config.exists() for cell in found.cells] == [True, True, True, False] + [False] * 4
+        assert found.baseline == "stapo"
+        found.save()
+
+
+def test_a_cell_does_not_go_on_where_its_name_means_something_else_by_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid(tmp_path, "stapo+kl", "grpo").save()
+    saved = (tmp_path / "grid.json").read_text()
+    (tmp_path / "grid.json").write_text(saved.replace("q=0.75", "q=0.5"))
+    assert main(["compare", "stapo+kl", *SMALL, f"output={tmp_path}"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "stapo+kl has s2t(" in line and "q=0.75" in line and f"the grid in {tmp_path} has s2t(" in line
+
+
+def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:
+    for written in ("stapo", "stapo+clip_higher", "justrl + s2t"):
+        found, _ = read_grid(["grpo", "stapo", f"baseline={written}", f"output={tmp_path}"])
+        assert parse(found.baseline) == parse("stapo")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 import csv
 import io
+import itertools
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rlzoo.report.leaderboard_page import comma_separated, markdown
 
+from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard, verdict
@@ -18,6 +21,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.statistics import Difference, difference_of_runs
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.figures import strokes
+from rlzoo.report.page import page
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
 
@@ -45,6 +50,40 @@ def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> N
     assert {row.objective for row in rows} == {"justrl", "grpo", "dapo"}
     means = [row.results[DECODINGS[0]].accuracy.mean for row in rows]
     assert means == sorted(means, reverse=True)
+
+
+def test_a_baseline_may_be_written_in_any_way(runs: list[str]) -> None:
+    found, _, _ = read_runs(runs)
+    for written in ("justrl", "stapo-s2t", "dapo-dynamic_sampling - soft_overlong"):
+        assert make_leaderboard(found, written).baseline == "justrl"
+
+
+def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path / f"{name}-{seed}", "stapo", seed, a)
+        for name, a in (("a", 0.3), ("b", 0.6))
+        for seed in (0, 1)
+    ]
+    for folder in folders:
+        key = parse("stapo").key if folder.name.startswith("a") else "stapo of another time #0123456789"
+        (folder / "objective.json").write_text(json.dumps({"key": key, "expression": "stapo"}))
+    found = board([str(folder) for folder in folders])
+    assert [row.objective for row in found.rows] == ["stapo #0123456789", f"stapo #{parse('stapo').key[-10:]}"]
+    assert [row.seeds for row in found.rows] == [(0, 1), (0, 1)] and found.baseline == found.rows[1].objective
+    for text in (page(found), markdown(found), comma_separated(found)):
+        assert all(row.objective in text for row in found.rows)
+    assert len(strokes(found.rows)) == 2
+
+
+def test_runs_of_a_grid_of_an_older_version_are_read(tmp_path: Path) -> None:
+    for name, seed in itertools.product(("grpo", "justrl"), (0, 1)):
+        make_run(tmp_path / f"{name}-{seed}", name, seed)
+    config = RunFolder(tmp_path / "grpo-0").config
+    saved = {"objectives": {"grpo": "grpo", "justrl": "stapo-s2t"}, "seeds": [0, 1], "words": [str(config)]}
+    (tmp_path / "grid.json").write_text(json.dumps({**saved, "baseline": "justrl"}))
+    found = board([str(tmp_path)])
+    assert found.baseline == "justrl" and not found.notes
+    assert {(row.objective, row.name) for row in found.rows} == {("grpo", ""), ("justrl", "stapo-s2t")}
 
 
 def test_a_difference_is_paired_with_the_baselines_run_of_the_same_seed(runs: list[str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import Config, check_ranges, flat, keys, load_config, to_yaml
+from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml, with_embedded_default
 from rlzoo.errors import UserError
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -16,6 +16,14 @@ def test_words_win_over_files_and_later_ones_over_earlier_ones(tmp_path: Path) -
     file.write_text("train:\n  steps: 7\n  learning_rate: 1e-5\nseed: 3\n")
     config = load_config([str(file), "train.steps=8", "train.steps=9"])
     assert (config.train.steps, config.train.learning_rate, config.seed) == (9, 1e-5, 3)
+
+
+def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "stapo-tau_p=0.005-0" / "config.yaml"
+    path.parent.mkdir()
+    path.write_text("train: {steps: 7}")
+    assert load_config(with_embedded_default([str(path), "seed=1"])).train.steps == 7
+    assert with_embedded_default([str(path)]) == [str(path)] and given_keys([str(path)]) == {"train.steps"}
 
 
 def test_an_objective_is_taken_as_written() -> None:

@@ -2,15 +2,20 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from objectives import parse
 from rlzoo.commands import main
+from rlzoo.config import load_config, with_embedded_default
 from rlzoo.evaluation.evaluate import response_record
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import RunFolder, claim
 from rlzoo.files import read_json_lines
-from rlzoo.inspecting.microscope import Microscope
+from rlzoo.inspecting.microscope import Microscope, _state
 from rlzoo.report.microscope_page import microscope_page, provenance, spaced, visible
 from tests.conftest import error_of
 from tests.inspecting.microscopes import hostile, make_run, make_scope
@@ -124,6 +129,26 @@ def test_a_mistake_is_one_clear_line(
     words: list[str], says: str, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert says.format(run=folder.path) in error_of(capsys, "inspect", folder.path, *words)
+
+
+def test_a_run_is_not_taken_for_what_its_name_means_by_now(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunFolder(Path(shutil.copytree(folder.path, tmp_path / "run")))
+    run.objective.write_text(run.objective.read_text().replace("fraction=0.5", "fraction=0.25"))
+    assert main(["inspect", str(run.path)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "has top_entropy(fraction=0.5" in line and "has top_entropy(fraction=0.25" in line and "objective=" in line
+
+
+def test_controllers_are_those_of_the_runs_own_objective_however_it_is_written(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    claim(run, load_config(with_embedded_default(["objective=stare(adaptive=true)"]))).close()
+    trainer: Any = SimpleNamespace(progress=SimpleNamespace(objective_state={"surprisal_reweighting": {"x": 1.0}}))
+    for written, is_own in (("stare(adaptive=true)+stare(adaptive=true)", True), ("stare(adaptive=false)", False)):
+        assert bool(_state(trainer, run, parse(written))) == is_own
+    run.objective.write_text(run.objective.read_text().replace('"key": "', '"key": "another '))
+    assert not _state(trainer, run, parse("stare(adaptive=true)"))
 
 
 def test_what_is_no_run_or_has_no_checkpoint_is_said(

@@ -1,0 +1,85 @@
+"""How an objective that was once asked for is known later: by its key, whatever has been registered since."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from objectives import Objective, ObjectiveError, parse
+from rlzoo.config import load_config
+from rlzoo.errors import UserError
+
+CONFIG, OBJECTIVE = "config.yaml", "objective.json"
+"""What a run folder holds of them: the objective as written, and what it is."""
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An objective as a file keeps it."""
+
+    key: str
+    expression: str
+    """What meant it at that time."""
+
+    @property
+    def meant_now(self) -> Objective | None:
+        """What the expression means now; None if it means nothing any more."""
+        try:
+            return parse(self.expression)
+        except ObjectiveError:
+            return None
+
+    @property
+    def shortest(self) -> str:
+        """The shortest way to write it now, for people; the recorded one where that means something else by now."""
+        now = self.meant_now
+        return str(now) if now is not None and now.key == self.key else self.expression
+
+
+def trained_in(folder: Path) -> Recorded:
+    """The objective of the run in a folder; where none is recorded, what its configuration says means now.
+
+    Raises UserError or ObjectiveError where neither can be read.
+    """
+    if not (folder / OBJECTIVE).exists():
+        written = load_config([str(folder / CONFIG)]).objective
+        return Recorded(parse(written).key, written)
+    try:
+        values = json.loads((folder / OBJECTIVE).read_text(encoding="utf-8"))
+        return Recorded(str(values["key"]), str(values["expression"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / OBJECTIVE} is not readable: {error}") from None
+
+
+def told_apart(recorded: Iterable[Recorded]) -> dict[str, str]:
+    """Key -> the shortest expression, for people, with the digest behind it where another key has the same."""
+    shortest = {it.key: it.shortest for it in recorded}
+    times = Counter(shortest.values())
+    return {key: text if times[text] == 1 else f"{text} #{digest(key)}" for key, text in shortest.items()}
+
+
+def has_changed(written: str, now: str, then: str, where: str) -> str:
+    """Says in which parts the key that an expression has now differs from the one that it had."""
+    ours, theirs = (key.rpartition(" #")[0].split(" . ") for key in (now, then))
+    added = ", ".join(part for part in ours if part not in theirs)
+    gone = ", ".join(part for part in theirs if part not in ours)
+    return f"{written} has {added or 'no further part'} by now, where {where} has {gone or 'none'}"
+
+
+def digest(key: str) -> str:
+    """The short end of a key."""
+    return key.rpartition("#")[2]
+
+
+def slug(text: str) -> str:
+    """A name that needs no quoting in a shell."""
+    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
+
+
+def folder_name(asked: str, key: str) -> str:
+    """A folder's name for an objective, from how it was asked for; what else is registered has no say in it."""
+    name = slug(re.sub(r"\s*([-+(),=])\s*", r"\1", asked))
+    return name if len(name) <= LONGEST_NAME else f"{name[:90]}-{digest(key)}"
