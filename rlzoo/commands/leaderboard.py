@@ -27,7 +27,7 @@ def show(words: Sequence[str]) -> None:
     from rlzoo.comparing.finished_runs import read_runs
     from rlzoo.comparing.grid import GRID, is_setting
     from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.report.leaderboard import show_leaderboard
+    from rlzoo.report.leaderboard_page import show_leaderboard
 
     folders = [word for word in words if not is_setting(word)]
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)

@@ -21,7 +21,7 @@ class GridView:
     """Shows a grid's progress."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or Console(highlight=False, markup=False)
         self.live: Live | None = None
         self.started, self.before, self.last_line = 0.0, 0.0, 0.0
         self.states: list[str] = []

@@ -72,7 +72,7 @@ class Group:
 
 def show_microscope(scope: Microscope) -> None:
     """Writes the page and says where it is."""
-    console, output = Console(highlight=False), scope.settings.output
+    console, output = Console(highlight=False, markup=False), scope.settings.output
     path = Path(output) if output else scope.folder / "microscope" / f"{_name(scope)}.html"
     write_text(path, microscope_page(scope))
     for line in (provenance(scope), *map(summary, scope.views)):

@@ -27,7 +27,7 @@ class Terminal:
     """Prints a run's progress and results."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=False)
+        self.console = console or Console(highlight=False, markup=False, soft_wrap=False)
 
     def silence(self) -> None:
         """Prints nothing from now on; for processes other than the main one."""

@@ -19,7 +19,7 @@ COSTS = {
 
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
     """Recipes and parts, one line or two each."""
-    console = console or Console(highlight=False)
+    console = console or Console(highlight=False, markup=False)
     for kind, second in (("recipe", "variants"), ("part", "stage")):
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(kind, no_wrap=True)
@@ -37,7 +37,7 @@ def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
 
 def print_objective(written: str, objective: Objective, console: Console | None = None) -> None:
     """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
-    console = console or Console(highlight=False)
+    console = console or Console(highlight=False, markup=False)
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("stage", "part", "formula", "paper"):
@@ -53,7 +53,7 @@ def print_objective(written: str, objective: Objective, console: Console | None 
         if term.name in docs:
             console.print()
             for line in paragraphs(docs[term.name]):
-                console.print(line, markup=False)
+                console.print(line)
 
 
 def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
@@ -74,7 +74,7 @@ def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
 
 def print_difference(first: Objective, second: Objective, console: Console | None = None) -> None:
     """What one objective has and the other has not, and what each costs beyond the other."""
-    console = console or Console(highlight=False)
+    console = console or Console(highlight=False, markup=False)
     rows = difference(first, second)
     if not rows:
         console.print(f"the same objective: {first}", soft_wrap=True)

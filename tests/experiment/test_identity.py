@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rlzoo.cli import main
 
 from objectives import ObjectiveError, parse
 from objectives.zoo import PARTS, RECIPES, Recipe
+from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, load_config, to_yaml, with_embedded_default
 from rlzoo.errors import UserError

@@ -10,7 +10,7 @@ import pytest
 
 from rlzoo.comparing.leaderboard import Leaderboard, Response
 from rlzoo.report.figures import pareto_front, strokes
-from rlzoo.report.leaderboard import comma_separated, markdown
+from rlzoo.report.leaderboard_page import comma_separated, markdown
 from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
 from tests.comparing.finished_runs import make_board

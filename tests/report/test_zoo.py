@@ -15,7 +15,7 @@ VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in
 
 
 def printed(show, *arguments) -> str:  # type: ignore[no-untyped-def]
-    console = Console(width=80, record=True, highlight=False, file=io.StringIO())
+    console = Console(width=80, record=True, highlight=False, markup=False, file=io.StringIO())
     show(*arguments, console)
     return console.export_text()
 

@@ -21,7 +21,7 @@ from rlzoo.report.words import headline, p_value, percent, points, probability, 
 
 def show_leaderboard(board: Leaderboard, output: Path) -> None:
     """Writes it into the folder `output` as a page, a picture, Markdown and CSV, and prints it."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     write_text(output / "leaderboard.md", markdown(board))
     write_text(output / "leaderboard.csv", comma_separated(board))
     write_text(output / "leaderboard.html", page(board))
