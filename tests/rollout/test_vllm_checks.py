@@ -68,7 +68,7 @@ class Installed(ModuleType):
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        (None, ["vllm is not installed", "pip install 'rlzoo[vllm]'", "rollout.engine=transformers"]),
+        (None, ["vllm is not installed", "pip install 'rlzoo-llm[vllm]'", "rollout.engine=transformers"]),
         (Installed("0.31.2"), ["vllm 0.31.2 is too old", "vllm>=0.32"]),
         (Installed("0.33.0", RuntimeError("operator does\nnot exist")), ["cannot be imported", "operator does not"]),
     ],

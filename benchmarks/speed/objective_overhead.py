@@ -1,6 +1,6 @@
 """What objectives cost: planning and loss of every recipe as a share of a training step, and current statistics.
 
-    python benchmarks/objective_overhead.py [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
+    python benchmarks/speed/objective_overhead.py [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
 
 One step of the configuration is sampled and timed with `justrl`. On its rollouts every recipe then prepares, plans, and
 takes the gradient of its loss by log-prob, as often as it does in a step; everything between the policy's statistics

@@ -1,6 +1,6 @@
 """Log-probs and entropies without the logits: time and peak memory against the calculation from full logits.
 
-    python benchmarks/token_stats.py [--vocabulary 49152 151936] [--tokens 1024 4096] [--hidden 896] [--dtype bfloat16]
+    python benchmarks/speed/token_stats.py [--vocabulary 49152 151936] [--tokens 1024 4096] [--hidden 896] [--dtype ...]
 
 Forward and backward with gradients for the hidden states and the head's weight, log-prob and entropy both used. Each
 calculation runs in a process of its own; times are the medians of two after one that is not counted, memory is the

@@ -1,13 +1,13 @@
 """Seconds of a training step: rlzoo with each rollout engine against TRL's GRPOTrainer, on the same work.
 
-    python benchmarks/step_time.py [--contenders rlzoo rlzoo-vllm trl] [--steps 5] [--model NAME] [key=value ...]
+    python benchmarks/speed/step_time.py [--contenders rlzoo rlzoo-vllm trl] [--steps 5] [--model NAME] [key=value ...]
 
 Same model, prompts, chat template, sampling, loss (clip 0.2/0.28, mean over tokens, no KL, one update of all rollouts),
 optimiser and dtype (bfloat16 autocast over float32 weights). The reward depends on the response's length alone, so that
 every group has a gradient and nobody can leave rows out. The contenders live in processes of their own and take turns,
-one step at a time; the first step of each is not counted. Needs `pip install trl`, and for rlzoo-vllm rlzoo's extra for
-vLLM. Further key=value words go to rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table. Where
-memory does not hold them all, --one-by-one lets each take all its steps before the next one starts.
+one step at a time; the first step of each is not counted. TRL comes with the extra `benchmarks`, vLLM with `vllm`.
+Further key=value words go to rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table. Where memory
+does not hold them all, --one-by-one lets each take all its steps before the next one starts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 from rlzoo.config import Config, load_config
 from rlzoo.tasks.base import Grade, Problem
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WORDS = [
     "objective=justrl",
     "rollout.max_response_tokens=64",
