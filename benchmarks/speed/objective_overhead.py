@@ -20,8 +20,9 @@ from objectives import Objective, TokenBatch, names, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
+from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
-from rlzoo.training.run import RunFolder, load_trainer, make_accelerator
+from rlzoo.training.run import RunFolder, load_trainer
 from rlzoo.training.tally import Tally
 from rlzoo.training.trainer import Trainer
 
@@ -47,19 +48,18 @@ def _finish() -> None:
 
 def objective_work(trainer: Trainer, objective: Objective, collected: Collected, batch: TokenBatch) -> None:
     """All that an objective adds to a step with one mini-batch per pass: no forward or backward of the model."""
-    tally = Tally(objective, collected.rollouts)
-    everything = torch.arange(len(batch.mask))
+    tally = Tally(objective, collected.rollouts, trainer.accelerator.device)
     for update in objective.passes(objective.prepare(batch)):
         plan = objective.plan(update)
-        tally.add_plan(plan, everything, everything)
+        tally.add_plan(plan, collected.share)
         assert batch.logp_old is not None
-        for rows in trainer._micro_batches(collected, everything):
-            width = int(batch.mask[rows].sum(1).max())
+        for part in trainer._micro_batches(collected, collected.share):
+            rows, width = part.batch, int(batch.lengths[part.batch].max())
             logp = batch.logp_old[rows][:, :width].clone().requires_grad_()
             entropy = None if batch.entropy_old is None else batch.entropy_old[rows][:, :width]
             loss = objective.loss(plan, rows, logp, entropy)
             loss.backward()
-            tally.add_rows(plan, rows, rows, logp.detach(), loss.item())
+            tally.add_rows(plan, part, logp.detach(), loss.detach())
     tally.metrics(trainer.accelerator)
 
 
@@ -68,7 +68,7 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config([*(words or ["configs/smollm2.yaml"]), "objective=justrl", f"output={folder}/run"])
         experiment = check(config)
-        with load_trainer(experiment, make_accelerator(config, Path(folder)), RunFolder(Path(folder))) as trainer:
+        with load_trainer(experiment, make_accelerator(config.model.precision), RunFolder(Path(folder))) as trainer:
             trainer.step()
             started = time.perf_counter()
             _, collected = trainer.step()
@@ -79,7 +79,8 @@ def main(words: list[str]) -> None:
             _finish()
             forward = time.perf_counter() - started
             fields = {"logp_old": logp, "logp": logp, "logp_ref": logp, "entropy_old": entropy, "entropy": entropy}
-            batch = collected.batch.with_fields(**fields)
+            numbers = trainer.micro_batch_numbers(collected, torch.arange(len(logp), device=logp.device))
+            batch = collected.batch.with_fields(**fields, micro_batch=numbers)
             machine = environment()
             print(f"{config.model.name}, {len(logp)} rollouts of up to {logp.shape[1]} tokens, one update a step;")
             print(f"commit {machine['commit']}, {machine['accelerator'] or machine['processor']}\n")

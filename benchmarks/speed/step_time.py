@@ -64,12 +64,13 @@ def answer(values: dict[str, Any]) -> None:
 def run_rlzoo(config: Config) -> None:
     """Steps of rlzoo's trainer."""
     from rlzoo.experiment.experiment import check
-    from rlzoo.training.run import RunFolder, load_trainer, make_accelerator
+    from rlzoo.model.accelerator import make_accelerator
+    from rlzoo.training.run import RunFolder, load_trainer
 
     with tempfile.TemporaryDirectory() as folder:
         experiment = check(replace(config, output=f"{folder}/run"))
         experiment = replace(experiment, task=replace(experiment.task, grader=LengthGrader()))
-        with load_trainer(experiment, make_accelerator(config, Path(folder)), RunFolder(Path(folder))) as trainer:
+        with load_trainer(experiment, make_accelerator(config.model.precision), RunFolder(Path(folder))) as trainer:
             answer({})
             for _ in sys.stdin:
                 started = time.perf_counter()
