@@ -10,6 +10,7 @@ Who uses objectives needs `parse`, `names` and `TokenBatch`. Who writes a method
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
+from objectives.expression import Term, read_terms
 from objectives.kinds import (
     Advantage,
     Aggregate,
@@ -24,7 +25,6 @@ from objectives.kinds import (
     Surrogate,
     Weight,
 )
-from objectives.expression import Term, read_terms
 from objectives.objective import Objective, parse
 from objectives.order import drawn, largest, quantile
 from objectives.part import Part, Stage, parameter

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from objectives.errors import ObjectiveError, shown
-from objectives.kinds import Modifier, Surrogate, Weight
+from objectives.kinds import Advantage, Modifier, Reward, Surrogate, Weight
 from objectives.part import Part, write_term
 from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
@@ -113,6 +113,7 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
             raise ObjectiveError(
                 f"{part.name} has no effect on {reader}, which does not read it: leave one of them out"
             )
+    _check_rewards(parts.values())
     return in_order(part for part in parts.values() if part not in unread)
 
 
@@ -129,6 +130,17 @@ def _has_effect(part: Part, parts: Iterable[Part]) -> bool:
     if isinstance(part, Modifier):
         return bool(part.sets & surrogate.reads_bounds)
     return surrogate.follows_advantage or not isinstance(part, Weight)
+
+
+def _check_rewards(parts: Iterable[Part]) -> None:
+    """Raises ObjectiveError if rewards are shaped per token for an advantage that takes one per response."""
+    advantage = next(part for part in parts if isinstance(part, Advantage))
+    for part in parts:
+        if isinstance(part, Reward) and part.per_token and not advantage.takes_token_rewards:
+            raise ObjectiveError(
+                f"{part.term()} makes one reward per token, but {advantage.name} takes one per response: "
+                f"leave one of them out"
+            )
 
 
 def _surrogate(parts: Iterable[Part]) -> Surrogate:

@@ -18,10 +18,15 @@ class Reward(Part):
 
     stage = Stage.REWARD
     late: ClassVar[bool] = False
-    """Whether it reads statistics of the policy: such a part comes after selection and may shape rewards per token."""
+    """Whether it reads statistics of the policy: such a part comes after selection."""
+
+    @property
+    def per_token(self) -> bool:
+        """Whether it shapes rewards per token, which not every advantage takes."""
+        return False
 
     def shaping(self, batch: TokenBatch) -> Tensor:
-        """[N]: what is added to the reward; a late part may return [N, T]."""
+        """[N]: what is added to the reward; [N, T] if `per_token`, which only a late part may be."""
         raise NotImplementedError
 
 
@@ -133,7 +138,7 @@ class Surrogate(Part):
     reads_bounds: ClassVar[frozenset[str]] = frozenset()
     """Which of `low`, `high` and `cap` it heeds, so that modifiers may set them."""
     follows_advantage: ClassVar[bool] = True
-    """Whether a token whose advantage is zero has no gradient; if not, weights and advantages may not be added."""
+    """Whether a token whose advantage is zero has no gradient; if not, weights may not be added."""
 
     def bounds(self, batch: TokenBatch) -> Bounds:
         """The bounds before modifiers, for a whole mini-batch."""

@@ -28,6 +28,10 @@ class KLReward(Reward):
     beta: float = parameter(0.05, "[0, inf)", "weight of the divergence in the reward")
     to_go: bool = parameter(False, None, "per token: the divergence from there to the response's end")
 
+    @property
+    def per_token(self) -> bool:
+        return self.to_go
+
     def shaping(self, batch: TokenBatch) -> Tensor:
         divergence = batch.require("logp_old", self.name) - batch.require("logp_ref", self.name)
         if not self.to_go:

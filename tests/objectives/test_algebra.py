@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from objectives import Objective, ObjectiveError, names, parse
-from objectives import Stage
+from objectives import Objective, ObjectiveError, Stage, names, parse
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 PARTS = [name for name in names() if name.kind == "part"]

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from batches import random_case, token_batch
-from comparison import error, largest_error
 from references import COMPOSITIONS, RECIPES, Method, reference
 
 import objectives
 from objectives import Objective
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import error, largest_error
 
 BREAK = 1e-6
 """An error above this is a break; rounding is far below it."""

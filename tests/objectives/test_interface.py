@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from batches import random_case, token_batch
-from comparison import at_current, evaluate
 
-from objectives import ObjectiveError, TokenBatch, names, parse
-from objectives import Bounds
+from objectives import Bounds, ObjectiveError, TokenBatch, names, parse
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import at_current, evaluate
 
 VARIANTS = [f"{name.name}(variant={variant})" for name in names() if name.kind == "recipe" for variant in name.variants]
 

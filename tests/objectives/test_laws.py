@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from batches import beyond_the_mask, random_case, token_batch
-from comparison import Update, at_current, evaluate, same
 from references import Case
 from torch import Tensor
 
 from objectives import ObjectiveError, TokenBatch, names, parse
+from tests.objectives.batches import beyond_the_mask, random_case, token_batch
+from tests.objectives.comparison import Update, at_current, evaluate, same
 
 RECIPES = [name for name in names() if name.kind == "recipe"]
 VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants]

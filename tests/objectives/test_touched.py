@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from batches import random_case, token_batch
-from comparison import at_current
 from torch import Tensor
 
 from objectives import TokenBatch, names, parse
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import at_current
 
 VARIANTS = [f"{name.name}(variant={variant})" for name in names() if name.kind == "recipe" for variant in name.variants]
 PARTS = [name.name for name in names() if name.kind == "part"]
