@@ -128,7 +128,7 @@ def token_ratio(case: Case) -> tuple[Array, Array]:
 
 
 def clip(low: float = 0.2, high: float = 0.2, cap: float = math.inf) -> Callable[..., tuple[Array, ...]]:
-    """The minimum of r A and clip(r) A, at least c A where A < 0; and its derivative by log pi."""
+    """PPO: the minimum of r A and of r A with r clipped, at least c A where A < 0; and its derivative by log pi."""
 
     def surrogate(case: Case, ratio: Array, slope: Array, advantage: Array) -> tuple[Array, ...]:
         free, bounded = ratio * advantage, np.clip(ratio, 1 - low, 1 + high) * advantage

@@ -40,7 +40,7 @@ class Reference:
     ratio: Callable[[Case], tuple[Array, Array]]
     """[N, T] ratio, and its derivative by the log-prob."""
     surrogate: Callable[[Case, Array, Array, Array], tuple[Array, Array, Array]]
-    """Ratio, its derivative, advantage [N, T] -> objective of each token, its derivative by the log-prob, that's size."""
+    """Ratio, its derivative, advantage [N, T] -> objective of each token, derivative by the log-prob, its size."""
     share: Share
     rewards: Sequence[Callable[[Case], Array]] = ()
     """What is added to the rewards, [N] or [N, T]."""
