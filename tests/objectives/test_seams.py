@@ -1,4 +1,4 @@
-"""What parts may say of themselves, and what follows from it: bounds, use for advantages, fields, late and token rewards."""
+"""What parts may say of themselves and what follows from it: bounds, use for advantages, fields, late rewards, payloads."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -85,7 +85,6 @@ def test_an_added_modifier_that_nobody_reads_is_refused(expression: str, said: l
     assert all(word in str(raised.value) for word in [*said, "no effect", "leave one of them out"])
 
 
-@register
 @dataclass(frozen=True)
 class SeamWide(Modifier):
     """Sets both widths."""
@@ -99,26 +98,19 @@ class SeamWide(Modifier):
         return replace(bounds, low=self.width, high=self.width)
 
 
-SEAM_WIDE = PARTS.pop("seam_wide")
-
-
-@pytest.fixture
-def wide(registries: None) -> None:
-    """A second modifier of the upper bound."""
-    PARTS["seam_wide"] = SEAM_WIDE
-
-
-def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_additions(wide: None) -> None:
+def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_additions(registries: None) -> None:
+    register(SeamWide)
     assert "clip_higher" not in part_names("dapo+seam_wide")
     assert {"seam_wide", "dual_clip"} <= part_names("dapo(variant=authors)+seam_wide")
     for terms in itertools.permutations(["seam_wide", "clip_higher"]):
-        with pytest.raises(ObjectiveError, match="exclude each other .one part sets the bound high.: leave one"):
+        with pytest.raises(ObjectiveError, match=r"exclude each other \(one part sets the bound high\): leave one"):
             parse("+".join(["grpo", *terms]))
     again = parse("dapo+seam_wide(width=0.3)")
     assert parse(again.expression) == again
 
 
-def test_a_modifier_without_formula_numbers_still_has_an_equation(wide: None) -> None:
+def test_a_modifier_without_formula_numbers_still_has_an_equation(registries: None) -> None:
+    register(SeamWide)
     assert "clip(r, seam_wide, seam_wide)" in parse("justrl+seam_wide").equation
 
 
@@ -286,11 +278,8 @@ def test_what_the_plan_settles_for_a_surrogate_follows_the_rows() -> None:
 # ---- what is only said calculates nothing ----------------------------------------------------------------------------
 
 
-@register
 @dataclass(frozen=True)
-class SeamSilent(
-    Modifier,
-):
+class SeamSilent(Modifier):
     """Cannot be calculated."""
 
     name = "seam_silent"
@@ -301,11 +290,8 @@ class SeamSilent(
         raise AssertionError("calculated")
 
 
-SEAM_SILENT = PARTS.pop("seam_silent")
-
-
 def test_describing_an_objective_calculates_nothing(registries: None) -> None:
-    PARTS["seam_silent"] = SEAM_SILENT
+    register(SeamSilent)
     objective = parse("justrl+seam_silent")
     assert "seam_silent" in objective.equation
     assert objective.describe()["equation"] == objective.equation
@@ -320,8 +306,6 @@ def test_every_name_is_listed_with_its_own_words() -> None:
 
 
 # ---- identity --------------------------------------------------------------------------------------------------------
-
-WORDS = st.sampled_from(["", *SAMPLE])
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
