@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from objectives import Advantage, Mask, Objective, Plan, Ratio, Select, Surrogate, TokenBatch, Weight
+from objectives import Mask, Objective, Plan, Ratio, Select, Surrogate, TokenBatch, Weight
 
 
 @dataclass(frozen=True)

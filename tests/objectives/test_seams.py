@@ -1,4 +1,4 @@
-"""What parts may say of themselves and what follows from it: bounds, use for advantages, fields, late rewards, payloads."""
+"""What parts may say of themselves and what follows: bounds, use for advantages, fields, late rewards, payloads."""
 
 import itertools
 from collections.abc import Iterator, Mapping
