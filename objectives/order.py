@@ -25,8 +25,11 @@ def largest(values: Tensor, among: Tensor, count: int) -> Tensor:
 
 
 def drawn(values: Tensor, among: Tensor, count: int) -> Tensor:
-    """[N, T] bool: `count` tokens where `among` [N, T] is True, by lot; tokens of equal values are drawn together."""
-    return largest(~lottery(values), among, count)
+    """[N, T] bool: `count` tokens where `among` [N, T] is True, by lot; tokens of equal values are drawn together.
+
+    Values are rounded to float32 first, so that float64 log-probs draw the same however a forward pass is cut.
+    """
+    return largest(~lottery(values.float()), among, count)
 
 
 def lottery(values: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Recording(Trainer):
         """Rollout-time statistics at the weights `old`, every update of a step at `moved`; returns the metrics."""
         policy = self.accelerator.unwrap_model(self.policy)
         self.objective, self.gradients = parse(expression), []
-        needs = self.objective.requires(self.experiment.updates_per_step)
+        needs = self.objective.requires(on_policy=self.experiment.updates_per_step == 1)
         policy.load_state_dict(old.state_dict())
         prepared = self.objective.prepare(self.scored(collected, needs))
         policy.load_state_dict(moved.state_dict())

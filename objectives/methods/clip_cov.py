@@ -4,7 +4,7 @@
     rho N tokens, drawn among those with Cov in [low, high], have no gradient; the denominator stays full
 
 Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of their old log-prob, so
-that rows, processes and cuts have no say.
+that the order of rows has no say, nor have processes and cuts but through its last bits.
 Open: PPO's clip beside it, 0.2 here.
 Variant authors: means and share per micro-batch, ratios clipped to [0, 2].
 """

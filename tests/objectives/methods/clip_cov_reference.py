@@ -1,7 +1,7 @@
 """Clip-Cov (arXiv:2505.22617): tokens drawn among those with low <= Cov <= high have no gradient; clip at 0.2.
 
-Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of the old log-probs.
-The authors' code: within each micro-batch, ratios clipped to [0, 2].
+Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of the old log-probs as
+float32. The authors' code: within each micro-batch, ratios clipped to [0, 2].
 """
 
 import struct
@@ -45,7 +45,10 @@ def clip_cov(
         for pool in pools(case, case.mask, scope):
             cov = covariance(case, advantage, pool)
             band = pool & (cov >= low) & (cov <= high)
-            key = {token: splitmix64(float(case.logp_old[token]) + 0.0) for token in zip(*band.nonzero(), strict=True)}
+            key = {
+                token: splitmix64(float(np.float32(case.logp_old[token])) + 0.0)
+                for token in zip(*band.nonzero(), strict=True)
+            }
             last = sorted(key.values())[: max(1, int(fraction * pool.sum() + 1e-9))]
             for token, number in key.items():
                 kept[token] &= number not in last
