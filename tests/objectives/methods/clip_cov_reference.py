@@ -1,6 +1,6 @@
 """Clip-Cov (arXiv:2505.22617): tokens drawn among those with low <= Cov <= high have no gradient; clip at 0.2.
 
-Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of the old log-probs as
+Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of old log-probs as
 float32. The authors' code: within each micro-batch, ratios clipped to [0, 2].
 """
 
