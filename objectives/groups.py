@@ -1,4 +1,4 @@
-"""Sums and comparisons within groups of rows."""
+"""Sums, means and comparisons, most of them within groups of rows."""
 
 import torch
 from torch import Tensor
@@ -27,6 +27,15 @@ def group_centred(values: Tensor, index: Tensor, groups: int) -> Tensor:
     largest = values.new_zeros(groups).scatter_reduce(0, index, values.abs(), "amax")
     rounding = size * largest * torch.finfo(values.dtype).eps
     return centred.where(centred.abs() > rounding[index], 0.0)
+
+
+def centred(values: Tensor, weight: Tensor) -> Tensor:
+    """Values minus their weighted mean, exactly zero where the two differ by no more than the mean's rounding."""
+    total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+    difference = values - (weight * values).sum() / total
+    magnitude = (weight * values.abs()).sum() / total
+    rounding = 32 * torch.finfo(values.dtype).eps * magnitude  # pairwise sums of n numbers are off by eps log2(n)
+    return difference.where(difference.abs() > rounding, 0.0)
 
 
 def group_is_constant(values: Tensor, index: Tensor, groups: int) -> Tensor:

@@ -21,11 +21,11 @@ class Reward(Part):
 
     @property
     def per_token(self) -> bool:
-        """Whether `shaping` is [N, T]; late parts only."""
+        """Whether it shapes rewards per token, which not every advantage takes."""
         return False
 
     def shaping(self, batch: TokenBatch) -> Tensor:
-        """[N], or [N, T] if `per_token`: what is added to the reward."""
+        """[N]: what is added to the reward; [N, T] if `per_token`, which only a late part may be."""
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ class Surrogate(Part):
     reads_bounds: ClassVar[frozenset[str]] = frozenset()
     """Which of `low`, `high` and `cap` it heeds, so that modifiers may set them."""
     follows_advantage: ClassVar[bool] = True
-    """Whether a token whose advantage is zero has no gradient; if not, weights and advantages may not be added."""
+    """Whether a token whose advantage is zero has no gradient; if not, weights may not be added."""
 
     def bounds(self, batch: TokenBatch) -> Bounds:
         """The bounds before modifiers, for a whole mini-batch."""

@@ -54,8 +54,8 @@ class Objective:
         for part in self.all(Reward):
             if part.per_token and not reader.takes_token_rewards:
                 raise ObjectiveError(
-                    f"{part.term()} makes a reward per token, but {reader.name} reads one per response; "
-                    f"change one of them"
+                    f"{part.term()} makes one reward per token, but {reader.name} takes one per response: "
+                    f"leave one of them out"
                 )
 
     @cached_property

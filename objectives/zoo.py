@@ -106,7 +106,7 @@ def register(part: PartClass) -> PartClass:
 def _check_class(part: type[Part]) -> None:
     where = f"{part.__module__}.{part.__qualname__}"
     if not issubclass(part, Part) or not hasattr(part, "stage"):
-        raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind in objectives.part")
+        raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
     if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
         raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")
     declared = {key for key, value in vars(part).items() if isinstance(value, Field)}

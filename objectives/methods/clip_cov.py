@@ -4,7 +4,7 @@
     rho N tokens, drawn among those with Cov in [low, high], have no gradient; the denominator stays full
 
 Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of their old log-prob, so
-that rows, processes and cuts have no say.
+that the order of rows has no say, nor have processes and cuts but through its last bits.
 Open: PPO's clip beside it, 0.2 here.
 Variant authors: means and share per micro-batch, ratios clipped to [0, 2].
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from objectives.batch import TokenBatch, over_scope, scope_reads
+from objectives.groups import centred
 from objectives.kinds import Mask
 from objectives.order import drawn
 from objectives.part import Part, parameter
@@ -59,11 +60,13 @@ class ClipCov(Mask):
 
 
 def covariance(batch: TokenBatch, reader: str) -> Tensor:
-    """[N, T]: Cov of the module's docstring, where the mask is."""
-    logp, advantage = batch.require("logp", reader), batch.require("advantage", reader)
-    tokens = batch.mask.sum().clamp(min=1)
-    centred = [values - (values * batch.mask).sum() / tokens for values in (logp, advantage)]
-    return centred[0] * centred[1] * batch.mask
+    """[N, T] float32: Cov of the module's docstring, where the mask is.
+
+    Calculated in float64 and then rounded, so that values that differ by rounding errors alone are ties.
+    """
+    weight = batch.mask.double()
+    logp, advantage = (centred(batch.require(name, reader).double(), weight) for name in ("logp", "advantage"))
+    return (logp * advantage * weight).float()
 
 
 _SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), TokenMean(), SinglePass())

@@ -3,7 +3,8 @@
     Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A)        means over the response tokens of the mini-batch
     l_t = -r A, and + beta |log pi - log pi_old| on the k N tokens of largest Cov; no clip
 
-Deviations: at least one token bears the penalty (as in the code); ties at the boundary all do.
+Deviations: at least one token bears the penalty (as in the code); ties at the boundary all do; no token does whose Cov
+is not positive, as where all advantages are equal.
 While the policy has not moved the penalty has no gradient. k is 2e-3 for 7B models, 2e-4 for 32B.
 Variant authors: means and share per micro-batch.
 """
@@ -51,7 +52,8 @@ class CovPenalty(Penalty):
 
     def _chosen(self, batch: TokenBatch) -> Tensor:
         count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
-        return largest(covariance(batch, self.name), batch.mask, count)
+        cov = covariance(batch, self.name)
+        return largest(cov, batch.mask & (cov > 0), count)
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
         return self.beta * (logp - rows.require("logp_old", self.name)).abs()

@@ -3,8 +3,8 @@
     L = -sum_i omega sum_t [ c_i log r_it + (1 - c_i) log max_v( (1 - p r_it) / (1 - p), eps ) ]
 
 c is correctness, p its mean over the group, omega = 1 - p; max_v clips the value and keeps the gradient. A wrong answer
-trains the policy that would be left without the right ones. The advantage has no say, so neither weights nor another
-advantage may be added. On-policy the gradient is that of c - p, Dr. GRPO's.
+trains the policy that would be left without the right ones. The advantage has no say, so weights may not be added.
+On-policy the gradient is that of c - p, Dr. GRPO's.
 """
 
 from collections.abc import Mapping
@@ -48,8 +48,7 @@ class ImplicitNegative(Surrogate):
         implied = (1 - success * ratio) / failure
         value = implied.detach().clamp(min=self.eps)
         negative = value.log() + (implied - implied.detach()) / value
-        positive = ratio.log()
-        return -(1 - success) * torch.where(correct == 1, positive, negative)
+        return -(1 - success) * (correct * ratio.log() + (1 - correct) * negative)
 
     def formula(self) -> str:
         return f"(1 - p) log(r where right, max((1 - p r)/(1 - p), {self.eps:g}) where wrong), p the group's success"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_centred, group_index
+from objectives.groups import centred, group_centred, group_index
 from objectives.kinds import Advantage
 from objectives.part import parameter
 from objectives.zoo import register
@@ -66,15 +66,11 @@ class CenterThenGlobalNorm(Advantage):
 
 
 def _whitened(batch: TokenBatch, values: Tensor, over: str, shift: bool) -> Tensor:
-    """[N] or [N, T] values over their deviation, and less their mean if `shift`; exactly zero where all are equal."""
-    tokens = batch.like_tokens(values)
-    weight = batch.mask.to(tokens)
+    """[N] or [N, T] values over their deviation, and less their mean if `shift`."""
+    weight = batch.mask.to(values)
     if over == "rows":
         weight = weight / batch.mask.sum(1, keepdim=True).clamp(min=1)
-    total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
-    mean = (weight * tokens).sum() / total if shift else 0.0
-    centred = values - mean
-    rounding = (tokens.abs() * batch.mask).sum() * torch.finfo(tokens.dtype).eps
-    centred = torch.where(centred.abs() > rounding, centred, 0.0)
-    variance = (weight * batch.like_tokens(centred).square()).sum() / total
-    return centred / variance.clamp(min=1e-8).sqrt()
+    weight = weight if values.dim() == 2 else weight.sum(1)
+    values = centred(values, weight) if shift else values
+    variance = (weight * values.square()).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+    return values / variance.clamp(min=1e-8).sqrt()

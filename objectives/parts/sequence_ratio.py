@@ -4,7 +4,8 @@
 
 The gradient is that of the token form, which is GSPO's own where all tokens of a response have one advantage, and which
 neither masks nor passes can leak through. The mean is over the tokens that the loss sees, masked or not.
-norm=sum takes the product of all ratios (TRL's RLOO, TOPR).
+norm=sum takes the product of all ratios (TRL's RLOO, TOPR). Deviations: each token's log-ratio is clamped to [-20, 20],
+and so is the product's.
 """
 
 from dataclasses import dataclass

@@ -1,19 +1,52 @@
-"""Random rollout batches that go to the edges: ragged, tied, empty, extreme, with garbage beyond the mask.
+"""Random rollout batches that go to the edges: ragged, tied, empty, extreme, with holes, with garbage beyond the mask.
 
 Every number lies on a grid that float32 holds exactly, so that float32 and float64 see the same ties and thresholds.
 """
 
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
-from references import Array, Case
+from numpy.typing import NDArray
 
 from objectives import TokenBatch
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
 TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_sampler")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rollout batch as plain arrays: token fields [N, T], row fields [N]. `logp` None: the policy has not moved."""
+
+    mask: Flags
+    length: NDArray[np.int64]
+    group: NDArray[np.int64]
+    reward: Array
+    correct: Array
+    truncated: Flags
+    micro_batch: NDArray[np.int64]
+    logp_old: Array
+    entropy_old: Array
+    logp_ref: Array
+    max_length: int
+    logp_sampler: Array
+    logp: Array | None = None
+    entropy: Array | None = None
+
+    @property
+    def current(self) -> Array:
+        """[N, T] log-probs at which the gradient is taken."""
+        return self.logp_old if self.logp is None else self.logp
+
+    @property
+    def current_entropy(self) -> Array:
+        """[N, T] entropies there."""
+        return self.entropy_old if self.logp is None or self.entropy is None else self.entropy
 
 
 def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> Case:
@@ -21,7 +54,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
 
     `extreme`: ratios up to e^22, probabilities from 1 down to e^-75, uniform groups, empty responses, garbage beyond
     the mask; otherwise a mild batch, in which no token dwarfs the others. `moved`: whether the policy has moved since
-    the rollouts (None: in nine of ten batches).
+    the rollouts (None: in nine of ten batches). In half of the batches the mask has holes: tokens of a tool.
     """
     draw = np.random.default_rng(seed)
     width = int(draw.integers(4, 13))
@@ -50,7 +83,8 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         correct += right.tolist()
         length += lengths.tolist()
     order = draw.permutation(len(group))
-    mask = np.arange(width) < np.array(length)[order][:, None]
+    lengths = np.array(length)[order]
+    mask = np.arange(width) < lengths[:, None]
     shape = mask.shape
     logp_old, logp = _policies(draw, shape, extreme)
     high_entropy = draw.random() < 0.5
@@ -60,6 +94,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         current = {"logp": logp, "entropy": _entropies(draw, shape, high_entropy)}
     case = Case(
         mask=mask,
+        length=lengths,
         group=np.array(group)[order],
         reward=np.array(reward)[order],
         correct=np.array(correct)[order],
@@ -72,7 +107,27 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         **current,
     )
+    if draw.random() < 0.5:
+        case = with_holes(case, draw)
     return beyond_the_mask(case, float(draw.choice(GARBAGE))) if extreme else case
+
+
+def with_holes(case: Case, draw: np.random.Generator) -> Case:
+    """The same batch with a third of the tokens out of the mask, but one of each response stays."""
+    holes = draw.random(case.mask.shape) < 1 / 3
+    first = np.arange(case.mask.shape[1]) == draw.integers(0, np.maximum(case.length, 1))[:, None]
+    return replace(case, mask=case.mask & (~holes | first))
+
+
+def without_holes(case: Case) -> Case:
+    """The same batch with the tokens outside the mask taken out of the responses, which move together."""
+    order = np.argsort(~case.mask, axis=1, kind="stable")
+    moved = {
+        field.name: np.take_along_axis(getattr(case, field.name), order, axis=1)
+        for field in fields(case)
+        if getattr(case, field.name) is not None and np.ndim(getattr(case, field.name)) == 2
+    }
+    return replace(case, **moved)
 
 
 def _grid(values: Array) -> Array:
@@ -114,11 +169,9 @@ def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) ->
 
 def beyond_the_mask(case: Case, garbage: float) -> Case:
     """The same batch with another value on all padding."""
-    values = {field.name: getattr(case, field.name) for field in fields(case)}
-    for name in TOKEN_FIELDS:
-        if values[name] is not None:
-            values[name] = np.where(case.mask, values[name], garbage)
-    return Case(**values)
+    values = {name: getattr(case, name) for name in TOKEN_FIELDS}
+    spoiled = {name: np.where(case.mask, value, garbage) for name, value in values.items() if value is not None}
+    return replace(case, **spoiled)
 
 
 def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:

@@ -1,17 +1,18 @@
 """Objectives evaluated through the real prepare, passes, plan and loss, and compared with their references."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
-from batches import random_case, token_batch
-from references import Case, Method, Pass, reference
 from torch import Tensor
 
 from objectives import Objective, TokenBatch, parse
+from tests.objectives.batches import Case, random_case, token_batch
+from tests.objectives.reference import Pass, reference
+from tests.objectives.references import COMPOSITIONS, RECIPES
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -47,7 +48,7 @@ def evaluate(
         plan = objective.plan(prepared.with_fields(**current))
         gradient, entropy_gradient, loss = torch.zeros_like(batch.logp), torch.zeros_like(batch.logp), 0.0
         for rows in [torch.arange(len(batch.mask))] if cut is None else cut:
-            width = int(plan.batch.mask[rows].sum(1).max()) if trim and len(rows) else batch.mask.shape[1]
+            width = last_position(plan.batch.mask[rows]) if trim else batch.mask.shape[1]
             logp, entropy = (field[rows][:, :width].clone().requires_grad_() for field in current.values())
             part = objective.loss(plan, rows, logp, entropy)
             by_logp, by_entropy = torch.autograd.grad(part, (logp, entropy), allow_unused=True)
@@ -58,25 +59,24 @@ def evaluate(
     return updates
 
 
+def last_position(mask: Tensor) -> int:
+    """How many positions the longest of the responses needs."""
+    return int(mask.any(0).nonzero().amax()) + 1 if mask.any() else 0
+
+
 @cache
-def case_and_reference(method: Method, seed: int) -> tuple[Case, list[Pass]]:
-    """A random batch and what the method says about it; calculated once per session."""
+def case_and_reference(expression: str, seed: int) -> tuple[Case, list[Pass]]:
+    """A random batch and what the reference of an expression says about it; calculated once per session."""
     case = random_case(seed)
-    return case, reference(method, case)
+    return case, reference((RECIPES | COMPOSITIONS)[expression], case)
 
 
-def largest_error(
-    expression: str,
-    method: Method,
-    seeds: Sequence[int],
-    dtype: torch.dtype,
-    read: Callable[[str], Objective] = parse,
-) -> float:
+def largest_error(expression: str, seeds: Sequence[int], dtype: torch.dtype) -> float:
     """The largest relative error of `token_gradients` on random batches; infinite where an exact zero is not one."""
-    objective = read(expression)
+    objective = parse(expression)
     return max(
         error(objective.token_gradients(token_batch(case, dtype)), expected)
-        for case, expected in (case_and_reference(method, seed) for seed in seeds)
+        for case, expected in (case_and_reference(expression, seed) for seed in seeds)
     )
 
 

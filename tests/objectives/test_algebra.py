@@ -6,11 +6,8 @@ import re
 import pytest
 
 from objectives import Objective, ObjectiveError, Stage, names, parse
+from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, SAMPLE, VARIANTS
 
-RECIPES = [name for name in names() if name.kind == "recipe"]
-PARTS = [name for name in names() if name.kind == "part"]
-VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants]
-PAIRS = [f"{base.name}+{addition.name}" for base in RECIPES for addition in RECIPES if base != addition]
 SETTINGS = [
     "clip(low=0.1)",
     "clip_higher(high=0.3)",
@@ -34,6 +31,17 @@ SETTINGS = [
     "lopti(portion=0.5,order=high_first)",
     "lopti(eta=0.3)",
     "single_pass",
+    "sequence_ratio(norm=sum)",
+    "cispo(low=0.2,high=0.2)",
+    "unclipped",
+    "implicit_negative(eps=0.5)",
+    "clip_cov(fraction=0.01,low=0.1)",
+    "cov_penalty(beta=0.5,scope=microbatch)",
+    "kl_reward(beta=0.01)",
+    "global_norm(over=rows)",
+    "center_then_global_norm(over=tokens)",
+    "constant_length(length=100)",
+    "seq_sum",
 ]
 
 
@@ -59,11 +67,9 @@ def test_a_recipe_brings_everything_it_publishes() -> None:
     assert parts("grpo")["kl"] == "kl"
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_a_part_alone_stands_on_grpo(part: object) -> None:
-    recipes = {name.name for name in RECIPES}
-    if part.name not in recipes:
-        assert parse(part.name) == parse(f"grpo+{part.name}")
+@pytest.mark.parametrize("part", sorted(set(PARTS) - set(RECIPES)))
+def test_a_part_alone_stands_on_grpo(part: str) -> None:
+    assert parse(part) == parse(f"grpo+{part}")
 
 
 CONTRIBUTIONS = {
@@ -75,6 +81,14 @@ CONTRIBUTIONS = {
     "lopti": {"lopti"},
     "stare": {"surprisal_reweighting"},
     "stapo": {"s2t"},
+    "dr_grpo": {"group_center", "constant_length"},
+    "gspo": {"sequence_ratio", "clip", "clip_higher", "seq_mean"},
+    "cispo": {"cispo"},
+    "reinforce_pp": {"kl_reward", "global_norm"},
+    "reinforce_pp_baseline": {"center_then_global_norm"},
+    "clip_cov": {"clip_cov"},
+    "kl_cov": {"cov_penalty", "unclipped"},
+    "nft": {"implicit_negative"},
 }
 
 
@@ -82,9 +96,8 @@ CONTRIBUTIONS = {
 def test_a_further_recipe_adds_its_contribution_only(addition: str) -> None:
     before, after = parts("grpo"), parts(f"grpo+{addition}")
     assert set(after) - set(before) == CONTRIBUTIONS[addition] - set(before)
-    replaced = {"seq_mean"} if "token_mean" in CONTRIBUTIONS[addition] else set()
-    replaced |= {"single_pass"} if "lopti" in CONTRIBUTIONS[addition] else set()
-    assert set(before) - set(after) == replaced
+    taken = {part.stage for part in parse(f"grpo+{addition}").parts if part.exclusive and part.name not in before}
+    assert set(before) - set(after) == {part.name for part in parse("grpo").parts if part.stage in taken}
 
 
 def test_parameters_of_a_recipe_reach_the_part_they_belong_to() -> None:
@@ -122,7 +135,7 @@ def test_an_addition_replaces_what_a_stage_holds(base: str, addition: str, gone:
     assert gone not in parts(f"{base}+{addition}")
 
 
-@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, *SETTINGS])
+@pytest.mark.parametrize("expression", [*SAMPLE, *SETTINGS])
 def test_stages_are_in_order_and_complete(expression: str) -> None:
     stages = [part.stage for part in parse(expression).parts]
     assert stages == sorted(stages)
@@ -172,7 +185,7 @@ def test_additions_commute_and_repeat_without_effect(terms: tuple[str, ...]) -> 
         assert parse(" + ".join(["dapo", *order])).expression == plain.expression
 
 
-@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, *(part.name for part in PARTS), *SETTINGS])
+@pytest.mark.parametrize("expression", [*SAMPLE, *SETTINGS])
 def test_the_canonical_form_reads_back_as_itself(expression: str) -> None:
     objective = parse(expression)
     again = parse(objective.expression)
@@ -181,18 +194,29 @@ def test_the_canonical_form_reads_back_as_itself(expression: str) -> None:
     assert again.expression == objective.expression == str(objective)
 
 
+def parsed(expression: str) -> Objective | None:
+    """The objective, or None where the parts exclude each other."""
+    try:
+        return parse(expression)
+    except ObjectiveError as error:
+        assert "leave one of them out" in str(error)
+        return None
+
+
 @pytest.mark.parametrize("base", VARIANTS)
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_every_setting_on_every_variant_reads_back_as_itself(base: str, setting: str) -> None:
-    objective = parse(f"{base}+{setting}")
-    assert parse(objective.expression) == objective
-    assert parse(f"{base}+{setting}+{setting}") == objective
+def test_every_setting_on_a_variant_reads_back_as_itself(base: str) -> None:
+    found = {setting: objective for setting in SETTINGS if (objective := parsed(f"{base}+{setting}"))}
+    assert len(found) > 0.7 * len(SETTINGS)
+    for setting, objective in found.items():
+        assert parse(objective.expression) == objective
+        assert parse(f"{base}+{setting}+{setting}") == objective
 
 
-def test_different_objectives_have_different_canonical_forms() -> None:
-    objectives = {parse(f"{base}+{setting}") for base in VARIANTS for setting in SETTINGS}
+def test_different_objectives_have_different_canonical_forms_and_keys() -> None:
+    objectives = {parsed(f"{base}+{setting}") for base in VARIANTS for setting in SETTINGS} - {None}
     objectives |= {parse(expression) for expression in [*VARIANTS, *PAIRS]}
     assert len({objective.expression for objective in objectives}) == len(objectives)
+    assert len({objective.key for objective in objectives}) == len(objectives)
 
 
 @pytest.mark.parametrize(
@@ -281,12 +305,13 @@ def test_removals_that_make_no_sense_say_why(expression: str, said: list[str]) -
 
 
 @pytest.mark.parametrize("base", VARIANTS)
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: str, part: object) -> None:
-    plain, more = parse(base), parse(f"{base}+{part.name}")
-    refuses(f"{base}+{part.name}-{part.name}", "both added and removed")
-    if len(more.parts) > len(plain.parts) and f"+{part.name}" not in more.expression:
-        assert parse(f"{more}-{part.name}") == plain
+def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: str) -> None:
+    plain = parse(base)
+    for part in sorted(set(PARTS) - set(RECIPES)):
+        more = parsed(f"{base}+{part}")
+        refuses(f"{base}+{part}-{part}", "both added and removed")
+        if more and len(more.parts) > len(plain.parts) and f"+{part}" not in more.expression:
+            assert parse(f"{more}-{part}") == plain
 
 
 @pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"])
@@ -392,7 +417,7 @@ def test_white_space_and_case_of_constants_do_not_matter() -> None:
 
 
 def test_the_zoo_lists_every_name_with_what_it_is() -> None:
-    assert {name.name for name in RECIPES} >= set(CONTRIBUTIONS)
+    assert set(RECIPES) == set(CONTRIBUTIONS)
     for name in names():
         assert name.summary
         assert name.paper.startswith("arXiv:") or re.search(r" \d{4}$", name.paper)

@@ -7,13 +7,13 @@ import typing
 from dataclasses import fields
 
 import torch
-from batches import beyond_the_mask, random_case, token_batch
-from comparison import evaluate
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from objectives import Objective, ObjectiveError, names, parse
 from objectives.zoo import PARTS, RECIPES, lookup
+from tests.objectives.batches import beyond_the_mask, random_case, token_batch
+from tests.objectives.comparison import evaluate
 
 NAMES = sorted({*(name.name for name in names()), *(alias for name in names() for alias in name.aliases)})
 LIMIT = 0.05

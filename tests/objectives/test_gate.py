@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from batches import random_case, token_batch
-from comparison import evaluate, same
 
 from objectives import TokenBatch, parse
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import evaluate, same
 
 
 def entropy_batch(entropy: float) -> TokenBatch:

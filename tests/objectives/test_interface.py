@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from batches import random_case, token_batch
-from comparison import at_current, evaluate
 
-from objectives import Bounds, ObjectiveError, TokenBatch, names, parse
-
-VARIANTS = [f"{name.name}(variant={variant})" for name in names() if name.kind == "recipe" for variant in name.variants]
+from objectives import Bounds, ObjectiveError, TokenBatch, parse
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import at_current, evaluate, last_position
+from tests.objectives.zoo_sample import VARIANTS
 
 
 def test_a_given_advantage_stands_in_for_rewards() -> None:
@@ -73,7 +72,7 @@ def test_bounds_per_token_follow_rows_and_width() -> None:
     for shape in ((n, t), (n, 1), (1, t), (t,), (1,), ()):
         bounded = replace(plan, bounds=Bounds(torch.full(shape, 0.2), torch.full(shape, 0.28)))
         for row in range(len(whole)):
-            rows, width = torch.tensor([row]), int(plan.batch.mask[row].sum())
+            rows, width = torch.tensor([row]), last_position(plan.batch.mask[[row]])
             found = objective.loss(bounded, rows, whole[rows][:, :width])
             assert found.item() == pytest.approx(objective.loss(plan, rows, whole[rows]).item(), rel=1e-6, abs=1e-12)
 

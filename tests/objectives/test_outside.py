@@ -1,19 +1,24 @@
 """Parts and recipes from outside the package, as a user writes them: by import path, and announced by a package."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
+import objectives
 from objectives import ObjectiveError, names, parse
 from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
 from rlzoo.config import load_config, with_embedded_default
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import at_current
 
 PAGE = (Path(__file__).parents[2] / "objectives" / "README.md").read_text(encoding="utf-8")
 METHOD = PAGE.split("```python\n")[1].split("```")[0]
@@ -43,8 +48,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page_adds_a_method_in_at_most_25_lines() -> None:
+def test_the_page_adds_a_method_in_at_most_25_lines_with_what_the_package_exports() -> None:
     assert len(METHOD.splitlines()) <= 25
+    imports = re.findall(r"^(?:from|import) (\S+)", METHOD, re.MULTILINE)
+    assert set(imports) == {"dataclasses", "objectives"}
+
+
+def test_the_names_on_the_page_are_exported() -> None:
+    text = " ".join(PAGE.split("**What an author needs**")[1].split("**In a package**")[0].split())
+    promised = re.findall(r"`([a-zA-Z]\w*)`", text.split("`reads` names")[0])
+    assert len(promised) > 15
+    assert set(promised) - {"objectives"} <= set(objectives.__all__)
+
+
+def test_the_mask_on_the_page_works(folder: Path) -> None:
+    lines = PAGE.split("A mask that looks at")[1].split("**In a package**")[0].splitlines()
+    source = "\n".join(line.removeprefix("    ") for line in lines if line.startswith("    "))
+    head = "from dataclasses import dataclass\nfrom objectives import Mask, parameter, register\n"
+    (folder / "my_method.py").write_text(head + source)
+    objective = parse("grpo+my_method:confident(limit=0.75)")
+    plan = objective.plan(objective.prepare(at_current(token_batch(random_case(1, moved=True)))))
+    assert torch.equal(plan.touched["confident"], plan.batch.mask & (plan.batch.logp.exp() > 0.75))
+    assert plan.touched["confident"].any()
+
+
+def test_the_files_on_the_page_exist() -> None:
+    folder = Path(objectives.__file__).parent
+    assert all((folder / link).exists() for link in re.findall(r"\]\(([^)]+)\)", PAGE))
 
 
 def test_a_part_is_reached_by_import_path_and_its_canonical_form_reads_back(folder: Path) -> None:

@@ -5,7 +5,6 @@
 
 import json
 import sys
-from itertools import permutations
 from pathlib import Path
 
 import torch
@@ -13,18 +12,12 @@ from accelerate import Accelerator
 from safetensors.torch import save_file
 from torch import Tensor
 
-from objectives import names
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
+from tests.objectives.zoo_sample import SAMPLE
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
-RECIPES = [name for name in names() if name.kind == "recipe"]
-EXPRESSIONS = [
-    *(f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants),
-    *(name.name for name in names() if name.kind == "part"),
-    *(f"{a.name}+{b.name}" for a, b in permutations(RECIPES, 2)),
-]
 WORDS = (
     "rollout.responses_per_prompt=4",
     "train.minibatches_per_step=2",
@@ -49,7 +42,7 @@ def main(model: str, output: Path) -> None:
     trainer = Recording(experiment, accelerator, policy, reference, sampler=None)
     gradients: dict[str, Tensor] = {}
     metrics = {}
-    for expression in EXPRESSIONS:
+    for expression in SAMPLE:
         metrics[expression] = trainer.record(expression, collected, old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
     if accelerator.is_main_process:

@@ -4,7 +4,6 @@ import json
 import signal
 import sys
 import time
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from objectives import names
 from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
@@ -24,8 +22,8 @@ from rlzoo.model.accelerator import make_accelerator
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import load_trainer, train
 from tests.conftest import interruptible
+from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS
 
-RECIPES = [name.name for name in names() if name.kind == "recipe"]
 SMALL = (
     "rollout.prompts_per_step=4",
     "rollout.responses_per_prompt=4",
@@ -48,8 +46,8 @@ def run(folder: Path, *words: str) -> RunFolder:
     return train(small(folder, *words), Terminal(Console(quiet=True)))
 
 
-@pytest.mark.parametrize("objective", [*RECIPES, *(f"{a}+{b}" for a, b in permutations(RECIPES, 2))])
-def test_every_recipe_and_every_pair_trains_two_steps(objective: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", [*RECIPES, *SAMPLE_PAIRS])
+def test_every_recipe_and_pairs_of_them_train_two_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=2")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
