@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
+from objectives.errors import ObjectiveError
 from objectives.part import Part, Stage
 
 
@@ -62,7 +63,10 @@ class Advantage(Part):
 
         Rows that stage 2 dropped take part if others of their group are left; the `mask` of the rest is empty.
         """
-        return self.advantage(batch.require("reward", self.name), batch.require("group", self.name))
+        reward = batch.require("reward", self.name)
+        if reward.dim() == 2:
+            raise ObjectiveError(f"{self.name} takes one reward per response, but the batch has one per token")
+        return self.advantage(reward, batch.require("group", self.name))
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         """[N] rewards and [N] groups -> [N] advantages."""

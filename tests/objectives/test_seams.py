@@ -243,7 +243,7 @@ def test_rewards_per_token_are_refused_by_advantages_that_take_one_per_response(
     assert all(word in str(raised.value) for word in ["kl_reward(to_go=true)", advantage, "leave one of them out"])
     assert "global_norm" in part_names("grpo+kl_reward(to_go=true)+global_norm")
     direct = batch_z().with_fields(advantage=None, reward=torch.zeros(4, 4, dtype=torch.float64))
-    with pytest.raises(ObjectiveError, match=f"{advantage} reads one reward per response"):
+    with pytest.raises(ObjectiveError, match=f"{advantage} takes one reward per response"):
         parse(f"grpo+{advantage}").advantages(direct)
 
 
