@@ -4,6 +4,7 @@ Every number lies on a grid that float32 holds exactly, so that float32 and floa
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -49,6 +50,7 @@ class Case:
         return self.entropy_old if self.logp is None or self.entropy is None else self.entropy
 
 
+@cache
 def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> Case:
     """A batch of 2 to 4 groups of 2 to 6 responses of up to 4 to 12 tokens.
 

@@ -11,6 +11,42 @@ from objectives import Objective, ObjectiveError, Part, names, parse
 RECIPES = [name.name for name in names() if name.kind == "recipe"]
 VARIANTS = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants]
 PARTS = [name.name for name in names() if name.kind == "part"]
+SETTINGS = [
+    "clip(low=0.1)",
+    "clip_higher(high=0.3)",
+    "dual_clip(cap=4)",
+    "group_norm(eps=1e-4)",
+    "group_center",
+    "seq_mean",
+    "token_mean(scope=prompt)",
+    "token_mean(scope=microbatch)",
+    "kl(beta=0.001,estimator=k2,clamp=5)",
+    "kl(clamp=none)",
+    "entropy_bonus(coefficient=-0.01)",
+    "soft_overlong(max_length=20480,cache=4096)",
+    "dynamic_sampling",
+    "overlong_filter",
+    "advantage_reweighting(alpha=0.1)",
+    "surprisal_reweighting(adaptive=true,attenuate=0.9,scope=microbatch,source=current)",
+    "surprisal_reweighting(target_entropy=none)",
+    "top_entropy(fraction=0.1,source=old,denominator=all)",
+    "s2t(tau_p=0.005,q=0.8,scope=microbatch)",
+    "lopti(portion=0.5,order=high_first)",
+    "lopti(eta=0.3)",
+    "single_pass",
+    "sequence_ratio(norm=sum)",
+    "cispo(low=0.2,high=0.2)",
+    "unclipped",
+    "implicit_negative(eps=0.5)",
+    "clip_cov(fraction=0.01,low=0.1)",
+    "cov_penalty(beta=0.5,scope=microbatch)",
+    "kl_reward(beta=0.01)",
+    "global_norm(over=rows)",
+    "center_then_global_norm(over=tokens)",
+    "constant_length(length=100)",
+    "seq_sum",
+]
+"""Parts with other parameters than usual."""
 
 Signature = tuple[str, ...]
 

@@ -1,9 +1,10 @@
 """GRPO (arXiv:2402.03300, eq. 3-4): z-scored advantages, clip at 0.2, mean per response, k3 against the reference."""
 
 from tests.objectives.parts_reference import clip, clipped, entropy_bonus, kl, kl_reward, seq_mean
+from tests.objectives.reference import Reference
 
 
-def grpo(low: float = 0.2, high: float = 0.2, cap: float = float("inf"), **stages: object):  # type: ignore[no-untyped-def]
+def grpo(low: float = 0.2, high: float = 0.2, cap: float = float("inf"), **stages: object) -> Reference:
     """GRPO with some stages replaced."""
     return clipped(**{"surrogate": clip(low, high, cap), "share": seq_mean, "penalties": [kl()], **stages})
 

@@ -10,7 +10,7 @@ import numpy as np
 from tests.objectives.batches import Array, Case
 from tests.objectives.methods.dapo_reference import CODE
 from tests.objectives.parts_reference import clipped, dynamic_sampling
-from tests.objectives.reference import pools
+from tests.objectives.reference import Reference, pools
 
 
 def surprisal_weights(
@@ -40,7 +40,7 @@ def surprisal_weights(
     return weight
 
 
-def stare(**settings: object):  # type: ignore[no-untyped-def]
+def stare(**settings: object) -> Reference:
     """STARE with other weights."""
     return clipped(selects=[dynamic_sampling], weights=[surprisal_weights(**settings)])  # type: ignore[arg-type]
 

@@ -51,3 +51,9 @@ def test_as_many_are_drawn_as_asked_for_and_never_outside_the_pool() -> None:
         assert not (chosen & ~among).any()
     half = drawn(values, among, int(among.sum()) // 2)
     assert -0.78 < values[half].mean() < -0.72
+
+
+def test_the_last_bits_of_a_float64_have_no_say() -> None:
+    values = -torch.rand(40, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    among = torch.ones_like(values).bool()
+    assert torch.equal(drawn(values * (1 + 1e-15), among, 100), drawn(values, among, 100))
