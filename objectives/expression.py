@@ -96,8 +96,7 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         parts, others = RECIPES["grpo"].parts("paper"), list(terms)
     additions = [term for term in others if term.sign == "+"]
     removals = [term for term in others if term.sign == "-"]
-    added = _without_conflicts(additions)
-    for part in added:
+    for part in _without_conflicts(additions):
         parts = {name: old for name, old in parts.items() if not _replaces(part, old)}
         parts[part.name] = part
     removed = list(dict.fromkeys(name for term in removals for name in _removed_names(term, parts)))
@@ -107,12 +106,14 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
     for name in removed:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
-    for part in unread:
-        if part in added:
-            reader = _surrogate(parts.values()).name
-            raise ObjectiveError(
-                f"{part.name} has no effect on {reader}, which does not read it: leave one of them out"
-            )
+    for term in additions:
+        for part in _contributed(term):
+            if part in unread:
+                remedy = "leave it out" if term.name in (part.name, part.written) else f"add -{part.name}"
+                reader = _surrogate(parts.values()).name
+                raise ObjectiveError(
+                    f"{_by(part, term.name)} has no effect on {reader}, which does not read it: {remedy}"
+                )
     return in_order(part for part in parts.values() if part not in unread)
 
 
@@ -155,7 +156,9 @@ def _slots(part: Part) -> Mapping[Any, str]:
     if part.exclusive:
         return {part.stage: f"stage {part.stage.name.lower()} holds one part"}
     bounds = part.sets if isinstance(part, Modifier) else ()
-    return {part.name: "a part has one setting"} | {bound: f"one part sets the bound {bound}" for bound in bounds}
+    return {part.name: "a part has one setting"} | {
+        ("bound", bound): f"one part sets the bound {bound}" for bound in bounds
+    }
 
 
 def _contributed(term: Term) -> tuple[Part, ...]:

@@ -50,6 +50,7 @@ class Advantage(Part):
 
     stage = Stage.ADVANTAGE
     exclusive = True
+    reads = frozenset({"reward", "group"})
     takes_token_rewards: ClassVar[bool] = False
     """Whether `of` understands rewards [N, T]."""
 

@@ -55,7 +55,7 @@ class Objective:
             if part.per_token and not reader.takes_token_rewards:
                 raise ObjectiveError(
                     f"{part.term()} makes one reward per token, but {reader.name} takes one per response: "
-                    f"leave one of them out"
+                    f"leave one of them out, or take global_norm"
                 )
 
     @cached_property
@@ -362,7 +362,9 @@ def _shaped(batch: TokenBatch, shapers: Sequence[Reward]) -> TokenBatch:
     for part in shapers:
         shaping = part.shaping(present)
         touched[part.name] = batch.mask & batch.like_tokens(shaping != 0)
-        reward = (batch.like_tokens(reward) if part.per_token else reward) + shaping
+        if max(reward.dim(), shaping.dim()) == 2:
+            reward, shaping = batch.like_tokens(reward), batch.like_tokens(shaping)
+        reward = reward + shaping
     return batch.with_fields(reward=reward, touched=touched)
 
 

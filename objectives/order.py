@@ -27,11 +27,9 @@ def largest(values: Tensor, among: Tensor, count: int) -> Tensor:
 def drawn(values: Tensor, among: Tensor, count: int) -> Tensor:
     """[N, T] bool: `count` tokens where `among` [N, T] is True, by lot; tokens of equal values are drawn together.
 
-    Four digits of a value count, so that the rounding of another padding or dtype hardly ever draws another token.
+    Values are rounded to float32 first, so that float64 log-probs draw the same however a forward pass is cut.
     """
-    exact = values.double()
-    scale = 10.0 ** (3 - exact.abs().clamp(min=1e-30).log10().floor())
-    return largest(~lottery((exact * scale).round() / scale), among, count)
+    return largest(~lottery(values.float()), among, count)
 
 
 def lottery(values: Tensor) -> Tensor:

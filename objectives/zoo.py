@@ -98,6 +98,11 @@ def register(part: PartClass) -> PartClass:
     other = PARTS.get(part.name)
     if other is not None and (other.__module__, other.__qualname__) != (part.__module__, part.__qualname__):
         raise ObjectiveError(f"{part.__module__} and {other.__module__} both register a part named {part.name}")
+    taken = RECIPES.get(ALIASES.get(part.name, part.name))
+    if taken is not None and not taken.origin and _origin(part.name, part.__module__):
+        raise ObjectiveError(
+            f"{part.__module__} registers a part named {part.name}, which is a recipe of {taken.module}"
+        )
     part.origin = _origin(part.name, part.__module__)
     PARTS[part.name] = part
     return part
@@ -133,6 +138,9 @@ def recipe(
         other = RECIPES.get(ALIASES.get(taken, taken))
         if other is not None and other.module != module:
             raise ObjectiveError(f"{module} and {other.module} both register a recipe named {taken}")
+        part = PARTS.get(taken)
+        if part is not None and not part.origin and _origin(name, module):
+            raise ObjectiveError(f"{module} registers a recipe named {taken}, which is a part of {part.__module__}")
     origin = _origin(name, module)
     RECIPES[name] = Recipe(name, paper, summary, variants, contribution, aliases, (doc or "").strip(), module, origin)
     ALIASES.update(dict.fromkeys(aliases, name))

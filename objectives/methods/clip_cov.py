@@ -9,71 +9,21 @@ Open: PPO's clip beside it, 0.2 here.
 Variant authors: means and share per micro-batch, ratios clipped to [0, 2].
 """
 
-from dataclasses import dataclass
-
-from torch import Tensor
-
-from objectives.batch import TokenBatch, over_scope, scope_reads
-from objectives.groups import centred
-from objectives.kinds import Mask
-from objectives.order import drawn
-from objectives.part import Part, parameter
+from objectives.part import Part
 from objectives.parts.clip import Clip
+from objectives.parts.clip_cov import ClipCov
 from objectives.parts.dynamic_sampling import DynamicSampling
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
-from objectives.zoo import recipe, register
-
-PAPER = "arXiv:2505.22617"
-
-
-@register
-@dataclass(frozen=True)
-class ClipCov(Mask):
-    """Silences tokens drawn among those whose log-prob and advantage vary together."""
-
-    name = "clip_cov"
-    paper = PAPER
-    fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is silenced")
-    low: float = parameter(1.0, "(-inf, inf)", "smallest covariance of a token that may be drawn")
-    high: float = parameter(5.0, "(-inf, inf)", "largest covariance of a token that may be drawn")
-    scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")
-    shrinks_denominator = False
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp", "logp_old"}) | scope_reads(self.scope)
-
-    def keeps(self, batch: TokenBatch) -> Tensor:
-        return over_scope(batch, self.scope, self._keeps)
-
-    def _keeps(self, batch: TokenBatch) -> Tensor:
-        cov = covariance(batch, self.name)
-        count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
-        among = batch.mask & (cov >= self.low) & (cov <= self.high)
-        return batch.mask & ~drawn(batch.require("logp_old", self.name), among, count)
-
-    def formula(self) -> str:
-        return f"not {self.fraction:g} of the tokens, drawn where {self.low:g} <= Cov(log p, A) <= {self.high:g}"
-
-
-def covariance(batch: TokenBatch, reader: str) -> Tensor:
-    """[N, T] float32: Cov of the module's docstring, where the mask is.
-
-    Calculated in float64 and then rounded, so that values that differ by rounding errors alone are ties.
-    """
-    weight = batch.mask.double()
-    logp, advantage = (centred(batch.require(name, reader).double(), weight) for name in ("logp", "advantage"))
-    return (logp * advantage * weight).float()
-
+from objectives.zoo import recipe
 
 _SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), TokenMean(), SinglePass())
 
 recipe(
     "clip_cov",
-    paper=PAPER,
+    paper="arXiv:2505.22617",
     summary="a few tokens whose log-prob and advantage vary together are silenced",
     variants={
         "paper": (*_SHARED, Clip(), ClipCov()),

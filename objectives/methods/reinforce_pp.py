@@ -5,6 +5,7 @@
 reinforce_pp_baseline: A_i = (R_i - mean_group) / std_batch (appendix A). Over what the deviation runs is open there;
 over rows equal groups keep an advantage of zero. Variant authors (OpenRLHF): over tokens, beta = 0.01.
 Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
+Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.
 """
 
 from objectives.part import Part

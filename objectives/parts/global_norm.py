@@ -28,6 +28,7 @@ class GlobalNorm(Advantage):
     name = "global_norm"
     paper = "arXiv:2501.03262"
     takes_token_rewards = True
+    reads = frozenset({"reward"})
     over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
 
     @property

@@ -25,8 +25,10 @@ class View:
     """[N]: as shaped."""
     response_advantage: Tensor
     """[N]: of stage 3; the mean over the tokens of a response where they differ."""
+    unweighted: Tensor
+    """The advantage before the weights of stage 4."""
     advantage: Tensor
-    """After the weights of stage 4."""
+    """After them."""
     weights: Mapping[str, Tensor]
     """Part -> its factor (or summand) on each token."""
     ratio: Tensor
@@ -114,6 +116,7 @@ def look(
         tokens=batch.mask,
         reward=selected.require("reward", "look"),
         response_advantage=response_advantage,
+        unweighted=unweighted.require("advantage", "look"),
         weights={name: torch.where(prepared.mask, values, 0.0) for name, values in weights.items()},
         left_out={part.name: touched[part.name].any(1) for part in objective.all(Select)},
         silenced={part.name: touched[part.name] for part in masks},

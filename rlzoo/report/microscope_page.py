@@ -174,7 +174,7 @@ def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
         problem = experiment.problems(int(group[rows[0]]), 1)[0]
         responses = []
         for row, times in _different(scope, rows):
-            length = int(batch.mask[row].sum())
+            length = int(batch.lengths[row])
             responses.append(
                 Response(
                     number=len(behind),
@@ -206,7 +206,7 @@ def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
     batch, tokens = scope.batch, scope.collected.rollouts.tokens
     same: dict[tuple[int, ...], list[int]] = {}
     for row in rows.tolist():
-        same.setdefault(tuple(tokens[row, : int(batch.mask[row].sum())].tolist()), []).append(row)
+        same.setdefault(tuple(tokens[row, : int(batch.lengths[row])].tolist()), []).append(row)
     return [(found[0], len(found)) for found in same.values()]
 
 
@@ -248,7 +248,7 @@ def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) 
 
 def _marks(view: View, row: int, t: int) -> list[str]:
     """Silenced, clipped, weighed up or down, updated in the first of several passes."""
-    before, after = float(view.response_advantage[row]), float(view.advantage[row, t])
+    before, after = float(view.unweighted[row, t]), float(view.advantage[row, t])
     weight = after / before if before and not view.left_out_rows[row] else 1.0
     marks = [
         ("s", bool(view.any_silenced[row, t])),
@@ -266,7 +266,7 @@ def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
     ids = scope.collected.rollouts.tokens[row, :count].tolist()
     return {
         "right": bool(batch.require("correct", "page")[row] > 0.5),
-        "length": int(batch.mask[row].sum()),
+        "length": int(batch.lengths[row]),
         "text": [visible(tokenizer.piece(token)) for token in ids],
         "p": numbers(batch.require("logp_old", "page")[row, :count].exp()),
         "h": numbers(batch.require("entropy_old", "page")[row, :count]),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -61,6 +61,9 @@ class Rollouts:
 
 class RolloutEngine(Protocol):
     """Samples responses. Token ids go in and come out; text is never re-tokenised."""
+
+    sees_entropy: ClassVar[bool]
+    """Whether the entropies that it reports are those of the whole vocabulary."""
 
     def generate(
         self,

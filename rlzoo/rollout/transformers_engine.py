@@ -24,6 +24,8 @@ class TransformersEngine:
     the responses that finish early matter only as far as they change the rounding of the logits.
     """
 
+    sees_entropy = True
+
     def __init__(
         self,
         policy: Policy,

@@ -80,6 +80,8 @@ class VllmEngine:
     calls and takes the policy's weights again when it wakes.
     """
 
+    sees_entropy = False
+
     def __init__(
         self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig, version: int = 0
     ) -> None:

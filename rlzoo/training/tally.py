@@ -107,7 +107,7 @@ def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accele
         "reward": reward.mean().item(),
         "accuracy": correct.mean().item(),
         "entropy": entropy / mask.sum().item(),
-        "length": mask.sum(1).float().mean().item(),
+        "length": collected.batch.lengths.float().mean().item(),
         "truncated": truncated.float().mean().item(),
         "groups_without_signal": 1 - with_signal / len(group.unique()),
         "grading_timed_out": timed_out,

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Plan, TokenBatch
+from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
@@ -79,10 +80,11 @@ class Trainer:
 
         Rollouts of an older policy keep the log-probs and entropies that the engine reported as the old ones.
         """
-        moved = not collected.sampled_by(self.progress.updates)
+        here = torch.tensor([collected.sampled_by(self.progress.updates)], device=self.accelerator.device)
+        moved = not bool(self.accelerator.gather(here).all())
         needs = self.objective.requires(on_policy=not moved and self.experiment.updates_per_step == 1)
         scored = self.reported(collected, needs) if moved else self.scored(collected, needs)
-        batch = self.objective.prepare(scored, self.progress.objective_state)
+        batch = self.objective.prepare(scored.with_fields(on_policy=not moved), self.progress.objective_state)
         tally, skipped = Tally(self.objective, collected.rollouts, self.accelerator.device), 0
         for update in self.objective.passes(batch):
             for rows in self.minibatches(update):
@@ -99,6 +101,11 @@ class Trainer:
 
     def reported(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
         """Adds what the engine said of the policy that sampled, and the reference's statistics."""
+        if "entropy_old" in needs and not self.engine.sees_entropy:
+            raise UserError(
+                f"objective={self.objective}: a part reads the entropy at rollout time, which rollout.engine="
+                f"{self.config.rollout.engine} does not see of an older policy"
+            )
         entropy = collected.everywhere(self.accelerator, collected.rollouts.entropy.to(self.accelerator.device))
         batch = self.scored(collected, needs & {"logp_ref"})
         return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
@@ -142,7 +149,8 @@ class Trainer:
         self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
-        part, device = collected.rollouts.rows(rows), self.accelerator.device
+        whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
+        part, device = whole.rows(rows), self.accelerator.device
         width = int(part.lengths.max())
         with self.accelerator.autocast():
             stats: TokenStats = policy(

@@ -1,7 +1,7 @@
 """Clip-Cov (arXiv:2505.22617): tokens drawn among those with low <= Cov <= high have no gradient; clip at 0.2.
 
-Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of old log-probs, of
-which four digits count. The authors' code: within each micro-batch, ratios clipped to [0, 2].
+Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of old log-probs as
+float32. The authors' code: within each micro-batch, ratios clipped to [0, 2].
 """
 
 import struct
@@ -26,12 +26,6 @@ def covariance(case: Case, advantage: Array, pool: Flags) -> Array:
     return cov.astype(np.float32)
 
 
-def four_digits(value: float) -> float:
-    """The number with four digits that count."""
-    scale = 10.0 ** (3 - np.floor(np.log10(max(abs(value), 1e-30))))
-    return float(np.rint(value * scale) / scale) + 0.0
-
-
 def splitmix64(value: float) -> int:
     """The hash of the 64 bits of a number."""
     (number,) = struct.unpack("<Q", struct.pack("<d", value))
@@ -51,7 +45,10 @@ def clip_cov(
         for pool in pools(case, case.mask, scope):
             cov = covariance(case, advantage, pool)
             band = pool & (cov >= low) & (cov <= high)
-            key = {token: splitmix64(four_digits(case.logp_old[token])) for token in zip(*band.nonzero(), strict=True)}
+            key = {
+                token: splitmix64(float(np.float32(case.logp_old[token])) + 0.0)
+                for token in zip(*band.nonzero(), strict=True)
+            }
             last = sorted(key.values())[: max(1, int(fraction * pool.sum() + 1e-9))]
             for token, number in key.items():
                 kept[token] &= number not in last
