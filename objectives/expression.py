@@ -107,13 +107,12 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
     for term in additions:
-        for part in _contributed(term):
+        contributed = _contributed(term)
+        for part in contributed:
             if part in unread:
-                remedy = "leave it out" if term.name in (part.name, part.written) else f"add -{part.name}"
-                reader = _surrogate(parts.values()).name
-                raise ObjectiveError(
-                    f"{_by(part, term.name)} has no effect on {reader}, which does not read it: {remedy}"
-                )
+                remedy = "leave it out" if all(other in unread for other in contributed) else f"add -{part.name}"
+                what, reader = _by(part, term.name), _surrogate(parts.values()).name
+                raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
     return in_order(part for part in parts.values() if part not in unread)
 
 

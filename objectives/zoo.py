@@ -140,7 +140,7 @@ def recipe(
             raise ObjectiveError(f"{module} and {other.module} both register a recipe named {taken}")
         part = PARTS.get(taken)
         if part is not None and not part.origin and _origin(name, module):
-            raise ObjectiveError(f"{module} registers a recipe named {taken}, which is a part of {part.__module__}")
+            raise ObjectiveError(f"{module} registers a recipe named {taken}, a part of {part.__module__}")
     origin = _origin(name, module)
     RECIPES[name] = Recipe(name, paper, summary, variants, contribution, aliases, (doc or "").strip(), module, origin)
     ALIASES.update(dict.fromkeys(aliases, name))

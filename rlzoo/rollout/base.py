@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class Rollouts:
 class RolloutEngine(Protocol):
     """Samples responses. Token ids go in and come out; text is never re-tokenised."""
 
-    sees_entropy: ClassVar[bool]
+    sees_entropy: bool
     """Whether the entropies that it reports are those of the whole vocabulary."""
 
     def generate(

@@ -163,7 +163,7 @@ def parsed(expression: str) -> Objective | None:
     try:
         return parse(expression)
     except ObjectiveError as error:
-        assert "leave one of them out" in str(error)
+        assert re.search(r": (leave (one of them|it) out|add -\w+)", str(error)), error
         return None
 
 
