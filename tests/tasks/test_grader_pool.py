@@ -85,7 +85,7 @@ def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None
         elapsed = time.monotonic() - start
     assert [g.outcome for g in graded] == ["graded", "timed_out", "graded", "graded", "graded"]
     assert graded[1].grade == WORST
-    assert elapsed < 4.0
+    assert elapsed < 10.0
 
 
 @pytest.mark.parametrize("fault", ["crash", "exit", "raise", "allocate 6000000000"])
