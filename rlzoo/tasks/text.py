@@ -15,12 +15,23 @@ _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
 _TOGETHER = re.compile(r"[,;]?(?:and|&|\\&)?[,;]?(?:[A-Za-z](?:_\w)?=)?")
 _CHOICE = re.compile(r"\b(?:or|either|alternatively|otherwise|else|maybe|perhaps|possibly)\b|^/$", re.IGNORECASE)
+_BEGUN = re.compile(r"<think>\s*(?:</think>\s*)?$")
 _END = re.compile(r"[.!?](?:\s|$)")
 
 LONGEST_CHOICE = 40
 """Characters between two boxes of which either may be meant."""
 
 Prompt = str | Sequence[Message]
+
+
+BEGUN = "begun"
+"""The key of a problem's data under which stands what its rendered prompt has begun of the response."""
+
+
+def begun_by(prompt: str) -> str:
+    """What a rendered prompt has begun of the response: an opened `<think>`, perhaps closed again; mostly nothing."""
+    begun = _BEGUN.search(prompt)
+    return begun[0] if begun else ""
 
 
 def is_rendered(text: str) -> bool:
