@@ -50,18 +50,26 @@ class Answer:
     """An answer in plain notation.
 
     `readings` is one, or two for an exact value with its rounded one behind it. `regions` are the conditions of
-    inequalities, joined by *and*, of each alternative. `holds` is False if it contradicts itself: `104 = 103`.
+    inequalities, joined by *and*, of each alternative.
     """
 
     readings: tuple[Reading, ...]
     regions: tuple[tuple[str, ...], ...]
     base: str | None
     units: tuple[str, ...]
-    holds: bool
+    chains: tuple[Chain, ...]
+
+    @property
+    def holds(self) -> bool:
+        """False if it contradicts itself: `104 = 103`. That takes calculating, and so may take any time."""
+        return all(chain.holds for chain in self.chains)
 
 
 def read(answer: str, bare_units: bool = False, equations: bool = False) -> Answer:
-    """Reads an answer. Letters that stand alone are units only if `bare_units`; `equations` are values only if set."""
+    """Reads an answer, in a time that its length bounds.
+
+    Letters that stand alone are units only if `bare_units`; equations are values, not chains, only if `equations`.
+    """
     text = _peeled(typeset(answer))
     parts = [_chain(part, bare_units) for part in elements(text) or [""]]
     chains = _in_order([chain for chain, _ in parts])
@@ -77,7 +85,7 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Answ
         regions=tuple(tuple(map(_peeled, elements(part))) for part in alternatives(text)),
         base=base and base[1],
         units=tuple(unit for _, unit in parts),
-        holds=all(chain.holds for chain in chains),
+        chains=tuple(chains),
     )
 
 

@@ -47,7 +47,7 @@ def equivalent(gold: str, answer: str) -> bool:
     Numbers are compared without tolerance, to 6 decimals beyond the leading zeros: 41.8 is not 41.78. 52 is `52_8`, as
     problems name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52.
     """
-    if len(answer) > LONGEST_ANSWER or nesting(answer) > DEEPEST_ANSWER:
+    if _is_too_long(answer):
         return False
     wanted = understood(gold)
     given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
@@ -70,8 +70,12 @@ def nesting(answer: str) -> int:
 
 
 def normalised(answer: str) -> str:
-    """The answer as it is compared, for majority votes."""
-    return read(answer).readings[-1].latex
+    """The answer in plain notation, for majority votes; calculates nothing, so that it may be called anywhere."""
+    return answer.strip() if _is_too_long(answer) else read(answer).readings[-1].latex
+
+
+def _is_too_long(answer: str) -> bool:
+    return len(answer) > LONGEST_ANSWER or nesting(answer) > DEEPEST_ANSWER
 
 
 @lru_cache(maxsize=4096)

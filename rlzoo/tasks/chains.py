@@ -12,6 +12,8 @@ from rlzoo.tasks.symbolic import number
 _RELATION = re.compile(r"(?<![<>!:\\])=|\\approx(?![A-Za-z])")
 _ORDER = re.compile(r"\\(?:le|ge|ne|in|subset|mid|equiv)(?![A-Za-z])|[<>]")
 _NO_NUMBER = re.compile(r"\\(?:[lc]?dots|circ|text|mathrm|b?mod|pmod|sum|prod|int|lim)(?![A-Za-z])|\.\.|[_%:,]")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_UNKNOWN = re.compile("[A-Za-df-z]")
 _LITERAL = re.compile(r"[-+]?\d*(?:\.(\d+))?(?:\s*\\(?:times|cdot)\s*10\s*\^\s*(?:\{\s*(-?\d+)\s*\}|(\d)))?")
 
 
@@ -50,7 +52,7 @@ class Chain:
         r"""Whether the next member is this one rounded; `\frac{1}{3} = 0.33` counts as well."""
         before, after = self.members[place : place + 2]
         digits = _last_place(after)
-        is_decimal = digits is not None and digits < 1 and _last_place(before) is None and _number(before) is not None
+        is_decimal = digits is not None and digits < 1 and _last_place(before) is None and _is_number(before)
         return self.relations[place] != "=" or is_decimal
 
     def _agree(self, first: int, one: Expr, second: int, other: Expr) -> bool:
@@ -68,8 +70,13 @@ class Chain:
             return False
 
 
+def _is_number(text: str) -> bool:
+    """Whether it looks like a number, and has no unknown in it."""
+    return _NO_NUMBER.search(text) is None and _UNKNOWN.search(_COMMAND.sub(" ", text)) is None
+
+
 def _number(text: str) -> Expr | None:
-    return None if _NO_NUMBER.search(text) else number(text)
+    return number(text) if _is_number(text) else None
 
 
 def _last_place(text: str) -> float | None:

@@ -22,7 +22,7 @@ def knights_and_knaves(problem: Problem, response: str) -> Grade:
     """Grades by the rules above. `problem.answer` has a line such as `(1) Zoey is a knight` for everybody."""
     if not _well_formed(problem, response):
         return Grade(-3.0, 0.0)
-    gold = _gold(problem)
+    gold = gold_roles(problem.answer)
     roles = _roles(response, list(gold))
     if roles is None:
         return Grade(-1.0, 0.0)
@@ -31,12 +31,13 @@ def knights_and_knaves(problem: Problem, response: str) -> Grade:
 
 def roles_of(problem: Problem, response: str) -> str | None:
     """The roles that a well-formed response gives, as text; None if there are none to be read."""
-    roles = _roles(response, list(_gold(problem))) if _well_formed(problem, response) else None
+    roles = _roles(response, list(gold_roles(problem.answer))) if _well_formed(problem, response) else None
     return None if roles is None else ", ".join(f"{name} is a {role}" for name, role in roles.items())
 
 
-def _gold(problem: Problem) -> dict[str, str]:
-    return dict(re.findall(r"\b([A-Za-z]+) is a (knight|knave)\b", problem.answer))
+def gold_roles(answer: str) -> dict[str, str]:
+    """Everybody's role in a gold answer."""
+    return dict(re.findall(r"\b([A-Za-z]+) is a (knight|knave)\b", answer))
 
 
 def _well_formed(problem: Problem, response: str) -> bool:

@@ -174,11 +174,18 @@ def _lines(text: str) -> list[str]:
     return [line.strip().rstrip(",").strip() for line in text.split(r"\\") if line.strip()]
 
 
+def with_single_spaces(text: str) -> str:
+    """No run of white space, which would also cost the patterns of later rules much time."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
 TYPESETTING: tuple[Rule, ...] = (
+    with_single_spaces,
     in_latex,
     without_thousands_separators,
     without_dollars,
     without_style,
+    with_single_spaces,
     without_bold,
     with_one_name_each,
     with_powers_of_ten,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.boxed_math import equivalent
+from rlzoo.tasks.boxed_math import equivalent, normalised
 from rlzoo.tasks.dataset import DatasetGrader, gold_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.text import last_boxed
@@ -146,6 +146,13 @@ HOSTILE = [
     r"\text{__import__('os')._exit(1)}",
     "\0\ud800",
 ]
+
+
+@pytest.mark.parametrize("answer", [*HOSTILE, "5" + " " * 900 + "x", "9^{9^{9^9}} = 7", "cm/" * 300, r"\pm" * 400])
+def test_the_text_for_majority_votes_calculates_nothing(answer: str) -> None:
+    start = time.monotonic()
+    assert isinstance(normalised(answer), str)
+    assert time.monotonic() - start < 5
 
 
 def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
