@@ -22,11 +22,11 @@ logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 
-def character_tokenizer(eos: bool = True) -> PreTrainedTokenizerFast:
-    """One token per character of arithmetic."""
-    names = {character: i for i, character in enumerate([*CHARACTERS, "<pad>", "<eos>"])}
+def character_tokenizer(eos: bool = True, characters: str = CHARACTERS) -> PreTrainedTokenizerFast:
+    """One token per character, those of arithmetic unless others are given."""
+    names = {character: i for i, character in enumerate([*characters, "<pad>", "<eos>"])}
     backend = Tokenizer(models.WordLevel(names, unk_token="<pad>"))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
     special = {"pad_token": "<pad>"} | ({"eos_token": "<eos>"} if eos else {})
     return PreTrainedTokenizerFast(tokenizer_object=backend, **special)

@@ -6,7 +6,8 @@
 Open in the paper: over what the token mean runs. Its formula says the prompt (scope=prompt); its code says the
 micro-batch (scope=microbatch); the default here is the mini-batch, as in later frameworks.
 Deviations: soft_overlong's lengths follow the run's response limit unless given, in the paper's proportion 4096/20480.
-The recipe leaves overlong_filter out, as the authors' best runs did.
+The recipe leaves overlong_filter out, as the authors' best runs did. A truncated response earns nothing here; theirs is
+graded by its text, as with task.grade_truncated=true.
 Variant authors (verl recipe/dapo): dual_clip(cap=10); token mean per micro-batch, weighted by its rows.
 """
 

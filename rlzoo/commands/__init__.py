@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rlzoo.commands import compare, eval, inspect, leaderboard, objectives, regrade, train, warmup
+from rlzoo.commands import compare, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
 from rlzoo.errors import UserError
 
 
@@ -32,6 +32,7 @@ COMMANDS: dict[str, Command] = {
     "train": train,
     "eval": eval,
     "regrade": regrade,
+    "grade": grade,
     "compare": compare,
     "leaderboard": leaderboard,
     "inspect": inspect,

@@ -2,6 +2,7 @@
 
 from rlzoo.config.command_keys import (
     BenchmarksConfig,
+    GradeConfig,
     GridConfig,
     InspectConfig,
     LeaderboardConfig,
@@ -40,6 +41,7 @@ __all__ = [
     "Config",
     "Decoding",
     "EvaluationConfig",
+    "GradeConfig",
     "GridConfig",
     "InspectConfig",
     "LeaderboardConfig",

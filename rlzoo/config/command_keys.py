@@ -49,6 +49,18 @@ class RegradeConfig:
 
 
 @dataclass
+class GradeConfig:
+    output: str = ""
+    """The file that the graded lines go to; it must not exist yet."""
+    overwrite: bool = False
+    """Replace the file that `output` names."""
+    workers: int = 1
+    """Processes that grade."""
+    timeout: float = 10.0
+    """Seconds after which the grading of one response is killed and counted as a time-out."""
+
+
+@dataclass
 class InspectConfig:
     step: int | None = None
     """The checkpoint that samples, by its step: the rollouts that come next; 0 is the starting model, none the last."""

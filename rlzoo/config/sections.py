@@ -46,6 +46,8 @@ class TaskConfig:
     """Text appended to every prompt, e.g. the request to put the answer into a box."""
     wrong_reward: float = 0.0
     """The reward of a wrong answer; a right one earns 1. DAPO and JustRL use -1."""
+    grade_truncated: bool = False
+    """Grade the text of a truncated response, as the authors' reward managers do, and not as if it were empty."""
     grader_workers: int = 1
     """Processes that grade."""
     grader_timeout: float = 10.0

@@ -137,7 +137,7 @@ class Evaluator:
         return Evaluation(records, samples)
 
     def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
-        if graded.outcomes[row] == "truncated":
+        if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:
             return None
         return self.task.final_answer(graded.problem_of(row), graded.texts[row])
 

@@ -77,7 +77,7 @@ def _evaluate_all(
     with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
-            sampler, paths = Sampler(engine, graders, tokenizer), []
+            sampler, paths = Sampler(engine, graders, tokenizer, config.task.grade_truncated), []
             for decoding in read_decodings(config.evaluation.decodings):
                 results: dict[str, Evaluation] = {}
                 for one in sets:

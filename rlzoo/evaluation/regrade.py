@@ -42,7 +42,7 @@ def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -
 
 
 def regraded(records: Sequence[Record], workers: int = 1, timeout: float = 10.0) -> list[Record]:
-    """The records with the grades of today; a truncated response stays wrong."""
+    """The records with the grades of today; a truncated response stays wrong unless its run graded such texts."""
     result: list[Record] = []
     for _, group in groupby(records, key=lambda record: json.dumps(record["task"], sort_keys=True)):
         result += _regraded(list(group), workers, timeout)
@@ -53,13 +53,14 @@ def _regraded(records: Sequence[Record], workers: int, timeout: float) -> Iterat
     task = grading_task(records[0]["task"])
     problems = [problem_of(record) for record in records]
     cut = [record["outcome"] == "truncated" for record in records]
-    responses = ["" if is_cut else record["response"] for record, is_cut in zip(records, cut, strict=True)]
+    empty = [is_cut and not records[0]["task"].get("grade_truncated", False) for is_cut in cut]
+    responses = ["" if is_empty else record["response"] for record, is_empty in zip(records, empty, strict=True)]
     with GraderPool(task.grader, workers, timeout) as pool:
         graded = pool.grade(problems, responses)
-    for record, problem, is_cut, one in zip(records, problems, cut, graded, strict=True):
+    for record, problem, is_cut, is_empty, one in zip(records, problems, cut, empty, graded, strict=True):
         grade = {"correct": one.grade.correct, "reward": one.grade.reward}
         outcome = {"outcome": "truncated" if is_cut else one.outcome}
-        answer = {"final_answer": None if is_cut else task.final_answer(problem, record["response"])}
+        answer = {"final_answer": None if is_empty else task.final_answer(problem, record["response"])}
         yield {**record, **grade, **outcome, **(answer if "final_answer" in record else {})}
 
 

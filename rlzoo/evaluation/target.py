@@ -19,7 +19,7 @@ from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.tasks.benchmarks import Benchmark, find
 
-BENCHMARK_TASK_KEYS = ("task.instruction", "task.grader_workers", "task.grader_timeout")
+BENCHMARK_TASK_KEYS = ("task.instruction", "task.grade_truncated", "task.grader_workers", "task.grader_timeout")
 """The keys of a task that have an effect on benchmarks."""
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
 

@@ -18,6 +18,10 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.pretrained import Pretrained, locate
 from rlzoo.tasks.base import Message
+from rlzoo.tasks.text import begun_by
+
+_END_OF_PROMPT = 32
+"""Tokens, more than the opening and closing of a thought have."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class Tokenizer:
             return list(ids)
         text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
         return list(self.backend(text)["input_ids"])
+
+    def begun(self, prompt: Sequence[int]) -> str:
+        """What the end of a rendered prompt has begun of the response, `<think>` as a rule; "" if nothing."""
+        end = self.backend.decode(list(prompt[-_END_OF_PROMPT:]), clean_up_tokenization_spaces=False)
+        return begun_by(str(end))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, special tokens left out."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.text import BEGUN
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,15 @@ class GradedRollouts:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Samples responses to problems and grades them. A truncated response is graded as if it were empty."""
+    """Samples responses to problems and grades them. A truncated response is graded as if it were empty.
+
+    With `grade_truncated` its text is graded; its outcome stays truncated.
+    """
 
     engine: RolloutEngine
     graders: GraderPool
     tokenizer: Tokenizer
+    grade_truncated: bool = False
 
     def __call__(
         self,
@@ -52,6 +57,7 @@ class Sampler:
         """`responses` responses to each problem, side by side; `numbers` are the problems' among those of all ranks."""
         started = time.perf_counter()
         prompts = [self.tokenizer.encode(problem.prompt) for problem in problems]
+        problems = [self._with_what_is_begun(*pair) for pair in zip(problems, prompts, strict=True)]
         rollouts = self.engine.generate(prompts, responses, sampling, seed, numbers)
         sampled = time.perf_counter()
         lengths = rollouts.lengths.tolist()
@@ -67,11 +73,17 @@ class Sampler:
             seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled},
         )
 
+    def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:
+        """The problem as its grader has to know it: a chat template may have opened a tag of the response."""
+        begun = self.tokenizer.begun(prompt)
+        return replace(problem, data={**problem.data, BEGUN: begun}) if begun else problem
+
     def _grade(
         self, problems: Sequence[Problem], rollouts: Rollouts, texts: Sequence[str]
     ) -> tuple[list[Grade], list[str]]:
         asked = [problems[number] for number in rollouts.prompt.tolist()]
         truncated = rollouts.truncated.tolist()
-        graded = self.graders.grade(asked, ["" if cut else text for text, cut in zip(texts, truncated, strict=True)])
+        empty = [cut and not self.grade_truncated for cut in truncated]
+        graded = self.graders.grade(asked, ["" if cut else text for text, cut in zip(texts, empty, strict=True)])
         outcomes = ["truncated" if cut else one.outcome for one, cut in zip(graded, truncated, strict=True)]
         return [one.grade for one in graded], outcomes

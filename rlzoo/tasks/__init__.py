@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import DemonstratedTask, Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.text import Prompt
 
 __all__ = [
     "OWN",
@@ -19,6 +21,7 @@ __all__ = [
     "Problem",
     "Task",
     "demonstrated_task",
+    "grade",
     "load_task",
     "load_to_grade",
 ]
@@ -54,6 +57,19 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
 def load_to_grade(config: TaskConfig) -> Task:
     """The task of `load_task`, to grade with alone: it may have no problems, and the dataset may be gone."""
     return _kind(config.name).load_to_grade(config)
+
+
+def grade(gold: Any, response: str, data_source: str = "", prompt: Prompt = "") -> Grade:
+    r"""Grades a response by itself, as `rlzoo grade` does each line: `grade("1/2", r"So \boxed{0.5}.").correct` is 1.
+
+    `gold` is an answer, several in a list, or a solution that boxes it; `data_source` chooses the rules of
+    `openai/gsm8k` or `kk_logic...`; a rendered `prompt` may have opened the response's `<think>`. Nothing bounds time
+    and memory, so call it in a process that can be killed where responses may be hostile; a `GraderPool` is made of
+    such processes. Raises ValueError if the gold answer is none.
+    """
+    from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
+
+    return DatasetGrader()(problem_to_grade(gold, data_source, prompt), response)
 
 
 def demonstrated_task(config: TaskConfig) -> DemonstratedTask:

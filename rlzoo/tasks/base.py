@@ -33,7 +33,8 @@ class Grade:
 Grader = Callable[[Problem, str], Grade]
 """Grades the text of one complete response. A picklable callable whose module imports no torch.
 
-An empty response earns what a wrong one earns; a truncated one, and one whose grading fails, are graded as empty.
+An empty response earns what a wrong one earns. One whose grading fails is graded as empty, and so is a truncated one
+unless `task.grade_truncated` is set.
 """
 
 

@@ -1,21 +1,23 @@
 r"""Mathematical answers in `\boxed{}`, compared by math-verify.
 
 Math-verify parses the gold answers of common benchmarks differently when they stand bare: 108 of MATH-500's do not even
-match themselves. So gold and response go the same way: both are normalised, wrapped in `\boxed{}`, and parsed as LaTeX
-only. Without math-verify's search for unboxed numbers a response that does not close its box earns nothing.
+match themselves. So gold and response go the same way: both are brought into one notation (`rlzoo.tasks.notation`),
+freed of labels and units (`rlzoo.tasks.answer`), and parsed as LaTeX in a box. Without math-verify's search for unboxed
+numbers a response that does not close its box earns nothing.
 """
 
 import itertools
-import logging
-import math
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from math_verify import LatexExtractionConfig, parse, verify
-
-# The pool kills what takes too long; math-verify warns once that nobody else does.
-logging.getLogger("math_verify").setLevel(logging.ERROR)
+from rlzoo.tasks.answer import ORDER, Answer, Reading, read
+from rlzoo.tasks.chains import Chain
+from rlzoo.tasks.notation import typeset
+from rlzoo.tasks.symbolic import parsed, region, same
+from rlzoo.tasks.text import Boxes
+from rlzoo.tasks.units import contradict
 
 LONGEST_ANSWER = 1000
 """Characters. Gold answers of the usual benchmarks have at most 210; parsing far longer ones only costs time."""
@@ -23,27 +25,42 @@ LONGEST_ANSWER = 1000
 DEEPEST_ANSWER = 10
 """Brackets within brackets. Those gold answers nest at most 4; the time that parsing takes is exponential in it."""
 
-_BASE = re.compile(r"-?\w+_\{?(\d+)\}?")
-_E_NOTATION = re.compile(r"(?<![\w.\\])([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d+)(?![\w.])")
-_NUMPY = re.compile(r"\bnp\.(?=[a-z])")
-_DOLLAR = re.compile(r"(?<!\\)\$")
-_STOP = re.compile(r"(?<!\\)[.,]$")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_LETTER = re.compile(r"\(?([A-Z])[).]?")
+_CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
+_PERCENT = re.compile(r"\s*\\?%$")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A gold answer, understood once."""
+
+    answer: Answer
+    meanings: tuple[Any, ...]
+    is_equation: bool
+    has_letters: bool
 
 
 def equivalent(gold: str, answer: str) -> bool:
-    """Whether math-verify finds the two equal; bounded neither in time nor in memory, so call it in a `GraderPool`.
+    """Whether the two are equal; bounded neither in time nor in memory, so call it in a `GraderPool`.
 
-    Numbers are compared without tolerance, to 6 decimals beyond the leading zeros: 41.8 is not 41.78. `52_8` is not
-    `52_9`, but is 52, as gold answers of some datasets leave the base out.
+    Numbers are compared without tolerance, to 6 decimals beyond the leading zeros: 41.8 is not 41.78. 52 is `52_8`, as
+    problems name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52.
     """
-    if len(answer) > LONGEST_ANSWER or nesting(answer) > DEEPEST_ANSWER:
+    if _is_too_long(answer):
         return False
-    bases = {match[1] for text in (gold, answer) if (match := _BASE.fullmatch(normalised(text)))}
-    if len(bases) > 1:
+    wanted = understood(gold)
+    given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
+    if not given.holds or not _may_be_equal(wanted.answer, given):
         return False
-    parsed = _gold(gold)
-    zeros = _zeros(parsed)
-    return bool(verify(parsed, _parsed(answer), 6 + zeros, 15 + zeros, timeout_seconds=None))
+    return any(_equal(wanted, reading) for reading in given.readings) or _equal_regions(wanted, given)
+
+
+def right(gold: str, boxes: Boxes) -> bool:
+    """Whether the final boxes of a response give the gold answer: as one set, or each of them."""
+    if all(equivalent(gold, content) for content in boxes.contents):
+        return True
+    return len(boxes.contents) > 1 and not boxes.alternatives and equivalent(gold, str(boxes))
 
 
 def nesting(answer: str) -> int:
@@ -53,26 +70,63 @@ def nesting(answer: str) -> int:
 
 
 def normalised(answer: str) -> str:
-    r"""Minerva's notations as LaTeX: `4.5e33` is `4.5\times 10^{33}`, `np.arcsin` is `\arcsin`. Dollars go."""
-    answer = _DOLLAR.sub("", answer).strip()
-    answer = _E_NOTATION.sub(r"\1\\times 10^{\2}", _STOP.sub("", answer))
-    return _NUMPY.sub(r"\\", answer)
+    """The answer in plain notation, for majority votes; calculates nothing, so that it may be called anywhere."""
+    return answer.strip() if _is_too_long(answer) else read(answer).readings[-1].latex
 
 
-def _parsed(answer: str) -> list[Any]:
-    latex = LatexExtractionConfig(try_extract_without_anchor=False, boxed_match_priority=0)
-    return parse(rf"\boxed{{{normalised(answer)}}}", [latex], extraction_mode="first_match", parsing_timeout=None)
+def _is_too_long(answer: str) -> bool:
+    return len(answer) > LONGEST_ANSWER or nesting(answer) > DEEPEST_ANSWER
 
 
 @lru_cache(maxsize=4096)
-def _gold(answer: str) -> list[Any]:
-    return _parsed(answer)
+def understood(gold: str) -> Gold:
+    """What the gold answer says."""
+    is_equation = "=" in Chain.of(typeset(gold)).relations
+    answer = read(gold, equations=is_equation)
+    values = " ".join(reading.latex for reading in answer.readings)
+    return Gold(
+        answer, tuple(_meanings(answer)), is_equation, re.search("[A-Za-z]", _COMMAND.sub("", values)) is not None
+    )
 
 
-def _zeros(gold: list[Any]) -> int:
-    """How many zeros the gold answer, if a number, has behind the point: math-verify counts decimals, not digits."""
-    try:
-        size = abs(float(gold[0]))
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return 0
-    return max(0, -1 - math.floor(math.log10(size))) if 0 < size < math.inf else 0
+def _meanings(answer: Answer) -> list[Any]:
+    return [meaning for reading in answer.readings for meaning in parsed(reading.latex)]
+
+
+def _may_be_equal(gold: Answer, given: Answer) -> bool:
+    """False if base, brackets or units say that the two are different things."""
+    in_base = given.base in (None, gold.base or "10")
+    of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
+    in_units = not any(contradict(one, other) for one, other in zip(gold.units, given.units, strict=False))
+    return in_base and of_a_kind and in_units
+
+
+def _equal(gold: Gold, reading: Reading) -> bool:
+    wanted, given = gold.answer.readings[0].latex, reading.latex
+    if letter := _LETTER.fullmatch(wanted):
+        choice = _LETTER.fullmatch(given) or _CHOICE.match(given)
+        return (choice is not None and letter[1] in choice.groups()) or same(gold.meanings, parsed(given))
+    if _words(wanted) and _words(wanted) == _words(given):
+        return True
+    if same(gold.meanings, parsed(given)):
+        return True
+    if (prefix := _CHOICE.match(given)) and same(gold.meanings, parsed(given[prefix.end() :])):
+        return True
+    bare = [_PERCENT.sub("", latex) for latex in (wanted, given)]
+    only_one = (bare[0] == wanted) != (bare[1] == given)
+    return only_one and same(parsed(bare[0]), parsed(bare[1]))
+
+
+def _words(latex: str) -> str:
+    """What a text says, in small letters; "" if it is none."""
+    words = re.sub(r"\\text\s*|[{}().,'\"]", "", latex).strip()
+    return " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
+
+
+def _equal_regions(gold: Gold, given: Answer) -> bool:
+    """Whether inequalities and intervals joined by *and* and *or* say the same."""
+    both = (gold.answer, given)
+    if not any(ORDER.search(condition) for answer in both for conditions in answer.regions for condition in conditions):
+        return False
+    one, other = (region(answer.regions) for answer in both)
+    return one is not None and other is not None and same([one], [other])

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.boxed_math import equivalent, normalised
-from rlzoo.tasks.knights_and_knaves import knights_and_knaves, roles_of
-from rlzoo.tasks.text import Prompt, instructed, is_rendered, last_boxed
+from rlzoo.tasks.boxed_math import normalised, right
+from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
+from rlzoo.tasks.text import Boxes, Prompt, final_boxes, instructed, is_rendered, last_boxed
 
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
@@ -45,14 +45,32 @@ class DatasetGrader:
         if data_source.startswith(_KNIGHTS_AND_KNAVES):
             return knights_and_knaves(problem, response)
         answer = answer_of(problem, response)
-        correct = answer is not None and equivalent(problem.answer, answer)
+        correct = answer is not None and right(problem.answer, answer)
         return Grade(1.0 if correct else self.wrong_reward, float(correct))
 
 
-def answer_of(problem: Problem, response: str) -> str | None:
+def answer_of(problem: Problem, response: str) -> Boxes | None:
     """The answer that the docstring of the module asks for."""
-    answer = last_boxed(response)
-    return after_hashes(response) if answer is None and problem.data["data_source"] == _GSM8K else answer
+    boxes = final_boxes(response)
+    if boxes is None and problem.data["data_source"] == _GSM8K and (number := after_hashes(response)):
+        return Boxes((number,))
+    return boxes
+
+
+def extracted(problem: Problem, response: str) -> str | None:
+    """The answer as the response writes it; of Knights and Knaves, everybody's role."""
+    if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES):
+        return roles_of(problem, response)
+    boxes = answer_of(problem, response)
+    return None if boxes is None else str(boxes)
+
+
+def problem_to_grade(gold: Any, data_source: str = "", prompt: Prompt = "", id: str = "") -> Problem:
+    """A problem to grade with. Raises ValueError for a gold answer that is none."""
+    answer = gold_of(gold)
+    if data_source.startswith(_KNIGHTS_AND_KNAVES) and not gold_roles(answer):
+        raise ValueError("has no roles in its gold answer")
+    return Problem(id, prompt, answer, {"data_source": data_source})
 
 
 @dataclass(frozen=True)
@@ -82,11 +100,10 @@ class DatasetTask:
         self.config = config
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
-        """The answer as the grader reads it; of Knights and Knaves, everybody's role."""
-        if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES):
-            return roles_of(problem, response)
-        answer = answer_of(problem, response)
-        return None if answer is None else normalised(answer)
+        """The answer in plain notation; of Knights and Knaves, everybody's role."""
+        answer = extracted(problem, response)
+        is_mathematical = not problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES)
+        return normalised(answer) if answer is not None and is_mathematical else answer
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:

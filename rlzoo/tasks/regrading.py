@@ -12,7 +12,8 @@ _TUPLE = "tuple"
 
 def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
-    return {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
+    keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
+    return {**keys, "grade_truncated": True} if config.grade_truncated else keys
 
 
 def grading_task(keys: Mapping[str, Any]) -> Task:

@@ -1,7 +1,9 @@
 """What the tasks share about text: prompts, responses, and which problems are held out."""
 
+import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from rlzoo.errors import UserError
@@ -9,8 +11,27 @@ from rlzoo.tasks.base import Message
 
 _BOX = re.compile(r"\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
+_MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
+_TOGETHER = re.compile(r"[,;]?(?:and|&|\\&)?[,;]?(?:[A-Za-z](?:_\w)?=)?")
+_CHOICE = re.compile(r"\b(?:or|either|alternatively|otherwise|else|maybe|perhaps|possibly)\b|^/$", re.IGNORECASE)
+_BEGUN = re.compile(r"<think>\s*(?:</think>\s*)?$")
+_END = re.compile(r"[.!?](?:\s|$)")
+
+LONGEST_CHOICE = 40
+"""Characters between two boxes of which either may be meant."""
 
 Prompt = str | Sequence[Message]
+
+
+BEGUN = "begun"
+"""The key of a problem's data under which stands what its rendered prompt has begun of the response."""
+
+
+def begun_by(prompt: str) -> str:
+    """What a rendered prompt has begun of the response: an opened `<think>`, perhaps closed again; mostly nothing."""
+    begun = _BEGUN.search(prompt)
+    return begun[0] if begun else ""
 
 
 def is_rendered(text: str) -> bool:
@@ -43,12 +64,65 @@ def last_boxed(response: str) -> str | None:
     box = _BOX.match(response, start) if start >= 0 else None
     if box is None:
         return None
+    end = closing_brace(response, box.end())
+    return None if end is None else response[box.end() : end]
+
+
+def closing_brace(text: str, start: int) -> int | None:
+    """Where the brace that is open at `start` closes; None if it never does."""
     depth = 1
-    for brace in _BRACE.finditer(response, box.end()):
+    for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace.group(), 0)
         if depth == 0:
-            return response[box.end() : brace.start()]
+            return brace.start()
     return None
+
+
+@dataclass(frozen=True)
+class Boxes:
+    r"""The final `\boxed{}` of a response and those that belong to it.
+
+    Boxes joined by a comma, by *and* or by nothing are one set of answers; those joined by *or* are `alternatives`.
+    """
+
+    contents: tuple[str, ...]
+    alternatives: bool = False
+
+    def __str__(self) -> str:
+        return (r" \text{ or } " if self.alternatives else ", ").join(self.contents)
+
+
+def final_boxes(response: str) -> Boxes | None:
+    r"""The last `\boxed{}` with the outermost box around it and what is joined to it; None if it is not closed."""
+    boxes = _outermost_boxes(response)
+    if not boxes or response.rfind(r"\boxed") >= boxes[-1][1]:
+        return None
+    first = len(boxes) - 1
+    gaps = [response[left[1] + 1 : right[0]] for left, right in itertools.pairwise(boxes)]
+    while first and (_TOGETHER.fullmatch(_MARKUP.sub("", gaps[first - 1])) or _is_choice(gaps[first - 1])):
+        first -= 1
+    contents = [_BOX.sub("", response[start:end], count=1).strip() for start, end in boxes[first:]]
+    return Boxes(tuple(dict.fromkeys(contents)), any(map(_is_choice, gaps[first:])))
+
+
+def _outermost_boxes(response: str) -> list[tuple[int, int]]:
+    """Start and closing brace of every box that is closed and lies in no other, in one pass."""
+    opened: list[int | None] = []
+    closed: list[tuple[int, int]] = []
+    for mark in _BOX_OR_BRACE.finditer(response):
+        if mark[0].endswith("{") and mark[0] != r"\{":
+            opened.append(None if mark[0] == "{" else mark.start())
+        elif mark[0] == "}" and opened and (start := opened.pop()) is not None:
+            while closed and closed[-1][0] > start:
+                closed.pop()
+            closed.append((start, mark.start()))
+    return closed
+
+
+def _is_choice(gap: str) -> bool:
+    """Whether the words between two boxes leave it open which of them is meant."""
+    sentence = _MARKUP.sub(" ", gap).strip(" .,;")
+    return len(sentence) <= LONGEST_CHOICE and _END.search(sentence) is None and _CHOICE.search(sentence) is not None
 
 
 def is_held_out(text: str, one_in: int, digest_size: int) -> bool:

@@ -144,7 +144,7 @@ def load_trainer(
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates)
         with closing(engine):
-            sampler = Sampler(engine, graders, experiment.tokenizer)
+            sampler = Sampler(engine, graders, experiment.tokenizer, config.task.grade_truncated)
             trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
             if checkpoint is not None:
                 load_optimizer(checkpoint, trainer.optimizer)

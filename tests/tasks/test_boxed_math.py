@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.boxed_math import equivalent
+from rlzoo.tasks.boxed_math import equivalent, normalised
 from rlzoo.tasks.dataset import DatasetGrader, gold_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.text import last_boxed
@@ -53,6 +53,14 @@ def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itsel
         ("1,-2", "-2, 1"),
         ("52_8", "52_{8}"),
         ("52_8", "52"),
+        ("52_8", r"52_{\text{eight}}"),
+        ("52_8", r"52 \text{ (base 8)}"),
+        ("52", "52_{10}"),
+        ("12.5\\%", "12.5"),
+        ("12.5", "12.5\\%"),
+        (r"\text{(B)}", r"\textbf{(B)}\ 12"),
+        ("12", r"\textbf{(B)}\ 12"),
+        (r"\text{even}", r"\mathrm{Even}"),
     ],
 )
 def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: str) -> None:
@@ -70,6 +78,14 @@ def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: 
         ("7", "1,2,3,4,5,6,7"),
         ("41.78", "41.8"),
         ("52_8", "52_9"),
+        ("52", "52_8"),
+        ("52", r"52 \text{ (base 8)}"),
+        ("3", "1 2"),
+        ("312", r"12 \quad 300"),
+        ("12\\%", r"0.12\%"),
+        ("B", r"\textbf{(C)}\ 12"),
+        ("B", "12"),
+        (r"\text{even}", r"\text{not even}"),
         ("4210_{5}", "$4210_6$"),
         ("7", "[" * 11 + "7" + "]" * 11),
         (r"\frac{1}{3}", "0.33"),
@@ -130,6 +146,13 @@ HOSTILE = [
     r"\text{__import__('os')._exit(1)}",
     "\0\ud800",
 ]
+
+
+@pytest.mark.parametrize("answer", [*HOSTILE, "5" + " " * 900 + "x", "9^{9^{9^9}} = 7", "cm/" * 300, r"\pm" * 400])
+def test_the_text_for_majority_votes_calculates_nothing(answer: str) -> None:
+    start = time.monotonic()
+    assert isinstance(normalised(answer), str)
+    assert time.monotonic() - start < 5
 
 
 def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:

@@ -1,0 +1,29 @@
+"""`rlzoo grade`."""
+
+from argparse import ArgumentParser, Namespace
+
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import GradeConfig, keys, load_config
+
+SUMMARY = "grade anybody's responses: lines with gold and response"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """One file and keys."""
+    parser.epilog = (
+        "Each line of FILE.jsonl is an object with `gold` and `response`, and if it likes `prompt`, `data_source` and\n"
+        "`id`. It is written with `correct`, `answer` (what the response answers) and `outcome` besides.\n\n"
+        + key_table(keys(GradeConfig))
+    )
+    parser.add_argument("file", metavar="FILE.jsonl", help="gold answers and responses")
+    parser.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
+
+
+def run(arguments: Namespace) -> None:
+    """Grades the lines and says how many are right."""
+    from pathlib import Path
+
+    from rlzoo.evaluation.grade_file import grade_file
+
+    config: GradeConfig = load_config(arguments.words, GradeConfig)
+    print(grade_file(Path(arguments.file), config))

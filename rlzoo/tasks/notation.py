@@ -1,0 +1,249 @@
+r"""One notation for what people write in many: rules from text to text, each small and with one purpose.
+
+`typeset` brings characters, spaces and styles into plain LaTeX and changes no value: `√17` is `\sqrt{17}`, `3\,375` is
+`3375`, `\Large\mathbf{7}` is `7`. `elements` cuts a list at its commas and its words *and* and *or*.
+"""
+
+# ruff: noqa: RUF001 (characters that look like others are what this is about)
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import partial
+
+from rlzoo.tasks.text import closing_brace
+
+Rule = Callable[[str], str]
+
+
+def _greek_command(letter: str) -> str:
+    *_, size, _, name = unicodedata.name(letter).replace("LAMDA", "LAMBDA").split()  # GREEK SMALL LETTER ALPHA
+    return name.lower() if size == "SMALL" else name.capitalize()
+
+
+_GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+_SIGNS = {
+    **{"×": "times", "·": "cdot", "⋅": "cdot", "∙": "cdot", "∞": "infty", "±": "pm", "∓": "mp", "≤": "le", "⩽": "le"},
+    **{"≥": "ge", "⩾": "ge", "≠": "ne", "≈": "approx", "≃": "approx", "≅": "approx", "∪": "cup", "∩": "cap"},
+    **{"∈": "in", "∅": "emptyset", "∖": "setminus", "⟨": "langle", "⟩": "rangle", "…": "ldots", "Å": "AA"},
+    **{"∧": "land", "∨": "lor", "ℏ": "hbar", "ℓ": "ell", "≡": "equiv", "→": "to"},
+}
+_CHARACTERS = str.maketrans(
+    {
+        **{sign: rf"\{name} " for sign, name in _SIGNS.items()},
+        **{letter: rf"\{_greek_command(letter)} " for letter in _GREEK},
+        **{letter: rf"\mathbb{{{name}}}" for letter, name in zip("ℝℤℕℚℂ", "RZNQC", strict=True)},
+        **dict.fromkeys("−–﹣－", "-"),
+        **dict.fromkeys("÷∕⁄", "/"),
+        **dict.fromkeys("°º", r"^\circ "),
+        **dict.fromkeys("“”‘’′", ""),
+        "∶": ":",
+    }
+)
+_SCRIPTS = {"^": "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "_": "₀₁₂₃₄₅₆₇₈₉₊₋ₙ"}
+_PLAIN_SCRIPTS = "0123456789+-n"
+_FRACTION = re.compile("[¼-¾⅐-⅞]")
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+))|\\?\bsqrt\s*\(([^()]*)\)")
+
+_THIN = r"(?: |~|\s?\\[ ,;:!]\s?|\s?\\thinspace\s?|\{\s?,\s?\}|,\\!\s?|\\!,)"
+_THOUSANDS = re.compile(rf"(?<![\w.^}}\\])\d{{1,3}}(?:{_THIN}\d{{3}})+(?![\d.]*\d*!|\d)")
+_SPACE = re.compile(
+    r"(?<!\\)\\[,;: >]|~|\\(?:quad|qquad|enspace|enskip|thinspace|medspace|thickspace|nobreakspace|hfill)(?![A-Za-z])"
+    r"|\\[hv]space\*?\s*\{[^{}]*\}"
+)
+_STYLE = re.compile(
+    r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|tiny|scriptsize|footnotesize|small|normalsize|large|Large|"
+    r"LARGE|huge|Huge|bf|rm|it|sf|tt|bfseries|itshape|boldmath|noindent|centering|strut|left\s*\.|right\s*\.|left|right|"
+    r"middle|[bB]igg?[lrm]?)(?![A-Za-z])|\\!\s*|\\color\s*\{[^{}]*\}"
+)
+_DOLLAR = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
+_STOP = re.compile(r"(?<![\\.])[.,;]+$")
+_E_NOTATION = re.compile(r"(?<![\w.\\])([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d+)(?![\w.])")
+_NUMPY = re.compile(r"\bnp\.(?=[a-z])")
+_CURRENCY = re.compile(r"\\\$|\\(?:textdollar|pounds|euro|texteuro)(?![A-Za-z])|[€£¥₹]|\bUSD\b")
+_SYNONYMS = tuple(
+    (re.compile(rf"(?:{pattern})(?![A-Za-z])"), name)
+    for pattern, name in (
+        (r"\\leqslant|\\leq", r"\\le"),
+        (r"\\geqslant|\\geq", r"\\ge"),
+        (r"\\neq", r"\\ne"),
+        (r"\\simeq|\\cong|\\doteq|\\approxeq|\\thickapprox|\\thicksim|\\sim", r"\\approx"),
+        (r"\\varnothing|\\\{\s*\\\}", r"\\emptyset"),
+        (r"\\degree|\\textdegree", r"^\\circ"),
+        (r"\\wedge", r"\\land"),
+        (r"\\vee", r"\\lor"),
+        (r"\\colon|\\ratio", ":"),
+        (r"\\lbrace", r"\\{"),
+        (r"\\rbrace", r"\\}"),
+        (r"\\div", "/"),
+        (r"_\s*([A-Za-z\d])", r"_{\1}"),
+        (r"\\[ldc]frac|\\tfrac", r"\\frac"),
+    )
+)
+
+
+def in_latex(text: str) -> str:
+    """Unicode mathematics and ASCII roots as LaTeX."""
+    text = _FRACTION.sub(_latex_fraction, text)
+    for sign, characters in _SCRIPTS.items():
+        text = re.sub(f"[{characters}]+", partial(_script, sign, characters), text)
+    text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
+    return _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2] or root[3]}}}", text)
+
+
+def _latex_fraction(character: re.Match[str]) -> str:
+    over, _, under = unicodedata.normalize("NFKC", character[0]).partition("⁄")
+    return rf"\frac{{{over}}}{{{under}}}"
+
+
+def _script(sign: str, characters: str, run: re.Match[str]) -> str:
+    return sign + "{" + run[0].translate(str.maketrans(characters, _PLAIN_SCRIPTS)) + "}"
+
+
+def without_thousands_separators(text: str) -> str:
+    r"""`3\,375`, `3\ 375`, `3{,}375`, `3 375` are 3375. Commas stay: the engine knows them."""
+    return _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), text)
+
+
+def without_dollars(text: str) -> str:
+    """Neither dollars nor brackets around mathematics, nor a full stop behind it."""
+    return _STOP.sub("", _DOLLAR.sub("", text).strip()).strip()
+
+
+def without_style(text: str) -> str:
+    r"""Neither sizes, colours, frames nor `\left`; every kind of space is a space."""
+    for command in ("boxed", "fbox", "ensuremath", "underline", "uline", "mathstrut"):
+        text = rewritten(text, command, lambda content: content)
+    text = rewritten(re.sub(r"\\(?:textcolor|colorbox)\s*\{[^{}]*\}", r"\\mbox", text), "phantom", lambda _: "")
+    return _SPACE.sub(" ", _STYLE.sub("", text)).replace("{,}", ",").strip()
+
+
+def without_bold(text: str) -> str:
+    r"""`\mathbf{\frac12}` and `\text{103 cm}` are their content; words alone stay words, as `\text{...}`."""
+    text = rewritten(text, r"(?:text|textrm|mbox|mathrm|textnormal)", _number_as_it_stands)
+    for command in ("mathbf", "boldsymbol", "bm", "pmb", "textbf", "mathsf", "mathtt", "mathnormal", "emph"):
+        text = rewritten(text, command, _as_it_stands)
+    return text
+
+
+def _as_it_stands(content: str) -> str:
+    is_word = re.fullmatch(r"[^\d\\^_+=]*[A-Za-z]{2}[^\d\\^_+=]*", content)
+    return rf"\text{{{content}}}" if is_word else content
+
+
+def _number_as_it_stands(content: str) -> str:
+    is_number = re.match(r"\s*[-+$\\]*\.?\d|[^{}]*[=:]\s*[^{}\s]|[^{}]*\bbase\b", content)
+    return content if is_number else rf"\text{{{content}}}"
+
+
+def with_one_name_each(text: str) -> str:
+    r"""One command where LaTeX has several: `\leq` is `\le`."""
+    for pattern, name in _SYNONYMS:
+        text = pattern.sub(name, text)
+    return text
+
+
+def with_powers_of_ten(text: str) -> str:
+    r"""Minerva's notations as LaTeX: `4.5e33` is `4.5\times 10^{33}`, `np.arcsin` is `\arcsin`."""
+    return _NUMPY.sub(r"\\", _E_NOTATION.sub(r"\1\\times 10^{\2}", text))
+
+
+def without_currency(text: str) -> str:
+    """No signs of money."""
+    return _CURRENCY.sub("", text).strip()
+
+
+def with_columns_as_tuples(text: str) -> str:
+    r"""A column vector, `\langle 1, 2 \rangle` and equations in lines are lists of what they hold."""
+    text = _COLUMN.sub(
+        lambda column: "(" + ", ".join(_lines(column[2])) + ")" if "&" not in column[2] else column[0], text
+    )
+    text = _LINES.sub(lambda lines: ", ".join(_lines(lines[2].replace("&", ""))), text)
+    text = re.sub(r"\\langle(?![A-Za-z])(.*?)\\rangle(?![A-Za-z])", r"(\1)", text)
+    return re.sub(r"(\))\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?$", r"\1", text)
+
+
+_COLUMN = re.compile(
+    r"\\begin\s*\{([pbB]?matrix|smallmatrix)\}((?:(?!\\begin).)*?\\\\(?:(?!\\begin).)*?)\\end\s*\{\1\}", re.S
+)
+_LINES = re.compile(r"\\begin\s*\{(cases|aligned|align\*?|gathered|split)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}", re.S)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip().rstrip(",").strip() for line in text.split(r"\\") if line.strip()]
+
+
+def with_single_spaces(text: str) -> str:
+    """No run of white space, which would also cost the patterns of later rules much time."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+TYPESETTING: tuple[Rule, ...] = (
+    with_single_spaces,
+    in_latex,
+    without_thousands_separators,
+    without_dollars,
+    without_style,
+    with_single_spaces,
+    without_bold,
+    with_one_name_each,
+    with_powers_of_ten,
+    without_currency,
+    with_columns_as_tuples,
+    without_dollars,
+)
+
+
+def typeset(answer: str) -> str:
+    """The answer after all rules of TYPESETTING, in their order."""
+    for rule in TYPESETTING:
+        answer = rule(answer)
+    return answer
+
+
+def rewritten(text: str, command: str, rewrite: Rule) -> str:
+    r"""The text with `rewrite(content)` for every `\command{content}`, from the left, those inside others included."""
+    pattern = re.compile(rf"\\{command}\s*\{{")
+    start = 0
+    while match := pattern.search(text, start):
+        end = closing_brace(text, match.end())
+        if end is None:
+            return text
+        content = rewrite(text[match.end() : end])
+        text = text[: match.start()] + content + text[end + 1 :]
+        start = match.start() if content == "" or not content.startswith("\\text") else match.start() + len(content)
+    return text
+
+
+_AND = r"\\text\s*\{\s*,?\s*(?:and|&)\s*,?\s*\}|(?<![A-Za-z\\])and(?![A-Za-z])|\\land(?![A-Za-z])|\\&"
+_OR = r"\\text\s*\{\s*,?\s*or\s*,?\s*\}|(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])"
+_BETWEEN_ELEMENTS = re.compile(rf"[,;]?\s*(?:{_OR}|{_AND})\s*[,;]?|[,;]")
+_BETWEEN_ALTERNATIVES = re.compile(_OR)
+
+
+def elements(text: str) -> list[str]:
+    """What stands between commas, semicolons and the words *and*, *or*; the comma of 1,234 separates nothing."""
+    return [part for part in cut(text, _BETWEEN_ELEMENTS)[0] if part]
+
+
+def alternatives(text: str) -> list[str]:
+    """What stands between the words *or*."""
+    return [part for part in cut(text, _BETWEEN_ALTERNATIVES)[0] if part]
+
+
+def cut(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
+    """The parts between separators outside all brackets, stripped, and those separators, one fewer."""
+    depth = list(itertools.accumulate(((character in "([{") - (character in ")]}") for character in text), initial=0))
+    parts, separators, start = [], [], 0
+    for match in separator.finditer(text):
+        if depth[match.start()] == 0 and not _is_thousands_comma(text, match):
+            parts.append(text[start : match.start()].strip())
+            separators.append(match[0])
+            start = match.end()
+    return [*parts, text[start:].strip()], separators
+
+
+def _is_thousands_comma(text: str, match: re.Match[str]) -> bool:
+    follows = match[0] == "," and re.match(r"\d{3}(?!\d)", text[match.end() :])
+    return bool(follows and re.search(r"(?<!\d)\d{1,3}(?:,\d{3})*$", text[: match.start()]))

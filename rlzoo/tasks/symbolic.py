@@ -1,0 +1,83 @@
+"""The engine that compares: math-verify, over latex2sympy and sympy. Bounded neither in time nor in memory."""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from latex2sympy2_extended import NormalizationConfig
+from math_verify import LatexExtractionConfig, parse, verify
+from sympy import Expr, Intersection, Set, Union
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import And
+
+# The pool kills what takes too long; math-verify warns once that nobody else does.
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+# Units are the business of rlzoo.tasks.units: math-verify takes any text and any letter behind a digit for one.
+_LATEX = LatexExtractionConfig(
+    try_extract_without_anchor=False,
+    boxed_match_priority=0,
+    normalization_config=NormalizationConfig(basic_latex=True, malformed_operators=True, nits=True, boxed="all"),
+)
+_SIDE_BY_SIDE = re.compile(r"(?<![\w.^])(?<!frac )(?<!binom )\d[\d.]*\s+\.?\d")
+
+
+@lru_cache(maxsize=4096)
+def parsed(latex: str) -> list[Any]:
+    """Its meaning, a sympy expression, if it can be parsed, and the text itself; numbers side by side have none."""
+    if _SIDE_BY_SIDE.search(latex):  # math-verify adds them
+        return [latex]
+    meanings: list[Any] = parse(rf"\boxed{{{latex}}}", [_LATEX], extraction_mode="first_match", parsing_timeout=None)
+    return meanings
+
+
+def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
+    """Whether any of the meanings are equal, numbers to 6 decimals beyond the leading zeros of the gold one."""
+    zeros = _zeros(gold)
+    return bool(
+        verify(list(gold), list(answer), 6 + zeros, 15 + zeros, allow_set_relation_comp=True, timeout_seconds=None)
+    )
+
+
+def number(latex: str) -> Expr | None:
+    """The number that it says, unevaluated; None if there are letters in it or it cannot be parsed."""
+    meaning = next(iter(parsed(latex)), None)
+    return meaning if isinstance(meaning, Expr) and meaning.is_number else None
+
+
+def region(alternatives: Sequence[Sequence[str]]) -> Set | None:
+    """The union over alternatives of the intersection of inequalities and intervals; None if one is neither."""
+    parts = [[_as_set(latex) for latex in conditions] for conditions in alternatives]
+    if any(part is None for conditions in parts for part in conditions):
+        return None
+    return Union(*(_together(conditions) for conditions in parts))
+
+
+def _together(conditions: Sequence[Set]) -> Set:
+    """The values that meet all conditions, or, as nobody asks for none at all, those that meet one: `x < 1, x > 2`."""
+    all_of_them = Intersection(*conditions)
+    return Union(*conditions) if all_of_them.is_empty else all_of_them
+
+
+def _as_set(latex: str) -> Set | None:
+    meaning = next(iter(parsed(latex)), None)
+    if isinstance(meaning, Set):
+        return meaning
+    if isinstance(meaning, Relational | And):
+        try:
+            return meaning.as_set()
+        except Exception:  # of several unknowns, or of one that sympy cannot solve for
+            return None
+    return None
+
+
+def _zeros(gold: Sequence[Any]) -> int:
+    """How many zeros the gold answer, if a number, has behind the point: math-verify counts decimals, not digits."""
+    try:
+        size = abs(float(gold[0]))
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return 0
+    return max(0, -1 - math.floor(math.log10(size))) if 0 < size < math.inf else 0

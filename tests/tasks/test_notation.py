@@ -1,0 +1,198 @@
+r"""What people write around a value, and what they write that changes it."""
+
+# ruff: noqa: RUF001 (characters that look like others are what this is about)
+
+import pytest
+
+from rlzoo.tasks.boxed_math import equivalent, right
+from rlzoo.tasks.text import final_boxes
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(r"4.2~\text{cm}", r"\approx 4.2", r"x \approx 4.2\,\Omega", r"4.2\,\mathrm{k}\Omega", "4.2 g/mol", "4.2cm"),
+        *(
+            r"4.2\ \text{g/mol}",
+            r"4.2\,K",
+            r"4.2\text{K}",
+            r"4.2^\circ C",
+            r"4.2^{\circ}\text{C}",
+            "4.2°C",
+            r"4.2\,\AA",
+        ),
+        *(r"4.2\,\mu m", r"4.2~\mathrm{\mu m}", r"4.2 \text{ m s}^{-1}", r"4.2\,\text{kg}\cdot\text{m}/\text{s}^2"),
+        *(
+            r"4.2 \text{ square units}",
+            "4.2 square units",
+            r"4.2 \text{ miles per hour}",
+            r"4.2\,\text{cm}^2",
+            r"\$4.2",
+        ),
+        *(
+            r"\text{about } 4.2",
+            r"4.2 \text{ (cm)}",
+            r"4.2 \times 10^{-3} \text{ thousand km}",
+            "€4.2",
+            r"4.2\text{ USD}",
+        ),
+    ],
+)
+def test_a_unit_behind_a_number_does_not_change_it(answer: str) -> None:
+    assert equivalent("4.2", answer)
+    assert not equivalent("4.3", answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        *(("103", r"103 \text{ million}"), ("103", "103 thousand"), ("103", r"103 \text{ dozen}"), ("103", "103 x")),
+        *(
+            ("103", r"103 \text{ or so}"),
+            ("103", r"103 \text{ squared}"),
+            ("103", r"103 \text{ hundredths}"),
+            ("2m", "2"),
+        ),
+        *(
+            ("103", "103t"),
+            ("103", r"103\text{x}"),
+            ("103", r"103\mathbf{i}"),
+            ("103", r"103\mathrm{e}"),
+            ("12t", "12"),
+        ),
+        *(("103", r"\text{at least } 103"), ("103", r"\text{not } 103"), ("103", r"103 \text{ if } n \text{ is even}")),
+        *((r"10\text{ feet}", r"10\text{ inches}"), (r"90^\circ", r"90 \text{ radians}"), ("103", r"103 \bmod 7")),
+    ],
+)
+def test_a_word_that_changes_the_value_is_no_unit(gold: str, answer: str) -> None:
+    assert not equivalent(gold, answer)
+    assert equivalent(gold, gold)
+
+
+def test_a_magnitude_is_a_factor() -> None:
+    assert equivalent("5000000", r"5 \text{ million dollars}")
+    assert equivalent(r"5 \text{ million}", "5{,}000{,}000")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        *(("3375", r"3\,375"), ("3375", r"3\ 375"), ("3375", "3 375"), ("3375", "3~375"), ("1234567", r"1\,234\,567")),
+        *(("1234567", "1{,}234{,}567"), (r"11,\! 111,\! 100", "11111100"), ("3375", "3\u202f375"), ("7", "７")),
+        *((r"\sqrt{17}", "√17"), (r"\sqrt{x+1}", "√(x+1)"), (r"\frac{5}{2}", "2½"), (r"90^\circ", "90°"), ("-3", "−3")),
+        *((r"\infty", "∞"), (r"\frac{\pi}{2}", "π/2"), ("x^2", "x²"), ("6", "2×3"), ("a_1", "a₁"), (r"\lambda", "λ")),
+        *(("103", r"\mathbf{103}"), ("103", r"\Large 103"), ("103", r"{\Large\textbf{103}}"), ("103", r"\fbox{103}")),
+        *(("103", r"\textcolor{red}{103}"), ("103", r"\color{blue} 103"), (r"\frac{1}{9}", r"\mathbf{\frac{1}{9}}")),
+        *(("103", r"\text{The answer is } 103"), ("103", "The answer is 103"), ("103", r"\text{Total: 103}")),
+    ],
+)
+def test_the_same_value_in_other_characters_and_styles_is_the_same(gold: str, answer: str) -> None:
+    assert equivalent(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        ("103", "N = 100 + 3 = 103", True),
+        ("103", "100 + 4 = 103", False),
+        ("103", "104 = 103", False),
+        ("103", "103 = 104", False),
+        ("103", r"104 \text{ cm} = 103 \text{ cm}", False),
+        ("103", r"104 \approx 103", False),
+        ("103", "103.4 = 103", False),
+        ("103", r"\frac{1}{0} = 103", False),
+        (r"\frac{1}{3}", r"x = \frac{1}{3} \approx 0.33", True),
+        (r"\frac{1}{3}", r"\frac{1}{3} = 0.333", True),
+        ("0.33", r"\frac{1}{3} \approx 0.33", True),
+        ("0.34", r"\frac{1}{3} \approx 0.34", False),
+        ("0.34", r"\frac{1}{3} = 0.34", False),
+        (r"\frac{2}{3}", r"\frac{2}{3} \approx 0.66", True),
+        ("7", r"\lfloor 7.5 \rfloor = 7", True),
+        ("5050", r"1 + 2 + \cdots + 100 = 5050", True),
+    ],
+)
+def test_a_chain_of_equations_says_what_it_ends_with_unless_it_contradicts_itself(
+    gold: str, answer: str, is_right: bool
+) -> None:
+    assert equivalent(gold, answer) == is_right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        (r"1+\sqrt{2}, 1-\sqrt{2}", r"1 \pm \sqrt{2}", True),
+        (r"\{1\pm\sqrt{5},-2\}", r"-2, 1+\sqrt{5}, 1-\sqrt{5}", True),
+        ("(1,2),(1,-2)", r"(1, \pm 2)", True),
+        ("(1,-1),(-1,1)", r"(\pm 1, \mp 1)", True),
+        ("2", r"\pm 2", False),
+        ("103", r"103 \pm 1", False),
+        ("2,3,5", r"p \in \{2, 3, 5\}", True),
+        ("2,3,5", r"2, 3 \text{ and } 5", True),
+        ("2,3", r"x = 2 \text{ or } x = 3", True),
+        ("2k\\pi", r"2\pi k \quad (k \in \mathbb{Z})", True),
+        ("(3,-1)", r"\{3,-1\}", False),
+        ("(1,2)", r"\{1,2\}", False),
+        (r"\{1,2\}", "(1,2)", False),
+        ("(3,-1)", "y=-1, x=3", True),
+        ("(3,-1)", "x=-1, y=3", False),
+        ("(3,-1)", r"\begin{cases} x=3 \\ y=-1 \end{cases}", True),
+        (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", "(-7, 16)", True),
+        (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\langle -7, 16, 5 \rangle", True),
+        (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\{-7, 16, 5\}", False),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}", True),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}", False),
+    ],
+)
+def test_sets_have_no_order_and_tuples_and_columns_have(gold: str, answer: str, is_right: bool) -> None:
+    assert equivalent(gold, answer) == is_right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        ("[2,5)", r"2 \le x < 5", True),
+        ("[2,5)", r"\{x \in \mathbb{R} : 2 \leq x < 5\}", True),
+        ("[2,5)", "2 < x < 5", False),
+        ("(1,4)", r"x > 1 \text{ and } x < 4", True),
+        (r"(-\infty,-2)\cup(3,\infty)", r"x < -2 \text{ or } x > 3", True),
+        (r"(-\infty,-2)\cup(3,\infty)", r"x \in (-\infty,-2) \text{ or } x \in (3,\infty)", True),
+        (r"(-\infty,-2)\cup(3,\infty)", r"x < -2 \text{ or } x \ge 3", False),
+        (r"(-\infty,-2)\cup(3,\infty)", "-2 < x < 3", False),
+        (r"(-\infty,3)\cup(3,\infty)", r"x \neq 3", True),
+        (r"x < -2 \text{ or } x > 3", r"(-\infty,-2)\cup(3,\infty)", True),
+        (r"x \in [-2,7]", r"-2 \le x \le 7", True),
+        (r"x \ge 4", r"[4,\infty)", True),
+    ],
+)
+def test_an_interval_may_be_written_as_an_inequality(gold: str, answer: str, is_right: bool) -> None:
+    assert equivalent(gold, answer) == is_right
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "is_right"),
+    [
+        ("103", r"$\boxed{104}$ or $\boxed{103}$", False),
+        ("103", r"$\boxed{103}$ or $\boxed{104}$", False),
+        ("103", r"\boxed{104} (or possibly \boxed{103})", False),
+        ("103", r"\boxed{104}. Or \boxed{103}", False),
+        ("103", r"\boxed{104}/\boxed{103}", False),
+        ("103", r"\boxed{104}; alternatively, \boxed{103}", False),
+        ("103", r"\boxed{104 \text{ or } \boxed{103}}", False),
+        ("103", r"\boxed{104}, \boxed{103}", False),
+        ("103", "\\boxed{104}\n\\boxed{103}", False),
+        ("2,3", r"$\boxed{2}$ or $\boxed{3}$", False),
+        (r"\frac{1}{2}", r"\boxed{\frac{1}{2}} or \boxed{0.5}", True),
+        ("103", "\\[\\boxed{103}\\]\n\n\\[\\boxed{103}\\]", True),
+        ("2,3", r"$\boxed{2}$ and $\boxed{3}$", True),
+        ("2,3,5", r"\boxed{2}, \boxed{3}, and \boxed{5}", True),
+        ("(3,-1)", r"$x = \boxed{3}$ and $y = \boxed{-1}$", True),
+        ("103", r"First \boxed{104}. Wait, actually \boxed{103}.", True),
+        ("103", r"So $a = \boxed{104}$. Thus the answer is $\boxed{103}$.", True),
+    ],
+)
+def test_boxes_joined_by_and_are_one_set_and_no_alternative_earns_anything(
+    gold: str, response: str, is_right: bool
+) -> None:
+    boxes = final_boxes(response)
+    assert boxes is not None
+    assert right(gold, boxes) == is_right
