@@ -15,9 +15,10 @@ from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
+from rlzoo.experiment.claim import claim, forget_after
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress, read_progress
-from rlzoo.experiment.run_folder import RunFolder, claim, forget_after
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json_lines
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import forward_flops, measured_peak

@@ -20,9 +20,8 @@ from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.config import load_config, to_yaml, with_embedded_default, words_of
-from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json_lines, slug
 from rlzoo.report.grid_view import GridView
 from tests.conftest import error_of, interruptible
 

@@ -16,8 +16,10 @@ from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, load_config, to_yaml, with_embedded_default
 from rlzoo.errors import UserError
+from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.run_folder import RunFolder, claim
+from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 
 SMALL = (
@@ -234,7 +236,7 @@ def test_a_run_goes_on_under_another_spelling(is_old: bool) -> None:
         assert main(["train", f"objective={written}", *words, f"train.steps={steps}", "resume=true"]) == 0
     assert [path.name for path in Path("runs").iterdir()] == [run.path.name]
     assert run.metrics.read_text().startswith(first) and len(read_json_lines(run.metrics)) == 3
-    assert run.trained().key == parse("stapo").key
+    assert trained_in(run.path).key == parse("stapo").key
 
 
 @pytest.mark.parametrize("make", [begun, recorded])

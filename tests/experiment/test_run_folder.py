@@ -6,8 +6,9 @@ import pytest
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment.claim import forget_after
 from rlzoo.experiment.progress import PROGRESS
-from rlzoo.experiment.run_folder import RunFolder, forget_after
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from tests.comparing.finished_runs import DECODINGS, STEPS, make_run
 

@@ -17,8 +17,9 @@ from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations
+from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.run_folder import RunFolder, claim
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.report.terminal import Terminal
