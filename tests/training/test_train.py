@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import names
@@ -19,6 +20,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
+from rlzoo.experiment.progress import OPTIMIZER, PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.model.accelerator import make_accelerator
@@ -100,9 +102,22 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
     run(tmp_path / "parts", "train.steps=2", *words)
     parts = run(tmp_path / "parts", "train.steps=4", "resume=true", *words)
     assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", "optimizer.safetensors", "training.json"):
+    for name in ("model.safetensors", OPTIMIZER, PROGRESS):
         last = [folder / "checkpoints" / "step-000004" / name for folder in (parts, whole)]
         assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_a_checkpoint_is_a_model_folder_and_one_of_an_older_version_still_resumes(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", "train.steps=3")
+    parts = run(tmp_path / "parts", "train.steps=2")
+    checkpoint = parts.last_checkpoint()
+    assert checkpoint is not None
+    assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]
+    with safe_open(checkpoint / "model.safetensors", "pt") as weights:
+        assert weights.metadata()["format"] == "pt"
+    (checkpoint / OPTIMIZER).rename(checkpoint / "optimizer.safetensors")
+    (checkpoint / PROGRESS).rename(checkpoint / "training.json")
+    assert run(parts.path, "train.steps=3", "resume=true").metrics.read_text() == whole.metrics.read_text()
 
 
 def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
