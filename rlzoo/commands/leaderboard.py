@@ -35,8 +35,8 @@ def show(words: Sequence[str]) -> None:
     if not folders:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
 
+    from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.finished_runs import read_runs
-    from rlzoo.comparing.grid import GRID
     from rlzoo.comparing.leaderboard import make_leaderboard
     from rlzoo.report.leaderboard_page import show_leaderboard
 

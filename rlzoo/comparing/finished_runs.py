@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.comparing.grid import GRID, Grid
+from rlzoo.comparing.default_folder import GRID
+from rlzoo.comparing.grid import Grid
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives import Objective, ObjectiveError, parse
+from rlzoo.comparing.default_folder import GRID, default_folder
 from rlzoo.comparing.words import read_grid_words
 from rlzoo.config import Config, load_config, with_embedded_default, words_of
 from rlzoo.errors import UserError
@@ -18,8 +19,6 @@ from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, slug, write_json
-
-GRID = "grid.json"
 
 
 @dataclass(frozen=True)
@@ -154,9 +153,11 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     """
     said = read_grid_words(words)
     objectives = _objectives(said.expressions, ablated)
-    baseline = said.own.baseline or (ablated[0] if ablated and not said.expressions else "")
+    folder = Path(said.own.output) if said.own.output else default_folder(said.settings)
+    is_ablation = bool(ablated) and not said.expressions and not (folder / GRID).exists()
+    baseline = said.own.baseline or (ablated[0] if is_ablation else "")
     baseline = baseline and str(parse(baseline))
-    grid = Grid(Path(said.own.output), objectives, tuple(said.own.seeds), said.settings, baseline).joined()
+    grid = Grid(folder, objectives, tuple(said.own.seeds), said.settings, baseline).joined()
     _check(grid)
     return grid, said.own.jobs
 
