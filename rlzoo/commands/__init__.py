@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _mistakes() as error:
         print(f"rlzoo: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"\nrlzoo: interrupted; {after}", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(f"\nrlzoo: interrupted; {str(interruption) or after}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,6 @@ def declare(parser: ArgumentParser) -> None:
         "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="later ones win"
     )
     completed(words, keys(Config))
-    parser.set_defaults(after="resume=true goes on from the last checkpoint")
 
 
 def run(arguments: Namespace) -> None:

@@ -8,9 +8,6 @@ from rlzoo.config import GridConfig, load_config, own_words, with_embedded_defau
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 
-DEFAULTS = ("checkpoint.every=20",)
-"""Settings of every grid that its own words may change: a run that is killed loses no more than these steps."""
-
 
 @dataclass(frozen=True)
 class GridWords:
@@ -37,6 +34,6 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
         raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
     if own.jobs < 1:
         raise UserError(f"jobs={own.jobs} must be at least 1")
-    settings = (*DEFAULTS, *(word for word in others if is_setting(word)))
+    settings = tuple(word for word in others if is_setting(word))
     check_words(load_config(with_embedded_default(settings)))
     return GridWords(own, [word for word in others if not is_setting(word)], settings)

@@ -152,6 +152,6 @@ def test_an_interrupted_command_says_what_remains(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS["train"], "run", interrupt)
-    assert main(["train"]) == 130
-    assert "resume=true goes on from the last checkpoint" in capsys.readouterr().err
+    monkeypatch.setattr(COMMANDS["compare"], "run", interrupt)
+    assert main(["compare"]) == 130
+    assert "the same command goes on where it stopped" in capsys.readouterr().err
