@@ -103,7 +103,7 @@ class Grid:
         for cell in self.cells:
             if cell.seed == self.seeds[0]:
                 check(cell.config)
-            if cell.folder.config.exists():
+            if cell.folder.holds_run:
                 _check_continues(cell.config, cell.folder)
 
 

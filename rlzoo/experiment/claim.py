@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import IO
 
 from objectives import parse
-from rlzoo.config import Config, flat, load_config, to_yaml
+from rlzoo.config import EVALUATION_KEYS, Config, flat, load_config, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
@@ -23,13 +23,13 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
     No other process may claim it until the returned file is closed. Raises UserError if it cannot be had.
     """
-    if folder.config.exists():
+    if folder.holds_run:
         if not config.resume:
             raise UserError(
                 f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
             )
         check_same(config, folder)
-    elif folder.path.exists() and any(path.name != LOCK for path in folder.path.iterdir()):
+    elif not folder.config.exists() and _holds_others(folder):
         raise UserError(f"output={folder.path} is a folder with other things in it; choose another output=")
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -45,12 +45,21 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
     return lock
 
 
+def _holds_others(folder: RunFolder) -> bool:
+    return folder.path.exists() and any(path.name != LOCK for path in folder.path.iterdir())
+
+
 def check_same(config: Config, folder: RunFolder) -> None:
-    """Refuses settings that differ from those of the run in the folder, except those that are free to change."""
-    _check_same_objective(config, folder)
+    """Refuses settings that differ from those of the run in the folder, except those that are free to change.
+
+    Before the first step those are free too that the evaluation before it does not depend on.
+    """
+    if folder.has_steps:
+        _check_same_objective(config, folder)
     before, now = flat(asdict(load_config([str(folder.config)]))), flat(asdict(config))
     for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE) and key != "objective":
+        is_free = key.startswith(FREE_TO_CHANGE) or not (folder.has_steps or key.startswith(EVALUATION_KEYS))
+        if before.get(key) != now.get(key) and not is_free and key != "objective":
             raise UserError(
                 f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
                 f"a resumed run keeps its settings"

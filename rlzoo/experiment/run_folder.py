@@ -76,6 +76,16 @@ class RunFolder:
             )
         return done.get(step)
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether a step is done."""
+        return self.last_checkpoint() is not None or (self.metrics.exists() and self.metrics.stat().st_size > 0)
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether anything is done in it that may not be lost; a start that failed leaves a configuration alone."""
+        return self.config.exists() and (self.has_steps or any((self / "evaluation").glob("*.jsonl")))
+
     def finished(self, config: Config) -> bool:
         """Whether the run that this configuration describes is done: all evaluations after its last step are there."""
         decodings = read_decodings(config.evaluation.decodings)

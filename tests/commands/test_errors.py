@@ -91,6 +91,7 @@ def test_a_model_with_code_of_its_own_is_refused_unless_asked_for(
 def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()
+    (run / "metrics.jsonl").write_text('{"step": 1}\n')
     (run / "config.yaml").write_text(to_yaml(load_config(with_embedded_default(["seed=1"]))))
     assert "resume=true" in error_of(capsys, "train", f"output={run}")
     assert "seed" in error_of(capsys, "train", f"output={run}", "resume=true", "seed=2")

@@ -20,7 +20,7 @@ from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import trained_in
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json_lines, write_json_lines, write_text
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -57,17 +57,20 @@ def folder_of(*words: str) -> str:
 
 
 def begun(folder: str, *words: str) -> RunFolder:
-    """A run as it was begun before objectives were recorded: with its configuration alone."""
+    """A run of one step as it was begun before objectives were recorded."""
     run = RunFolder(Path(folder))
     run.path.mkdir(parents=True)
+    write_json_lines(run.metrics, [{"step": 1}])
     run.config.write_text(to_yaml(small(*words)))
     return run
 
 
 def recorded(folder: str, *words: str) -> RunFolder:
-    """A run that records its objective."""
+    """A run of one step that records its objective."""
     run = RunFolder(Path(folder))
-    claim(run, small(*words)).close()
+    write_json_lines(run.metrics, [{"step": 1}])
+    write_text(run.config, to_yaml(small(*words, "resume=true")))
+    claim(run, small(*words, "resume=true")).close()
     return run
 
 
