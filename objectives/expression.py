@@ -20,7 +20,7 @@ LONGEST = 2000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
 _NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
-_PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)])")
+_PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)]?)")
 _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
@@ -63,8 +63,14 @@ def _read_parameters(expression: str, at: int, owner: str, parameters: dict[str,
     while True:
         match = _PARAMETER.match(expression, at)
         if not match:
+            if at == len(expression.rstrip()):
+                raise _unclosed(expression, owner)
             raise _unreadable(expression, at, f"key=value of {shown(owner)}")
         key, text, end = match.groups()
+        if not end and match.end() == len(expression.rstrip()):
+            raise _unclosed(expression, owner)
+        if not end:
+            raise _unreadable(expression, match.end(), f"',' or ')' after key=value of {shown(owner)}")
         if key in parameters:
             raise ObjectiveError(f"{shown(owner)}: {shown(key)} is given twice")
         parameters[key] = _read_value(text)
@@ -84,6 +90,10 @@ def _read_value(text: str) -> Any:
 def _unreadable(expression: str, at: int, wanted: str) -> ObjectiveError:
     found = repr(expression[at : at + 20]) if at < len(expression) else "the end"
     return ObjectiveError(f"objective {shown(expression)!r}: expected {wanted} at character {at + 1}, found {found}")
+
+
+def _unclosed(expression: str, owner: str) -> ObjectiveError:
+    return ObjectiveError(f"objective {shown(expression)!r}: missing ) at the end, of {shown(owner)}(")
 
 
 def compose(terms: Sequence[Term]) -> tuple[Part, ...]:

@@ -165,7 +165,8 @@ def lookup(written: str) -> Recipe | type[Part]:
             f"{shown(module)} registers no part or recipe named {shown(name)!r}; "
             + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
         )
-    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known(), list(RECIPES))}")
+    own = f" (one of your own is written with its module, my_module:{shown(name)})" if name.isidentifier() else ""
+    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known(), list(RECIPES))}{own}")
 
 
 def _find(name: str) -> Recipe | type[Part] | None:
@@ -228,7 +229,9 @@ def unknown_parameter(owner: str, key: str, known: list[str]) -> ObjectiveError:
 
 
 def _nearest(name: str, known: list[str], examples: list[str] | None = None) -> str:
-    close = difflib.get_close_matches(shown(name), known, n=3, cutoff=0.5)
+    plain = {it.lower(): it for it in known}
+    low = shown(name).lower()
+    close = [plain[it] for it in ([low] if low in plain else difflib.get_close_matches(low, plain, n=3, cutoff=0.5))]
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(examples)}, and parts" if examples else f"known: {', '.join(sorted(known))}"

@@ -14,8 +14,13 @@ class UserError(Exception):
 
 def nearest(name: str, names: Iterable[str], most: int = 3) -> str:
     """A question that names what was meant, for the end of an error; empty if nothing is near."""
-    near = difflib.get_close_matches(name, list(names), n=most)
+    near = near_names(name, names, most)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def near_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
+    """Those that are like a name, the nearest first."""
+    return difflib.get_close_matches(name, list(names), n=most)
 
 
 def one_line(error: BaseException | str) -> str:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -83,3 +84,8 @@ def locked(path: Path) -> IO[str] | None:
         file.close()
         return None
     return file
+
+
+def slug(text: str) -> str:
+    """A name that needs no quoting in a shell."""
+    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")

@@ -1,16 +1,21 @@
 """The command line: every command is the file of its name, which declares its words and runs it.
 
-Grader processes import what was started, and so this package: commands import the domain only when they run.
+Grader processes import what was started, and so this package: commands import the domain only when they run. They read
+their words first, as torch takes seconds to import and a wrong word should not.
 """
 
 import argparse
 import os
+import runpy
 import sys
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn, Protocol
 
-from rlzoo.commands import compare, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
-from rlzoo.errors import UserError
+from rlzoo.commands import compare, completion, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
+from rlzoo.config import option_as_word
+from rlzoo.errors import UserError, nearest
 
 
 class Command(Protocol):
@@ -38,42 +43,87 @@ COMMANDS: dict[str, Command] = {
     "inspect": inspect,
     "objectives": objectives,
     "warmup": warmup,
+    "completion": completion,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; 0 done, 1 a run of a grid failed, 2 the user's mistake (said in one line), 130 interrupted."""
-    from objectives import ObjectiveError
-
-    arguments = _parser().parse_args(argv)
+    if "_ARGCOMPLETE" in os.environ:
+        completion.complete(_parser())
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # where objective=grpo+my_module:my_part finds my_module
-    run: Callable[[argparse.Namespace], int | None] = arguments.run
+    after = "nothing is left half done"
     try:
-        return run(arguments) or 0
-    except (UserError, ObjectiveError) as error:
+        arguments = _read(sys.argv[1:] if argv is None else list(argv))
+        after = getattr(arguments, "after", after)
+        status: int | None = arguments.run(arguments)
+        return status or 0
+    except _mistakes() as error:
         print(f"rlzoo: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"\nrlzoo: interrupted; {arguments.after}", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(f"\nrlzoo: interrupted; {str(interruption) or after}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rlzoo", description="Reinforcement-learning objectives for LLM reasoning, compared fairly."
-    )
+def _mistakes() -> tuple[type[Exception], ...]:
+    """What a user's mistake raises; the zoo's error only where it has been imported, and torch with it."""
+    zoo = sys.modules.get("objectives.errors")
+    return (UserError,) if zoo is None else (UserError, zoo.ObjectiveError)
+
+
+def _read(words: list[str]) -> argparse.Namespace:
+    """The arguments of a command line. Raises UserError for what is no command and no option."""
+    words = ["--help"] if not words else [*words[1:], "--help"] if words[0] == "help" else words
+    if not words[0].startswith("-") and words[0] not in COMMANDS:
+        raise UserError(f"there is no command {words[0]!r}{_meant_command(words[0])}")
+    arguments, others = _parser(words[0]).parse_known_args(words)
+    for option in others:
+        if option.startswith("-"):
+            meant = option_as_word(option, words[words.index(option) + 1 :])
+            remedy = f"; keys are written so: {meant}" if meant else f"; rlzoo {words[0]} --help lists what there is"
+            raise UserError(f"{option} is no option of rlzoo {words[0]}{remedy}")
+    if others:  # words behind an option
+        arguments.words = [*arguments.words, *others]
+    return arguments
+
+
+def _meant_command(word: str) -> str:
+    if "=" in word or word.endswith((".yaml", ".yml")):
+        return f"; did you mean rlzoo train {word}?"
+    return nearest(word, COMMANDS, most=1) or f"; there are {', '.join(COMMANDS)}"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; {self.prog} --help says what there is")
+
+
+def _parser(command: str = "") -> argparse.ArgumentParser:
+    """Reads the words of one command, or of all; the others are only named, as their tables of keys take time."""
+    parser = _Parser(prog="rlzoo", description="Reinforcement-learning objectives for LLM reasoning, compared fairly.")
+    parser.add_argument("--version", action="version", version=f"rlzoo {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
+    for name, file in COMMANDS.items():
         own = commands.add_parser(
             name,
-            help=command.SUMMARY,
-            description=command.SUMMARY[0].upper() + command.SUMMARY[1:] + ".",
+            help=file.SUMMARY,
+            description=file.SUMMARY[0].upper() + file.SUMMARY[1:] + ".",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
-        own.set_defaults(run=command.run, after="nothing is left half done")
-        command.declare(own)
+        own.set_defaults(run=file.run)
+        if command in ("", name):
+            file.declare(own)
     return parser
+
+
+def _version() -> str:
+    """Read from its file: the package around it imports torch."""
+    zoo = find_spec("objectives")
+    assert zoo is not None and zoo.origin is not None
+    return str(runpy.run_path(str(Path(zoo.origin).with_name("version.py")))["VERSION"])

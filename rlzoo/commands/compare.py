@@ -4,8 +4,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands import leaderboard
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
-from rlzoo.config import GridConfig, keys
+from rlzoo.config import Config, GridConfig, keys
 
 SUMMARY = "train several objectives on several seeds and rank them"
 WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
@@ -14,7 +15,10 @@ WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
 def declare(parser: ArgumentParser) -> None:
     """Objectives, what is ablated, files and keys."""
     parser.epilog = key_table(keys(GridConfig))
-    parser.add_argument("words", nargs="*", metavar="EXPRESSION | CONFIG.yaml | key=value", help=WORDS)
+    words = parser.add_argument(
+        "words", nargs="*", default=[], metavar="EXPRESSION | CONFIG.yaml | key=value", help=WORDS
+    )
+    completed(words, [*keys(GridConfig), *keys(Config)], objectives=True)
     parser.add_argument(
         "--ablate", action="append", default=[], metavar="EXPRESSION", help="it, and without each part in turn"
     )
@@ -23,6 +27,10 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Runs what is not done of the grid, then shows its leaderboard; 1 if a run failed."""
+    from rlzoo.comparing.words import read_grid_words
+
+    read_grid_words(arguments.words)  # wrong ones are said before torch is imported, which takes seconds
+
     from rlzoo.comparing.compare import compare
     from rlzoo.comparing.grid import read_grid
     from rlzoo.report.grid_view import GridView

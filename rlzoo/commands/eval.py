@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import EVALUATION_KEYS, BenchmarksConfig, Config, keys
 
@@ -11,15 +12,23 @@ SUMMARY = "evaluate a run or a model on its held-out problems or on named benchm
 def declare(parser: ArgumentParser) -> None:
     """What is evaluated, files and keys."""
     shared = [key for key in keys(Config) if key[0].startswith(EVALUATION_KEYS) and key[0] != "model.name"]
-    parser.epilog = key_table([*keys(BenchmarksConfig), *shared])
+    shared = [*keys(BenchmarksConfig), *shared]
+    parser.epilog = key_table(shared)
     parser.add_argument("target", metavar="RUN_OR_MODEL", help="a run folder, a model folder, a hub name")
-    parser.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
+    words = parser.add_argument(
+        "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="later ones win"
+    )
+    completed(words, shared)
 
 
 def run(arguments: Namespace) -> None:
     """Evaluates with every decoding."""
-    from rlzoo.evaluation.evaluate_target import evaluate_target
     from rlzoo.evaluation.target import read_target
+
+    target = read_target(arguments.target, arguments.words)
+    target.check()  # before torch is imported, which takes seconds
+
+    from rlzoo.evaluation.evaluate_target import evaluate_target
     from rlzoo.report.terminal import Terminal
 
-    evaluate_target(read_target(arguments.target, arguments.words), Terminal())
+    evaluate_target(target, Terminal())

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import LeaderboardConfig, keys, load_config
 from rlzoo.errors import UserError
@@ -14,7 +15,10 @@ SUMMARY = "compare runs that are done"
 def declare(parser: ArgumentParser) -> None:
     """Folders and keys."""
     parser.epilog = key_table(keys(LeaderboardConfig))
-    parser.add_argument("words", nargs="+", metavar="RUN | GRID | key=value", help="folders of runs or of grids")
+    words = parser.add_argument(
+        "words", nargs="+", metavar="RUN | GRID | key=value", help="folders of runs or of grids"
+    )
+    completed(words, keys(LeaderboardConfig))
 
 
 def run(arguments: Namespace) -> None:
@@ -24,15 +28,18 @@ def run(arguments: Namespace) -> None:
 
 def show(words: Sequence[str]) -> None:
     """The leaderboard of the folders among the words. Raises UserError or ObjectiveError if they cannot be compared."""
-    from rlzoo.comparing.finished_runs import read_runs
-    from rlzoo.comparing.grid import GRID, is_setting
-    from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.report.leaderboard_page import show_leaderboard
+    from rlzoo.comparing.words import is_setting
 
     folders = [word for word in words if not is_setting(word)]
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
     if not folders:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
+
+    from rlzoo.comparing.default_folder import GRID
+    from rlzoo.comparing.finished_runs import read_runs
+    from rlzoo.comparing.leaderboard import make_leaderboard
+    from rlzoo.report.leaderboard_page import show_leaderboard
+
     runs, baseline, notes = read_runs(folders)
     board = make_leaderboard(runs, config.baseline or baseline, config.title, notes)
     of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()

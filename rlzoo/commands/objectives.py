@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import Any
 
+from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError
 
 SUMMARY = "show the zoo, an objective, or how two differ"
@@ -12,7 +13,10 @@ SUMMARY = "show the zoo, an objective, or how two differ"
 
 def declare(parser: ArgumentParser) -> None:
     """Up to two expressions."""
-    parser.add_argument("expressions", nargs="*", metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'")
+    words = parser.add_argument(
+        "words", nargs="*", default=[], metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'"
+    )
+    completed(words, (), objectives=True)
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
@@ -21,7 +25,7 @@ def run(arguments: Namespace) -> None:
     from objectives import names, parse
     from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
 
-    written = arguments.expressions
+    written = arguments.words
     parsed = [parse(expression) for expression in written]
     if len(parsed) > 2:
         raise UserError(f"rlzoo objectives shows the zoo, one objective or the difference of two, not {len(parsed)}")

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import RegradeConfig, keys, load_config
 
@@ -12,13 +13,15 @@ SUMMARY = "grade the kept responses of an evaluation again"
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
     parser.epilog = key_table(keys(RegradeConfig))
-    parser.add_argument("words", nargs="+", metavar="FILE.jsonl | key=value", help="files of an evaluation")
+    words = parser.add_argument("words", nargs="+", metavar="FILE.jsonl | key=value", help="files of an evaluation")
+    completed(words, keys(RegradeConfig))
 
 
 def run(arguments: Namespace) -> None:
     """Grades every file again."""
+    config: RegradeConfig = load_config([word for word in arguments.words if "=" in word], RegradeConfig)
+
     from rlzoo.evaluation.regrade import regrade
     from rlzoo.report.terminal import Terminal
 
-    config: RegradeConfig = load_config([word for word in arguments.words if "=" in word], RegradeConfig)
     regrade([Path(word) for word in arguments.words if "=" not in word], config, Terminal())

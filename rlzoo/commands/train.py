@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import Config, keys, load_config, with_embedded_default
 
@@ -12,13 +13,20 @@ FIRST = " (where neither a file nor another model is named,\nconfigs/arithmetic.
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
     parser.epilog = key_table(keys(Config), FIRST)
-    parser.add_argument("words", nargs="*", metavar="CONFIG.yaml | key=value", help="later ones win")
-    parser.set_defaults(after="resume=true goes on from the last checkpoint")
+    words = parser.add_argument(
+        "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="later ones win"
+    )
+    completed(words, keys(Config))
 
 
 def run(arguments: Namespace) -> None:
     """Trains."""
+    from rlzoo.experiment.first_check import check_words
+
+    config = load_config(with_embedded_default(arguments.words))
+    check_words(config)  # before torch is imported, which takes seconds
+
     from rlzoo.report.terminal import Terminal
     from rlzoo.training.run import train
 
-    train(load_config(with_embedded_default(arguments.words)), Terminal())
+    train(config, Terminal())

@@ -3,22 +3,27 @@
 import shlex
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.config import WarmupConfig, load_config
+from rlzoo.commands.completion import completed
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import WarmupConfig, keys, load_config
 
 SUMMARY = "make the embedded model by supervised warm-up"
 
 
 def declare(parser: ArgumentParser) -> None:
     """Keys."""
-    parser.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
+    parser.epilog = key_table(keys(WarmupConfig))
+    words = parser.add_argument("words", nargs="*", default=[], metavar="key=value", help="later ones win")
+    completed(words, keys(WarmupConfig))
 
 
 def run(arguments: Namespace) -> None:
     """Makes the model, and says how good it is and what to type next."""
+    config: WarmupConfig = load_config(arguments.words, WarmupConfig)
+
     from rlzoo.report.terminal import Terminal
     from rlzoo.training.warmup import MAX_RESPONSE_TOKENS, target_folder, warmup
 
-    config: WarmupConfig = load_config(arguments.words, WarmupConfig)
     terminal = Terminal()
     with terminal.warming_up(config.steps) as progress:
         metrics = warmup(config, progress)

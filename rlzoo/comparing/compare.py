@@ -23,7 +23,7 @@ from rlzoo.comparing.grid import Cell, Grid
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.run_folder import LOCK
+from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 
 POLL = 0.2

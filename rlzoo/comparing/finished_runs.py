@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.comparing.grid import GRID, Grid
+from rlzoo.comparing.default_folder import GRID
+from rlzoo.comparing.grid import Grid
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.identity import Recorded
-from rlzoo.experiment.run_folder import FREE_TO_CHANGE, RunFolder
+from rlzoo.experiment.claim import FREE_TO_CHANGE
+from rlzoo.experiment.identity import Recorded, trained_in
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 
 MAY_DIFFER = ("objective", "seed", *(key for key in FREE_TO_CHANGE if key != "train.steps"))
@@ -35,7 +37,7 @@ class FinishedRun:
     @cached_property
     def objective(self) -> Recorded:
         """What it was trained with."""
-        return self.folder.trained()
+        return trained_in(self.folder.path)
 
     @cached_property
     def evaluations(self) -> Mapping[Decoding, Evaluation]:

@@ -1,26 +1,24 @@
 """What a comparison consists of: objectives times seeds, a run folder for each, everything else the same."""
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from objectives import Objective, ObjectiveError, parse
-from rlzoo.config import Config, GridConfig, listed, load_config, with_embedded_default, words_of
+from rlzoo.comparing.default_folder import GRID, default_folder
+from rlzoo.comparing.words import read_grid_words
+from rlzoo.config import Config, load_config, with_embedded_default, words_of
 from rlzoo.errors import UserError
+from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, slug, told_apart
-from rlzoo.experiment.run_folder import RunFolder, check_same
-from rlzoo.files import read_json_lines, write_json
-
-GRID = "grid.json"
-DEFAULTS = ("checkpoint.every=20",)
-"""Settings of every grid that its own words may change: a run that is killed loses no more than these steps."""
+from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines, slug, write_json
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Grid:
         for cell in self.cells:
             if cell.seed == self.seeds[0]:
                 check(cell.config)
-            if cell.folder.config.exists():
+            if cell.folder.holds_run:
                 _check_continues(cell.config, cell.folder)
 
 
@@ -153,28 +151,15 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
 
     Raises UserError or ObjectiveError for what cannot be compared.
     """
-    own, settings = GridConfig(), []
-    for word in words:
-        key = word.partition("=")[0]
-        if key in ("objective", "seed", "resume"):
-            raise UserError(f"{word!r} has no effect on a grid; objectives are words of their own, seeds are seeds=0,1")
-        settings += [word] if is_setting(word) and key not in _OWN_KEYS else []
-    own = load_config([listed(word, "seeds") for word in words if word.partition("=")[0] in _OWN_KEYS], GridConfig)
-    written = [word for word in words if not is_setting(word)]
-    objectives = _objectives(written, ablated)
-    baseline = own.baseline or (ablated[0] if ablated and not written else "")
+    said = read_grid_words(words)
+    objectives = _objectives(said.expressions, ablated)
+    folder = Path(said.own.output) if said.own.output else default_folder(said.settings)
+    is_ablation = bool(ablated) and not said.expressions and not (folder / GRID).exists()
+    baseline = said.own.baseline or (ablated[0] if is_ablation else "")
     baseline = baseline and str(parse(baseline))
-    grid = Grid(Path(own.output), objectives, tuple(own.seeds), (*DEFAULTS, *settings), baseline).joined()
-    _check(own, grid)
-    return grid, own.jobs
-
-
-_OWN_KEYS = {key.name for key in fields(GridConfig)}
-
-
-def is_setting(word: str) -> bool:
-    """Whether a word is a file or key=value; in an expression, any `=` stands behind a bracket."""
-    return word.endswith((".yaml", ".yml")) or re.match(r"[\w.]+=", word) is not None
+    grid = Grid(folder, objectives, tuple(said.own.seeds), said.settings, baseline).joined()
+    _check(grid)
+    return grid, said.own.jobs
 
 
 def _objectives(written: Sequence[str], ablated: Sequence[str]) -> tuple[Entry, ...]:
@@ -185,11 +170,7 @@ def _objectives(written: Sequence[str], ablated: Sequence[str]) -> tuple[Entry, 
     return _once(Entry.of(objective, name) for objective, name in asked)
 
 
-def _check(own: GridConfig, grid: Grid) -> None:
-    if not own.seeds or len(set(own.seeds)) < len(own.seeds) or min(own.seeds) < 0:
-        raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
-    if own.jobs < 1:
-        raise UserError(f"jobs={own.jobs} must be at least 1")
+def _check(grid: Grid) -> None:
     for entry in grid.objectives:
         _check_means_the_same(entry, grid.folder)
     if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:

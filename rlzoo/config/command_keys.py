@@ -10,8 +10,9 @@ class GridConfig:
     """Every objective is trained once with each of them: `seeds=0,1,2`."""
     jobs: int = 1
     """How many runs at a time, each in a process of its own; they share the cores equally."""
-    output: str = "runs/compare"
-    """The folder of the grid. What is done there is not done again; further objectives and seeds join it."""
+    output: str = ""
+    """The folder of the grid; if empty, runs/compare with its settings behind it, so that a grid of other settings is
+    another. What is done there is not done again; further objectives and seeds join it."""
     baseline: str = ""
     """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
 

@@ -33,7 +33,7 @@ _AT_LEAST = {
 }
 _ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "train.gradient_clip")
 _AT_MOST_ONE = ("rollout.top_p",)
-_CHOICES = {
+CHOICES = {
     "model.precision": ("float32", "bfloat16"),
     "rollout.engine": ("transformers", "vllm"),
     "model.chat_template": ("auto", "none"),
@@ -43,6 +43,8 @@ _CHOICES = {
 def check_ranges(config: Config) -> None:
     """Refuses numbers and words that no run could use. Raises UserError naming the key and what is allowed."""
     values = flat(dataclasses.asdict(config))
+    if not config.output.strip():
+        raise UserError("output= is empty; give it a value, or leave it out")
     for key, lowest in _AT_LEAST.items():
         if values[key] < lowest:
             raise UserError(f"{key}={values[key]} is too small; it must be at least {lowest}")
@@ -52,7 +54,7 @@ def check_ranges(config: Config) -> None:
     for key in _AT_MOST_ONE:
         if values[key] > 1:
             raise UserError(f"{key}={values[key]} must be at most 1")
-    for key, choices in _CHOICES.items():
+    for key, choices in CHOICES.items():
         if values[key] not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
     read_decodings(config.evaluation.decodings)

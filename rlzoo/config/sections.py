@@ -112,8 +112,8 @@ class EvaluationConfig:
 
 @dataclass
 class CheckpointConfig:
-    every: int = 0
-    """Save a resumable checkpoint every so many steps as well as after the last; 0 is only after the last."""
+    every: int = 20
+    """Save a resumable checkpoint every so many steps, after the last, and when Ctrl-C ends a run; 0 is only then."""
     keep: int = 1
     """How many checkpoints stay; older ones are removed after a newer one is complete."""
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import os
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from rlzoo.config.sections import Config
-from rlzoo.errors import UserError, nearest, one_line
-
-_ELSEWHERE = dict.fromkeys(("evaluation.temperature", "evaluation.top_p"), "evaluation.decodings")
-"""Names that one would look for, and where it is."""
+from rlzoo.config.unknown_keys import meant_key, remedy
+from rlzoo.errors import UserError, one_line
 
 EVALUATION_KEYS = (
     "seed",
@@ -51,22 +50,39 @@ def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
     Raises UserError for a missing or unreadable file, an unknown key (with the nearest one), a value of the wrong type
     or out of range.
     """
-    config = OmegaConf.structured(schema)
+    config, types = OmegaConf.structured(schema), _types(schema)
     for word in words:
-        addition = _read_word(word) if _is_key_and_value(word) else _read_file(word)
-        config = _merge(config, addition, word)
-    return OmegaConf.to_object(config)
+        if _is_key_and_value(word):
+            _merge(config, _read_word(word), types, said=word)
+        elif Path(word).suffix in (".yaml", ".yml"):
+            _merge(config, _read_file(word), types, where=f" in {word!r}")
+        else:
+            raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, types)}")
+    try:
+        return OmegaConf.to_object(config)
+    except OmegaConfBaseException as error:
+        raise UserError(f"a value is not readable: {_said(error)}") from None
+
+
+def own_words(words: Sequence[str], schema: type[Any]) -> tuple[Any, list[str]]:
+    """A command's own configuration, from the words that set its keys; and the other words. Raises UserError."""
+    names = {item.name for item in dataclasses.fields(schema)}
+    own = [word for word in words if "=" in word and word.partition("=")[0] in names]
+    return load_config(own, schema), [word for word in words if word not in own]
+
+
+def option_as_word(option: str, words: Sequence[str]) -> str:
+    """What to write instead of an option such as `--steps`, `words` being what follows it; empty if nothing is near."""
+    written, _, value = option.lstrip("-").partition("=")
+    name = written.replace("-", "_")
+    value = value or next((word for word in words[:1] if "=" not in word and not word.startswith("-")), "...")
+    meant = name if name in _types(Config) else meant_key(name, list(_types(Config)))
+    return meant and f"{meant}={value}"
 
 
 def given_keys(words: Sequence[str]) -> set[str]:
     """The keys that these files and `key=value` words set themselves."""
     return {key for word in words for key in flat(_read_word(word) if _is_key_and_value(word) else _read_file(word))}
-
-
-def listed(word: str, key: str) -> str:
-    """`key=a,b` as `key=[a,b]`; any other word as it is."""
-    name, _, value = word.partition("=")
-    return word if name != key or value.startswith("[") else f"{key}=[{value}]"
 
 
 def _is_key_and_value(word: str) -> bool:
@@ -75,8 +91,6 @@ def _is_key_and_value(word: str) -> bool:
 
 
 def _read_file(name: str) -> dict[str, Any]:
-    if not name.endswith((".yaml", ".yml")):
-        raise UserError(f"{name!r} is neither a key=value nor a .yaml file")
     if not Path(name).is_file():
         raise UserError(f"configuration file {name!r} does not exist")
     try:
@@ -103,21 +117,64 @@ def _read_word(word: str) -> dict[str, Any]:
     return dict(nested)
 
 
-def _merge(config: DictConfig, addition: Mapping[str, Any], source: str) -> DictConfig:
-    known = list(keys(type(OmegaConf.to_object(config))))
+def _meant_word(word: str, types: Mapping[str, Any]) -> str:
+    """What is missing before a value that was written alone."""
+    if "objective" not in types:
+        return ""
+    if word.endswith((".json", ".jsonl", ".parquet")):
+        return f"; did you mean task.name={word}?"
+    key = "objective" if "(" in word or "/" not in word else "model.name"
+    return f"; did you mean {key}={word}?"
+
+
+def _merge(
+    config: DictConfig, addition: Mapping[str, Any], types: Mapping[str, Any], said: str = "", where: str = ""
+) -> None:
+    """Sets keys. An error shows what was `said`, or else the key and the value, and `where` they come from."""
     for key, value in flat(addition).items():
-        if not any(key == name or (key + ".").startswith(name + ".") for name, _, _ in known):
-            names = [name for name, _, _ in known]
-            meant = [_ELSEWHERE[key]] if key in _ELSEWHERE else [name for name in names if name.endswith("." + key)]
-            hint = nearest(key, names, most=1) if key not in _ELSEWHERE else ""
-            hint = hint or "".join(f"; did you mean {name}?" for name in meant[:1])
-            hint = hint or "; rlzoo train --help lists the keys"
-            raise UserError(f"unknown key {key} (={value!r}) in {source!r}{hint}")
+        shown = (said or f"{key}={json.dumps(value, default=str)}") + where
+        name = next((name for name in types if f"{key}.".startswith(f"{name}.")), None)
+        if name is None:
+            raise UserError(f"unknown key {shown}{remedy(key, list(types))}")
         try:
-            OmegaConf.update(config, key, value, force_add=True)
-        except OmegaConfBaseException as error:
-            raise UserError(f"{key}={value!r}: {_said(error)}") from None
-    return config
+            OmegaConf.update(config, key, _fitting(config, key, value, types[name]), force_add=True)
+        except (OmegaConfBaseException, ValueError, TypeError):
+            raise UserError(f"{shown}: it must be {_misfit(key, types[name])}") from None
+
+
+def _fitting(config: DictConfig, key: str, value: Any, kind: Any) -> Any:
+    """One value for a list is a list of one, and `a,b` one of two; nothing for a text that may be empty is empty."""
+    if typing.get_origin(kind) in (list, tuple) and value is not None and not isinstance(value, list):
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+    if value is None and type(None) not in typing.get_args(kind):
+        if kind is str and OmegaConf.select(config, key) == "":
+            return ""
+        raise UserError(f"{key}= is empty; give it a value, or leave it out")
+    return value
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PLURAL = {int: "whole numbers", float: "numbers", str: "words"}
+
+
+def _misfit(key: str, kind: Any) -> str:
+    if key == "seed":
+        return "a whole number; rlzoo compare OBJECTIVE seeds=0,1 trains on several"
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) in (list, tuple):
+        return f"{len(inner) if len(inner) > 1 else 'one or more'} {_PLURAL[inner[0]]} with commas between"
+    alone = [_KINDS[it] for it in (kind, *inner) if it in _KINDS]
+    return "keys and values, such as {digits: 3}" if typing.get_origin(kind) is dict else alone[0]
+
+
+def _types(schema: type[Any], prefix: str = "") -> dict[str, Any]:
+    """Every key of a configuration and its type."""
+    types: dict[str, Any] = {}
+    for item in dataclasses.fields(schema):
+        name, inner = f"{prefix}{item.name}", item.type
+        is_section = isinstance(inner, type) and dataclasses.is_dataclass(inner)
+        types |= _types(typing.cast(type[Any], inner), f"{name}.") if is_section else {name: inner}
+    return types
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlzoo.config import Config, RolloutConfig, TaskConfig, check_ranges
+from rlzoo.config import Config, RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check_prompts
-from rlzoo.experiment.identity import slug
-from rlzoo.files import write_json
+from rlzoo.files import slug, write_json
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
@@ -56,7 +55,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     done. Raises UserError for problems that cannot be had or used.
     """
     config = target.config
-    check_ranges(config)
+    target.check()
     check_engine(config.rollout, config.evaluation)
     tokenizer = load_tokenizer(config.model)
     if target.benchmarks:

@@ -9,14 +9,17 @@ from rlzoo.config import (
     EVALUATION_KEYS,
     BenchmarksConfig,
     Config,
+    check_ranges,
     given_keys,
-    listed,
     load_config,
+    own_words,
     with_embedded_default,
 )
 from rlzoo.errors import UserError, nearest
-from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import slug
+from rlzoo.model.pretrained import locate
+from rlzoo.tasks import check_task
 from rlzoo.tasks.benchmarks import Benchmark, find
 
 BENCHMARK_TASK_KEYS = ("task.instruction", "task.grade_truncated", "task.grader_workers", "task.grader_timeout")
@@ -42,6 +45,13 @@ class Target:
     instruction: str | None = None
     """For the prompts of benchmarks, if not each benchmark's own."""
 
+    def check(self) -> None:
+        """What can be checked before torch is imported. Raises UserError."""
+        check_ranges(self.config)
+        locate(self.config.model)
+        if not self.benchmarks:
+            check_task(self.config.task)
+
 
 def read_target(name: str, words: Sequence[str]) -> Target:
     """What to evaluate of a run's folder (its last checkpoint), a model's folder or a hub name.
@@ -66,9 +76,8 @@ def read_target(name: str, words: Sequence[str]) -> Target:
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:
     """What the words say of benchmarks, these, and the other words. Raises UserError for what has no effect."""
-    mine = [word for word in words if word.partition("=")[0] in _OWN_KEYS]
-    others = [word for word in words if word not in mine]
-    own: BenchmarksConfig = load_config([listed(word, "benchmarks") for word in mine], BenchmarksConfig)
+    own, others = own_words(words, BenchmarksConfig)
+    mine = [word for word in words if word not in others]
     if not any(word.startswith("benchmarks=") for word in mine):
         if mine:
             raise UserError(f"{mine[0]!r} has no effect without benchmarks=")

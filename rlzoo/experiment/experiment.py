@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from objectives import Objective, parse
-from rlzoo.config import Config, ModelConfig, RolloutConfig, check_ranges
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
+from rlzoo.experiment.first_check import check_words
 from rlzoo.experiment.output import output_folder
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine
@@ -76,7 +77,7 @@ def step_seed(seed: int, step: int, purpose: str) -> int:
 
 def check(config: Config) -> Experiment:
     """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
-    check_ranges(config)
+    check_words(config)
     check_engine(config.rollout, config.evaluation)
     objective = parse(config.objective)
     check_objective(objective, config.model, config.rollout)

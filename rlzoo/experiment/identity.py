@@ -10,9 +10,9 @@ from pathlib import Path
 from objectives import Objective, ObjectiveError, parse
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment.run_folder import CONFIG, OBJECTIVE
+from rlzoo.files import slug
 
-CONFIG, OBJECTIVE = "config.yaml", "objective.json"
-"""What a run folder holds of them: the objective as written, and what it is."""
 LONGEST_NAME = 100
 
 
@@ -72,11 +72,6 @@ def has_changed(written: str, now: str, then: str, where: str) -> str:
 def digest(key: str) -> str:
     """The short end of a key."""
     return key.rpartition("#")[2]
-
-
-def slug(text: str) -> str:
-    """A name that needs no quoting in a shell."""
-    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
 
 
 def folder_name(asked: str, key: str) -> str:

@@ -7,7 +7,9 @@ from string import Formatter
 from objectives import Objective, ObjectiveError
 from rlzoo.config import Config, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.identity import CONFIG, Recorded, digest, folder_name, slug, trained_in
+from rlzoo.experiment.identity import Recorded, digest, folder_name, trained_in
+from rlzoo.experiment.run_folder import CONFIG
+from rlzoo.files import slug
 
 NAMES = ("task", "objective", "seed")
 _ANY = "\0"

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRESS = "training.json"
+PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
+"""What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
+_ONCE = {PROGRESS: "training.json", OPTIMIZER: "optimizer.safetensors"}
+"""Where older versions kept them."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,15 @@ class Progress:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if (path / PROGRESS).is_file())
+    return sorted(path for path in folder.glob("step-*") if of_training(path, PROGRESS).is_file())
 
 
 def read_progress(checkpoint: Path) -> Progress:
     """Where training stood."""
-    return Progress(**json.loads((checkpoint / PROGRESS).read_text(encoding="utf-8")))
+    return Progress(**json.loads(of_training(checkpoint, PROGRESS).read_text(encoding="utf-8")))
+
+
+def of_training(checkpoint: Path, name: str) -> Path:
+    """Where a checkpoint has its progress or its optimiser."""
+    path = checkpoint / name
+    return path if path.is_file() else checkpoint / _ONCE[name]

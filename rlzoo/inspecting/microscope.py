@@ -13,7 +13,7 @@ from rlzoo.config import Config, InspectConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
-from rlzoo.experiment.identity import has_changed
+from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Comparison, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
@@ -120,7 +120,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     ]
     for objective in objectives:
         check_objective(objective, config.model, config.rollout)
-    if not settings.objective and objectives[0].key != (trained := folder.trained().key):
+    if not settings.objective and objectives[0].key != (trained := trained_in(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")
         raise UserError(f"{change}; objective= says what to look at instead")
     if len(set(objectives)) < len(objectives):
@@ -161,7 +161,7 @@ def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tu
 
 def _state(trainer: Trainer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
     """The state of its controllers, which only the run's own objective has."""
-    return trainer.progress.objective_state if objective.key == folder.trained().key else {}
+    return trainer.progress.objective_state if objective.key == trained_in(folder.path).key else {}
 
 
 def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from rlzoo.experiment.identity import slug
-from rlzoo.files import write_text
+from rlzoo.files import slug, write_text
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.inspecting.view import View
 from rlzoo.report.page import shortened, templates

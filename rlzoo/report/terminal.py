@@ -95,6 +95,10 @@ class Terminal:
             else:
                 yield lambda metrics, timings: None
 
+    def interrupted(self) -> None:
+        """The step under way is finished first."""
+        self.console.print("interrupted: this step is finished and saved first; Ctrl-C again ends it at once")
+
     def show_evaluations(
         self, decoding: Decoding, results: Mapping[str, Evaluation], paths: Sequence[Path], max_tokens: int
     ) -> None:

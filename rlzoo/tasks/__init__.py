@@ -9,7 +9,7 @@ from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.base import DemonstratedTask, Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
 from rlzoo.tasks.text import Prompt
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Message",
     "Problem",
     "Task",
+    "check_task",
     "demonstrated_task",
     "grade",
     "load_task",
@@ -35,7 +36,6 @@ OWN = {
 
 _REASONING_GYM = "reasoning_gym:"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
-_FILES = (".parquet", ".json", ".jsonl")
 
 
 def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -> Task:
@@ -45,13 +45,19 @@ def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -
     The splits of a dataset are read when first asked for. Raises UserError for an unknown name, for a dataset that
     cannot be read or is empty, and for every key that would have no effect on this kind of task.
     """
+    check_task(config)
+    return _kind(config.name).load(config, seed, held_out_problems)
+
+
+def check_task(config: TaskConfig) -> None:
+    """Raises UserError for what can be refused before anything is read and any large package imported."""
     if config.wrong_reward >= 1:
         raise UserError(f"task.wrong_reward={config.wrong_reward} must be less than 1, the reward of a right answer")
     if config.problems < 1:
         raise UserError(f"task.problems={config.problems} must be at least 1")
     if config.few_shot < 0:
         raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
-    return _kind(config.name).load(config, seed, held_out_problems)
+    _kind(config.name).check(config)
 
 
 def load_to_grade(config: TaskConfig) -> Task:
@@ -82,6 +88,7 @@ def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
 
 @dataclass(frozen=True)
 class _Kind:
+    check: Callable[[TaskConfig], object]
     load: Callable[[TaskConfig, int, int], Task]
     load_to_grade: Callable[[TaskConfig], Task]
 
@@ -89,10 +96,10 @@ class _Kind:
 def _kind(name: str) -> _Kind:
     """How a task of this name is loaded, the one place that tells the kinds apart."""
     if name in OWN:
-        return _Kind(lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
+        return _Kind(_own, lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
     if name.startswith(_REASONING_GYM):
-        return _Kind(_reasoning_gym, _reasoning_gym_to_grade)
-    return _Kind(lambda config, *_: _dataset(config), _dataset_to_grade)
+        return _Kind(_check_reasoning_gym, _reasoning_gym, _reasoning_gym_to_grade)
+    return _Kind(_check_dataset, lambda config, *_: _dataset_to_grade(config), _dataset_to_grade)
 
 
 def _own(config: TaskConfig) -> DemonstratedTask:
@@ -107,10 +114,13 @@ def _own(config: TaskConfig) -> DemonstratedTask:
     return task
 
 
+def _check_reasoning_gym(config: TaskConfig) -> None:
+    _refuse(config, "reasoning_gym", "split", "held_out", "held_out_split")
+
+
 def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Task:
     from rlzoo.tasks import reasoning_gym
 
-    _refuse(config, "reasoning_gym", "split", "held_out", "held_out_split")
     return reasoning_gym.load(
         config.name.removeprefix(_REASONING_GYM),
         config.options,
@@ -129,12 +139,11 @@ def _reasoning_gym_to_grade(config: TaskConfig) -> Task:
     return reasoning_gym.without_problems(config.name.removeprefix(_REASONING_GYM), config.options, config.wrong_reward)
 
 
-def _dataset(config: TaskConfig) -> Task:
+def _check_dataset(config: TaskConfig) -> None:
     _check_source("task.name", config.name)
     if config.held_out is not None:
         _check_source("task.held_out", config.held_out)
     _refuse(config, "a dataset", "options", "problems", "few_shot")
-    return _dataset_to_grade(config)
 
 
 def _dataset_to_grade(config: TaskConfig) -> Task:
@@ -145,15 +154,16 @@ def _dataset_to_grade(config: TaskConfig) -> Task:
 
 def _check_source(key: str, source: str) -> None:
     path = Path(source).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix in _FILES):
+    if path.is_dir() or (path.is_file() and path.suffix in FORMATS):
         return
     if path.is_file():
-        raise UserError(f"{key}={source} is neither parquet nor JSON; its name should end in {', '.join(_FILES)}")
-    if path.suffix in _FILES or source.startswith(("/", ".", "~")):
+        raise UserError(f"{key}={source} is neither parquet nor JSON; its name should end in {', '.join(FORMATS)}")
+    if path.suffix in FORMATS or source.startswith(("/", ".", "~")):
         raise UserError(f"{key}={source}: there is no such file or folder")
     if not _HUB_ID.fullmatch(source):
+        near = nearest(source, OWN) or nearest(source, _names())
         raise UserError(
-            f"{key}={source} is not a task{nearest(source, _names())}; a task is {', '.join(OWN)}, "
+            f"{key}={source} is not a task{near}; a task is {', '.join(OWN)}, "
             f"reasoning_gym:NAME, a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
         )
 

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 Message = Mapping[str, str]
 
+FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
+"""Suffix -> what `datasets` calls it."""
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -12,12 +12,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.base import Problem
-from rlzoo.tasks.dataset import FORMATS, DatasetTask
+from rlzoo.tasks.base import FORMATS, Problem
 from rlzoo.tasks.text import Prompt, instructed, is_rendered
+
+if TYPE_CHECKING:
+    from rlzoo.tasks.dataset import DatasetTask
 
 BOXED = r" Please reason step by step, and put your final answer within \boxed{}."
 """JustRL's, as STAPO takes it over."""
@@ -105,11 +108,13 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
 
 def load_benchmark(
     benchmark: Benchmark, folder: str = "", instruction: str | None = None
-) -> tuple[DatasetTask, list[Problem]]:
+) -> tuple["DatasetTask", list[Problem]]:
     """A benchmark's task and its problems with their instruction, its own unless another is given.
 
     Raises UserError if the problems cannot be read, or if an instruction is given that all prompts have already.
     """
+    from rlzoo.tasks.dataset import DatasetTask  # which takes a second: names are checked before
+
     task = DatasetTask(task_config(benchmark, folder))
     try:
         problems = task.held_out

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import FORMATS, Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
 from rlzoo.tasks.text import Boxes, Prompt, final_boxes, instructed, is_rendered, last_boxed
@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # a grader's process has no use for it
 
 QUESTIONS = ("question", "problem", "prompt", "query", "quiz")
 ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution")
-FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
-
 _GSM8K = "openai/gsm8k"
 _KNIGHTS_AND_KNAVES = "kk_logic"
 _logger = logging.getLogger(__name__)

@@ -8,11 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlzoo.experiment.progress import PROGRESS, Progress, checkpoints
+from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.policy import Policy
-
-OPTIMIZER = "optimizer.safetensors"
 
 
 def save_checkpoint(
@@ -22,8 +20,8 @@ def save_checkpoint(
     final = folder / f"step-{progress.step:06d}"
     with folder_written_atomically(final) as partial:
         policy.save(partial)
-        save_file(_flatten(optimizer), partial / OPTIMIZER)
         write_json(partial / PROGRESS, asdict(progress))
+        save_file(_flatten(optimizer), partial / OPTIMIZER)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
@@ -32,7 +30,7 @@ def save_checkpoint(
 def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in load_file(checkpoint / OPTIMIZER).items():
+    for key, tensor in load_file(of_training(checkpoint, OPTIMIZER)).items():
         number, name = key.split(".")
         state.setdefault(int(number), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -15,9 +15,10 @@ from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
+from rlzoo.experiment.claim import claim, forget_after
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress, read_progress
-from rlzoo.experiment.run_folder import RunFolder, claim, forget_after
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json_lines
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import forward_flops, measured_peak
@@ -27,6 +28,7 @@ from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
 from rlzoo.training.collect import Collected
+from rlzoo.training.interruption import Interruption
 from rlzoo.training.trainer import Trainer
 
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
@@ -70,6 +72,10 @@ class TrainingView(Protocol):
         """While it trains, `done` steps having been done before; yields what to call after every step."""
         ...
 
+    def interrupted(self) -> None:
+        """Ctrl-C came amid a step, which is finished and saved first."""
+        ...
+
     def conclude(self, outcome: Outcome) -> None:
         """All is done but the learning curves, whose file, `outcome.folder.curves`, says that the run is finished."""
         ...
@@ -86,8 +92,11 @@ def train(config: Config, view: TrainingView) -> RunFolder:
         accelerator.wait_for_everyone()
         _start_trackers(accelerator, config)
         view.introduce(experiment, str(accelerator.device))
-        with load_trainer(experiment, accelerator, folder) as trainer:
-            _loop(trainer, folder, view)
+        try:
+            with load_trainer(experiment, accelerator, folder) as trainer:
+                _train(trainer, folder, view)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_what_is_saved(folder)) from None
         accelerator.end_training()
         if accelerator.is_main_process:
             view.conclude(_outcome(experiment, folder, accelerator.device))
@@ -159,19 +168,39 @@ def _load_reference(experiment: Experiment, policy: Policy, accelerator: Acceler
     return load_policy(named, experiment.tokenizer).frozen_copy().to(accelerator.device)
 
 
-def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
+def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
+    """The loop; where it is interrupted, the last whole step is saved."""
+    interruption = Interruption(trainer.accelerator, view.interrupted)
+    with interruption.heeded():
+        try:
+            _loop(trainer, folder, view, interruption)
+        except KeyboardInterrupt:
+            if trainer.progress.step and not interruption.is_under_way:
+                _checkpoint(trainer, folder)
+            raise
+
+
+def _what_is_saved(folder: RunFolder) -> str:
+    last = folder.last_checkpoint()
+    if last is None:
+        return "no step is saved; resume=true begins with the first"
+    return f"step {read_progress(last).step} is saved; resume=true goes on from there"
+
+
+def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption: Interruption) -> None:
     config, main = trainer.config, trainer.accelerator.is_main_process
     if main:
         forget_after(folder, trainer.progress.step)
     _evaluate_once(trainer, folder, view)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
-            started = time.perf_counter()
-            metrics, collected = trainer.step()
-            timings = _timings(trainer, collected, time.perf_counter() - started)
-            if main:
-                _record(folder, metrics, timings, _examples(collected, config.log, config.task))
-            trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
+            with interruption.put_off():
+                started = time.perf_counter()
+                metrics, collected = trainer.step()
+                timings = _timings(trainer, collected, time.perf_counter() - started)
+                if main:
+                    _record(folder, metrics, timings, _examples(collected, config.log, config.task))
+                trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
             show(metrics, timings)
             step, every = trainer.progress.step, config.checkpoint.every
             if step == config.train.steps or (every and step % every == 0):

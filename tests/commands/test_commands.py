@@ -1,5 +1,7 @@
 """The command line as a whole: a file for each command, and light enough for the processes that import it."""
 
+import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import rlzoo.commands
+from objectives import names
+from objectives.version import VERSION
 from rlzoo.commands import COMMANDS, main
+from rlzoo.commands.completion import SHELLS, zoo
+from tests.conftest import error_of
 
 LOADED = "import sys, rlzoo.commands as it; it._parser(); print(*{'torch', 'transformers', 'rich'} & {*sys.modules})"
 
@@ -19,6 +25,112 @@ def test_grader_processes_import_what_was_started_without_torch() -> None:
 def test_every_command_is_the_file_of_its_name() -> None:
     files = {path.stem for path in Path(rlzoo.commands.__path__[0]).glob("*.py")} - {"__init__", "key_table"}
     assert files == COMMANDS.keys()
+
+
+WRONG = [
+    "objective=grpo",
+    "trian",
+    "train grpo",
+    "train --steps 2",
+    "train train.stepz=1",
+    "train train.steps=0",
+    "train missing.yaml",
+    "train model.name=./nowhere",
+    "train task.name=./nowhere.jsonl",
+    "train task.name=aritmetic",
+    "train log.trackers=comet_ml",
+    "eval",
+    "eval ./nowhere",
+    "eval embedded:arithmetic train.steps=3",
+    "eval embedded:arithmetic benchmarks=aime2024",
+    "compare grpo train.stepz=1",
+    "compare grpo --ablate stapo train.stepz=1",
+    "compare grpo seeds=1,1",
+    "leaderboard titel=x",
+    "inspect run stp=1",
+    "regrade file.jsonl shw=1",
+    "warmup stepz=1",
+    "completion bosh",
+]
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # whoever imports it gets an error
+from rlzoo.commands import main
+for line in sys.stdin:
+    print(main(line.split()))
+"""
+
+
+def test_a_wrong_word_imports_no_torch(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, cwd=tmp_path, input="\n".join(WRONG), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2"] * len(WRONG)
+    for words, line in zip(WRONG, done.stderr.splitlines(), strict=True):
+        assert line.startswith("rlzoo: error: "), words
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "train.stepz=1"], ["compare", "seeds=a"]])
+def test_help_and_a_wrong_word_take_less_than_half_a_second(words: list[str]) -> None:
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "rlzoo", *words], capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["help", "eval"], ["--version"]])
+def test_asking_for_help_is_no_mistake(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    assert ("rlzoo " + VERSION if words == ["--version"] else "usage: rlzoo") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "--steps", "2"], "train.steps=2"),
+        (["train", "seed=1", "--learning-rate=1e-4"], "train.learning_rate=1e-4"),
+        (["train", "--train.steps", "2"], "train.steps=2"),
+        (["train", "--frobnicate"], "rlzoo train --help"),
+        (["trian"], "did you mean train"),
+        (["objective=grpo"], "did you mean rlzoo train objective=grpo"),
+    ],
+)
+def test_a_habit_of_other_trainers_is_answered_with_what_to_write(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in error_of(capsys, *words)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_gets_what_completes_words(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "rlzoo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("rlzoo tr", {"train"}),
+        ("rlzoo train train.le", {"train.learning_rate="}),
+        ("rlzoo train objective=sta", {"stapo", "stare"}),
+        ("rlzoo compare grpo see", {"seeds=", "seed="}),
+        ("rlzoo objectives clip_h", {"clip_higher"}),
+    ],
+)
+def test_a_shell_completes_commands_keys_and_objectives(line: str, completed: set[str], tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_COMP_WORDBREAKS": " =:"}
+    subprocess.run([sys.executable, "-m", "rlzoo"], env=os.environ | asked, capture_output=True)
+    assert {word.strip() for word in answer.read_text().split("\n")} == completed
+
+
+def test_what_completes_objectives_is_the_zoo() -> None:
+    assert set(zoo()) <= {name.name for name in names()}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -40,6 +152,6 @@ def test_an_interrupted_command_says_what_remains(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS["train"], "run", interrupt)
-    assert main(["train"]) == 130
-    assert "resume=true goes on from the last checkpoint" in capsys.readouterr().err
+    monkeypatch.setattr(COMMANDS["compare"], "run", interrupt)
+    assert main(["compare"]) == 130
+    assert "the same command goes on where it stopped" in capsys.readouterr().err

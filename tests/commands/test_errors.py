@@ -32,8 +32,14 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["objective=grpo+token_mean+seq_mean"], ["token_mean", "seq_mean", "leave one of them out"]),
         (["objective=grpo-s2t"], ["cannot remove s2t", "not there"]),
         (["objective=stapo+("], ["character 7"]),
+        (["objective=grpo+kl(beta=0.01"], ["missing )", "kl("]),
+        (["objective=grpo+kl("], ["missing )", "kl("]),
+        (["objective=STAPO"], ["did you mean stapo?"]),
+        (["objective=grpo+my_part"], ["my_module:my_part"]),
+        (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
+        (["log.trackers=wnadb"], ["did you mean wandb"]),
         (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),
-        (["train.steps=many"], ["train.steps='many'", "Integer"]),
+        (["train.steps=many"], ["train.steps=many", "a whole number"]),
         (["missing.yaml"], ["missing.yaml", "does not exist"]),
         (["model.name=./nowhere"], ["model.name=./nowhere"]),
         (["model.name=embedded:nothing"], ["embedded:nothing", "embedded:arithmetic"]),
@@ -85,6 +91,7 @@ def test_a_model_with_code_of_its_own_is_refused_unless_asked_for(
 def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()
+    (run / "metrics.jsonl").write_text('{"step": 1}\n')
     (run / "config.yaml").write_text(to_yaml(load_config(with_embedded_default(["seed=1"]))))
     assert "resume=true" in error_of(capsys, "train", f"output={run}")
     assert "seed" in error_of(capsys, "train", f"output={run}", "resume=true", "seed=2")

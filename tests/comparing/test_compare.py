@@ -20,9 +20,8 @@ from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.config import load_config, to_yaml, with_embedded_default, words_of
-from rlzoo.experiment.identity import slug
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json_lines, slug
 from rlzoo.report.grid_view import GridView
 from tests.conftest import error_of, interruptible
 
@@ -133,6 +132,45 @@ def test_a_name_that_another_objective_has_gets_the_digest(tmp_path: Path) -> No
         found = grid(tmp_path, "stapo")
         assert [entry.name for entry in found.objectives] == ["stapo", f"stapo-{digest}"]
         found.save()
+
+
+def test_grids_of_other_settings_are_in_other_folders_and_each_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[tuple[list[str], list[str]]] = [
+        (["grpo", "dapo", "train.steps=2"], []),
+        (["seeds=0,1"], ["stapo"]),
+        (["grpo", "task.name=knights", 'log.project="a: b"', "rollout.top_p=0.5", "train.learning_rate=0.03"], []),
+        (["grpo", "rollout.max_response_tokens=7", "evaluation.decodings=0.7/0.9", "seeds=3"], []),
+    ]
+    for words, ablated in asked:
+        read_grid(words, ablated)[0].save()
+    folders = [read_grid(words, ablated)[0].folder for words, ablated in asked]
+    assert len({*folders}) == len(asked)
+    assert [str(folder) for folder in folders[:2]] == ["runs/compare-train.steps=2", "runs/compare"]
+    for (words, ablated), folder in zip(asked, folders, strict=True):
+        found, _ = read_grid([*words, "seeds=5", "checkpoint.every=7", "jobs=2"], ablated)
+        assert found.folder == folder and {*Grid.load(folder).seeds, 5} == {*found.seeds}
+        assert {cell.config.train.steps for cell in found.cells} == {2 if "train.steps=2" in words else 100}
+    assert read_grid(["grpo", "train.steps=+2"])[0].folder == folders[0]
+
+
+def test_a_grid_of_an_older_version_is_found_by_its_settings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = Path("runs/compare")
+    replace(read_grid(["grpo", "train.steps=2"])[0], folder=old).save()
+    assert read_grid(["dapo", "train.steps=2"])[0].folder == old
+    (another,) = {read_grid(["dapo", *words])[0].folder for words in ([], ["seeds=7"], ["checkpoint.every=3"])}
+    assert another != old and not another.exists()
+
+
+def test_an_ablation_that_joins_a_grid_leaves_its_baseline(tmp_path: Path) -> None:
+    grid(tmp_path, "grpo").save()
+    assert read_grid([*SMALL, f"output={tmp_path}"], ["stapo"])[0].baseline == ""
+    assert read_grid([*SMALL, "baseline=stapo", f"output={tmp_path}"], ["stapo"])[0].baseline == "stapo"
 
 
 def saved_by_an_older_version(folder: Path, objectives: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml, with_embedded_default
+from rlzoo.config.unknown_keys import ABSENT, MEANT
 from rlzoo.errors import UserError
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -52,13 +53,27 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("train.step=5", "unknown key train.step .*did you mean train.steps"),
-        ("steps=5", "unknown key steps .*did you mean train.steps"),
-        ("train.steps=abc", "train.steps='abc': .*could not be converted to Integer"),
-        ("model.trust_remote_code=maybe", "model.trust_remote_code='maybe'"),
-        ("log.trackers=wandb", "log.trackers='wandb'"),
-        ("evaluation.decodings=1/1", "evaluation.decodings='1/1'"),
-        ("evaluation.temperature=0", "unknown key evaluation.temperature .*did you mean evaluation.decodings"),
+        ("train.step=5", "unknown key train.step=5; did you mean train.steps"),
+        ("steps=5", "unknown key steps=5; did you mean train.steps"),
+        ("train.steps=abc", "train.steps=abc: it must be a whole number"),
+        ("train.steps=1e2", "train.steps=1e2: it must be a whole number"),
+        ("train.steps.x=3", "train.steps.x=3: it must be a whole number"),
+        ("rollout.kv_cache_gib=a", "it must be a number"),
+        ("train.betas=0.9", "train.betas=0.9: it must be 2 numbers"),
+        ("log.trackers={a: 3}", "one or more words"),
+        ("task.options=3", "it must be keys and values"),
+        ("model.trust_remote_code=maybe", "model.trust_remote_code=maybe: it must be true or false"),
+        ("seed=0,1", "seed=0,1: .*rlzoo compare OBJECTIVE seeds=0,1"),
+        ("output=", "output= is empty"),
+        ("output=${nothing}", "is not readable"),
+        ("evaluation.temperature=0", "unknown key evaluation.temperature=0; did you mean evaluation.decodings"),
+        ("lr=1", "did you mean train.learning_rate"),
+        ("train.lr=1", "did you mean train.learning_rate"),
+        ("lora.rank=8", "there is no LoRA"),
+        ("train.optimizer=sgd", "AdamW: train.learning_rate, train.betas"),
+        ("grpo", "did you mean objective=grpo"),
+        ("me/model", "did you mean model.name=me/model"),
+        ("data.jsonl", "did you mean task.name=data.jsonl"),
         ("train.steps=[", "is not readable"),
         ("missing.yaml", r"'missing\.yaml' does not exist"),
         ("something", "neither a key=value nor a .yaml file"),
@@ -67,7 +82,36 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
 def test_a_bad_word_is_one_error_that_names_it(word: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         load_config([word])
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and str(error.value).count(word) <= 2
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("log.trackers=tensorboard", ["tensorboard"]),
+        ("log.trackers=tensorboard,wandb", ["tensorboard", "wandb"]),
+        ("evaluation.decodings=0.7/0.9", ["0.7/0.9"]),
+        ("evaluation.decodings=0.7/0.9, 0/1", ["0.7/0.9", "0/1"]),
+        ("train.betas=0.8,0.9", (0.8, 0.9)),
+    ],
+)
+def test_a_list_is_written_with_or_without_brackets(word: str, values: object) -> None:
+    key, _, written = word.partition("=")
+    for spelling in (word, f"{key}=[{written}]"):
+        assert flat(dataclasses.asdict(load_config([spelling])))[key] == values
+
+
+def test_what_others_call_a_key_leads_to_one_that_there_is() -> None:
+    assert set(MEANT.values()) <= {name for name, _, _ in keys(Config)}
+    assert not {*MEANT, *ABSENT} & {name for name, _, _ in keys(Config)}
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for content, message in (("train: {stepz: 7}", "unknown key train.stepz=7 in"), ("seed: x", 'seed="x" in')):
+        file.write_text(content)
+        with pytest.raises(UserError, match=f"{message}.*a.yaml"):
+            load_config([str(file)])
 
 
 def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:

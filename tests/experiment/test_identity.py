@@ -16,9 +16,11 @@ from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, load_config, to_yaml, with_embedded_default
 from rlzoo.errors import UserError
+from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.run_folder import RunFolder, claim
-from rlzoo.files import read_json_lines
+from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines, write_json_lines, write_text
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -55,17 +57,20 @@ def folder_of(*words: str) -> str:
 
 
 def begun(folder: str, *words: str) -> RunFolder:
-    """A run as it was begun before objectives were recorded: with its configuration alone."""
+    """A run of one step as it was begun before objectives were recorded."""
     run = RunFolder(Path(folder))
     run.path.mkdir(parents=True)
+    write_json_lines(run.metrics, [{"step": 1}])
     run.config.write_text(to_yaml(small(*words)))
     return run
 
 
 def recorded(folder: str, *words: str) -> RunFolder:
-    """A run that records its objective."""
+    """A run of one step that records its objective."""
     run = RunFolder(Path(folder))
-    claim(run, small(*words)).close()
+    write_json_lines(run.metrics, [{"step": 1}])
+    write_text(run.config, to_yaml(small(*words, "resume=true")))
+    claim(run, small(*words, "resume=true")).close()
     return run
 
 
@@ -234,7 +239,7 @@ def test_a_run_goes_on_under_another_spelling(is_old: bool) -> None:
         assert main(["train", f"objective={written}", *words, f"train.steps={steps}", "resume=true"]) == 0
     assert [path.name for path in Path("runs").iterdir()] == [run.path.name]
     assert run.metrics.read_text().startswith(first) and len(read_json_lines(run.metrics)) == 3
-    assert run.trained().key == parse("stapo").key
+    assert trained_in(run.path).key == parse("stapo").key
 
 
 @pytest.mark.parametrize("make", [begun, recorded])

@@ -6,8 +6,9 @@ import pytest
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment.claim import forget_after
 from rlzoo.experiment.progress import PROGRESS
-from rlzoo.experiment.run_folder import RunFolder, forget_after
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from tests.comparing.finished_runs import DECODINGS, STEPS, make_run
 
@@ -33,7 +34,7 @@ def test_a_run_is_finished_with_its_evaluations_and_its_curves(folder: RunFolder
 def test_a_checkpoint_counts_only_if_it_is_whole(folder: RunFolder) -> None:
     assert folder.last_checkpoint() is None and folder.checkpoint(0) is None
     for step in (2, 4):
-        (folder / f"checkpoints/step-{step:06d}").mkdir(parents=True)
+        (folder / f"checkpoints/step-{step:06d}/training").mkdir(parents=True)
     (folder / f"checkpoints/step-000002/{PROGRESS}").write_text('{"step": 2}')
     assert folder.last_checkpoint() == folder.checkpoint(2) == folder / "checkpoints/step-000002"
     with pytest.raises(UserError, match=r"step=4: .* has no checkpoint of that step; it has 0, 2"):

@@ -13,7 +13,8 @@ from objectives import parse
 from rlzoo.commands import main
 from rlzoo.config import load_config, with_embedded_default
 from rlzoo.evaluation.evaluate import response_record
-from rlzoo.experiment.run_folder import RunFolder, claim
+from rlzoo.experiment.claim import claim
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import Microscope, _state
 from rlzoo.report.microscope_page import microscope_page, provenance, spaced, visible

@@ -122,7 +122,11 @@ def test_an_installed_package_announces_its_parts(folder: Path) -> None:
         ("def f(:", "grpo+my_method:x", "cannot import my_method .*SyntaxError"),
         ("x = 1", "grpo+my_method:x", "registers no part or recipe named 'x'; decorate"),
         (METHOD.replace('"rare_bonus"\n', '"clip"\n'), "grpo+my_method:clip", "both register a part named clip"),
-        (METHOD.replace('"rare_bonus"\n', '"stapo"\n'), "grpo+my_method:stapo", "a part named stapo, which is a recipe of"),
+        (
+            METHOD.replace('"rare_bonus"\n', '"stapo"\n'),
+            "grpo+my_method:stapo",
+            "a part named stapo, which is a recipe of",
+        ),
         (METHOD.replace('"rare_grpo"', '"s2t"'), "grpo+my_method:s2t", "a recipe named s2t, a part of"),
         (METHOD.replace("@dataclass(frozen=True)\n", ""), "grpo+my_method:rare_bonus", "put @dataclass"),
         (METHOD, "grpo+my_method:rare_bonus(threshold=2)", r"outside \(0, 1\)"),

@@ -5,22 +5,28 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations
+from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.run_folder import RunFolder, claim
+from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, checkpoints
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.report.terminal import Terminal
+from rlzoo.training import run as loop
 from rlzoo.training.run import load_trainer, train
+from rlzoo.training.trainer import Trainer
 from tests.conftest import interruptible
 from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS
 
@@ -97,9 +103,22 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
     run(tmp_path / "parts", "train.steps=2", *words)
     parts = run(tmp_path / "parts", "train.steps=4", "resume=true", *words)
     assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", "optimizer.safetensors", "training.json"):
+    for name in ("model.safetensors", OPTIMIZER, PROGRESS):
         last = [folder / "checkpoints" / "step-000004" / name for folder in (parts, whole)]
         assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_a_checkpoint_is_a_model_folder_and_one_of_an_older_version_still_resumes(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", "train.steps=3")
+    parts = run(tmp_path / "parts", "train.steps=2")
+    checkpoint = parts.last_checkpoint()
+    assert checkpoint is not None
+    assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]
+    with safe_open(checkpoint / "model.safetensors", "pt") as weights:
+        assert weights.metadata()["format"] == "pt"
+    (checkpoint / OPTIMIZER).rename(checkpoint / "optimizer.safetensors")
+    (checkpoint / PROGRESS).rename(checkpoint / "training.json")
+    assert run(parts.path, "train.steps=3", "resume=true").metrics.read_text() == whole.metrics.read_text()
 
 
 def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
@@ -107,6 +126,78 @@ def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
     before = folder.metrics.read_bytes()
     run(tmp_path / "run", "train.steps=2", "resume=true")
     assert folder.metrics.read_bytes() == before
+
+
+@pytest.mark.parametrize("moment", ["step", "evaluating", "save_checkpoint"])
+def test_a_run_that_ctrl_c_ends_goes_on_as_if_it_had_not_been_interrupted(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("objective=lopti+stare(adaptive=true)", "checkpoint.every=0", "evaluation.every=2", "train.steps=4")
+    whole = run(tmp_path / "whole", *words)
+    owner: Any = {"step": Trainer, "evaluating": Terminal, "save_checkpoint": loop}[moment]
+    original, calls = getattr(owner, moment), iter(range(99))
+
+    def interrupted(*arguments: object) -> Any:
+        if next(calls) == 1 or moment == "save_checkpoint":
+            monkeypatch.setattr(owner, moment, original)
+            signal.raise_signal(signal.SIGINT)
+        return original(*arguments)
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have set to be ignored
+    monkeypatch.setattr(owner, moment, interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"step \d is saved; resume=true goes on"):
+        run(tmp_path / "parts", *words)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, handler)
+    parts = RunFolder(tmp_path / "parts")
+    assert len(checkpoints(parts / "checkpoints")) == 1
+    assert len(read_json_lines(parts.metrics)) == (4 if moment == "save_checkpoint" else 2)
+    run(parts.path, *words, "resume=true")
+    for name in ("metrics.jsonl", f"checkpoints/step-000004/{OPTIMIZER}", "evaluation/step-000004-T1-p1.jsonl"):
+        assert (parts / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_second_ctrl_c_ends_a_step_at_once_and_saves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(trainer: Trainer) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(KeyboardInterrupt, match="no step is saved; resume=true begins with the first"):
+        run(tmp_path / "run", "train.steps=2")
+    signal.signal(signal.SIGINT, handler)
+    assert RunFolder(tmp_path / "run").last_checkpoint() is None
+
+
+def test_a_start_that_failed_is_no_run_and_a_corrected_one_takes_its_folder(tmp_path: Path) -> None:
+    whole, folder = run(tmp_path / "whole", "train.steps=1", "objective=grpo"), tmp_path / "run"
+    with pytest.raises(UserError, match=r"model\.attention=flash"):
+        run(folder, "train.steps=1", "objective=stapo", "model.attention=flash_attention_2")
+    assert run(folder, "train.steps=1", "objective=grpo").metrics.read_text() == whole.metrics.read_text()
+    with pytest.raises(UserError, match="holds a run already"):
+        run(folder, "train.steps=1", "objective=grpo")
+
+
+def test_before_the_first_step_a_resumed_run_may_have_another_objective_but_not_another_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(trainer: Trainer) -> None:
+        raise ZeroDivisionError
+
+    words, folder = ("train.steps=1", "train.learning_rate=2e-4", "objective=grpo"), tmp_path / "run"
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(Trainer, "step", fail)
+        run(folder, "train.steps=1", "objective=stapo")
+    evaluation = RunFolder(folder).evaluation(0, Decoding(1.0, 1.0))
+    made = evaluation.stat().st_mtime_ns
+    with pytest.raises(UserError, match=r"task\.problems=7, but the run in"):
+        run(folder, *words, "resume=true", "task.problems=7")
+    resumed = run(folder, *words, "resume=true")
+    assert resumed.metrics.read_text() == run(tmp_path / "whole", *words).metrics.read_text()
+    assert evaluation.stat().st_mtime_ns == made
 
 
 def test_two_processes_never_write_the_same_run(tmp_path: Path) -> None:
@@ -120,7 +211,7 @@ def test_two_processes_never_write_the_same_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_is_whole_and_goes_on(ending: signal.Signals, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    words = ("checkpoint.every=1", "checkpoint.keep=9")
+    words = ("checkpoint.every=1" if ending == signal.SIGKILL else "checkpoint.every=0", "checkpoint.keep=9")
     command = [sys.executable, "-m", "rlzoo", "train", *SMALL, f"output={folder.path}", "train.steps=500", *words]
     process = interruptible(command)
     while len(read_json_lines(folder.metrics)) < 3:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from vllm import LLM, SamplingParams
 
 from rlzoo.config import load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
@@ -63,6 +65,17 @@ def small(folder: Path, *words: str) -> str:
         with_embedded_default(["rollout.engine=vllm", "train.learning_rate=1e-3", *sizes, f"output={folder}", *words])
     )
     return train(config, Terminal(Console(quiet=True))).metrics.read_text()
+
+
+def test_a_checkpoint_is_a_folder_that_vllm_loads(tmp_path: Path) -> None:
+    small(tmp_path / "run", "train.steps=1")
+    checkpoint = RunFolder(tmp_path / "run").last_checkpoint()
+    model = LLM(str(checkpoint), dtype="float32", enforce_eager=True, max_model_len=64, kv_cache_memory_bytes=2**28)
+    (answer,) = model.generate("12+34=", SamplingParams(temperature=0.0, max_tokens=8))
+    mine, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
+    prompt = tokenizer("12+34=", return_tensors="pt")
+    tokens = mine.generate(**prompt, max_new_tokens=8, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    assert answer.outputs[0].text == tokenizer.decode(tokens, skip_special_tokens=True)
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""`rlzoo completion`: the shell asks this program for words, through argcomplete."""
+
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rlzoo.config.ranges import CHOICES
+
+SUMMARY = "print what has a shell complete the words of rlzoo"
+SHELLS = ("bash", "zsh", "fish")
+INSTALL = """to have it in every new shell:
+  bash   echo 'eval "$(rlzoo completion bash)"' >> ~/.bashrc
+  zsh    echo 'eval "$(rlzoo completion zsh)"' >> ~/.zshrc, below compinit
+  fish   rlzoo completion fish > ~/.config/fish/completions/rlzoo.fish"""
+
+
+def declare(parser: ArgumentParser) -> None:
+    """The shell."""
+    parser.epilog = INSTALL
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(arguments: Namespace) -> None:
+    """Prints it."""
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["rlzoo"], shell=arguments.shell))
+
+
+def complete(parser: ArgumentParser) -> None:
+    """Answers the shell and ends the process."""
+    import argcomplete
+
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def completed(action: Action, keys: Iterable[tuple[str, Any, str]], objectives: bool = False) -> None:
+    """Has a shell complete a command's words: its keys, their values where these are few, and objectives if asked."""
+    names = [name for name, _, _ in keys]
+
+    def complete(prefix: str, **_: Any) -> list[str]:
+        key, equals, value = prefix.partition("=")
+        if equals:
+            return [f"{key}={it}" for it in _values(key) if it.startswith(value)]
+        return [it for it in (*(f"{name}=" for name in names), *(zoo() if objectives else ())) if it.startswith(prefix)]
+
+    action.completer = complete  # type: ignore[attr-defined]
+
+
+def _values(key: str) -> Iterable[str]:
+    return zoo() if key in ("objective", "against", "baseline") else CHOICES.get(key, ())
+
+
+def zoo() -> list[str]:
+    """Our own recipes and parts, by their files, as importing them imports torch."""
+    package = find_spec("objectives")
+    folders = [Path(it) for it in (package.submodule_search_locations or ())] if package else []
+    files = [path for it in folders for kind in ("methods", "parts") for path in sorted((it / kind).glob("[!_]*.py"))]
+    return [file.stem for file in files]

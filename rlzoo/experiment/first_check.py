@@ -1,0 +1,32 @@
+"""What is checked of a configuration before torch is imported, so that a wrong word costs no time."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from rlzoo.config import Config, check_ranges
+from rlzoo.errors import UserError, nearest
+from rlzoo.model.pretrained import locate
+from rlzoo.tasks import check_task
+
+_ALONE = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "trackio", "wandb")
+TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), **{name: (name,) for name in _ALONE}}
+"""What Accelerate reports to -> the packages that do it, one of which must be installed."""
+
+
+def check_words(config: Config) -> None:
+    """Checks ranges, names of the model and the task, and trackers. Raises UserError."""
+    check_ranges(config)
+    check_trackers(config.log.trackers)
+    locate(config.model)
+    check_task(config.task)
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuses trackers that there are not, or that are not installed. Raises UserError."""
+    for name in names:
+        if name not in TRACKERS:
+            known = nearest(name, TRACKERS) or f"; there are {', '.join(sorted(TRACKERS))}"
+            raise UserError(f"log.trackers={name}: there is no such tracker{known}")
+        if not any(map(find_spec, TRACKERS[name])):
+            package = TRACKERS[name][0].replace("_", "-")
+            raise UserError(f"log.trackers={name} is not installed; pip install {package}, or leave it out")
