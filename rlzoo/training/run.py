@@ -19,7 +19,7 @@ from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress, read_progress
 from rlzoo.experiment.run_folder import RunFolder, claim, forget_after
 from rlzoo.files import append_json_line, read_json_lines
-from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.rollout import load_engine
@@ -224,9 +224,10 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
 
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
-    """Evaluates the current policy with every decoding that is not done already."""
-    config, experiment = trainer.config, trainer.experiment
+    """Evaluates the current policy with every decoding that is not done already; what the main process sees decides."""
+    config, experiment, accelerator = trainer.config, trainer.experiment, trainer.accelerator
     evaluator = Evaluator(
+        accelerator,
         trainer.sampler,
         experiment.task,
         experiment.held_out,
@@ -237,7 +238,9 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
     )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
-        if trainer.accelerator.is_main_process and not path.exists():
-            with view.evaluating(decoding) as progress:
-                evaluator(decoding, progress).save(path)
-        trainer.accelerator.wait_for_everyone()
+        if said_by_main(accelerator, path.exists()):
+            continue
+        with view.evaluating(decoding) as progress:
+            evaluation = evaluator(decoding, progress)
+        if evaluation is not None:
+            evaluation.save(path)

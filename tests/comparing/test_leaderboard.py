@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rlzoo.report.leaderboard_page import comma_separated, markdown
 
 from objectives import parse
 from rlzoo.commands import main
@@ -22,6 +21,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.statistics import Difference, difference_of_runs
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.figures import strokes
+from rlzoo.report.leaderboard_page import comma_separated, markdown
 from rlzoo.report.page import page
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of

@@ -1,30 +1,19 @@
 """Law 1 with real processes: two of them, joined by gloo, accumulate the gradient that one does."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from rlzoo.files import read_json_lines
+from tests.processes import ONE, TWO, launch
 from tests.training.rank_gradients import EXPRESSIONS
-
-ROOT = Path(__file__).parents[2]
-TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-
-
-def launch(command: list[str | Path], folder: Path = ROOT) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.slow
 def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    for name, launcher in (("one", [sys.executable]), ("two", TWO)):
+    for name, launcher in (("one", ONE), ("two", TWO)):
         launch([*launcher, "-m", "tests.training.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
     assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
