@@ -1,6 +1,7 @@
 """Accelerate's view of the machine, and what its processes tell each other."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -15,13 +16,19 @@ from rlzoo.errors import UserError
 LONGEST_WAIT = timedelta(hours=6)
 """How long processes wait for each other: the longest responses and the checkpoints of large models take their time."""
 
+_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_REMEDY = "start N of them with torchrun --nproc_per_node=N -m rlzoo ..."
+
 T = TypeVar("T")
 
 
 def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path | None = None) -> Accelerator:
-    """For `model.precision`, with trackers that write into `folder`. Raises UserError for a tracker that is unknown."""
+    """For `model.precision`, with trackers that write into `folder`.
+
+    Raises UserError for a tracker that is unknown, and for a launcher whose processes did not join.
+    """
     try:
-        return Accelerator(
+        accelerator = Accelerator(
             mixed_precision="bf16" if precision == "bfloat16" else "no",
             log_with=list(trackers) or None,
             project_dir=folder,
@@ -33,6 +40,26 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
         )
     except ValueError as error:
         raise UserError(f"log.trackers={list(trackers)}: {error}") from None
+    check_joined(accelerator.num_processes, os.environ)
+    return accelerator
+
+
+def check_joined(processes: int, environment: Mapping[str, str]) -> None:
+    """Refuses a launcher that asked for more processes than joined: every one of them would train by itself.
+
+    Raises UserError. On CPUs `accelerate launch --num_processes 2` starts one process, without a word and without
+    saying how many were asked for; it names the main process's address, as it does only where there are several.
+    """
+    asked = next((int(environment[name]) for name in _SIZES if environment.get(name, "").isdigit()), 0)
+    of_accelerate = not asked and "ACCELERATE_USE_CPU" in environment and "MASTER_ADDR" in environment
+    if of_accelerate and processes == 1:
+        raise UserError(
+            "accelerate launch asked for several processes, but without GPUs it starts one; "
+            f"{_REMEDY} (one process needs no launcher)"
+        )
+    if asked > processes:
+        joined = "1 process runs by itself" if processes == 1 else f"{processes} joined"
+        raise UserError(f"the launcher asked for {asked} processes, but {joined}; {_REMEDY}")
 
 
 def gathered(accelerator: Accelerator, items: Sequence[T]) -> list[T]:

@@ -58,7 +58,7 @@ class TrainingView(Protocol):
         """Nothing is to be said from now on: the main process speaks for all."""
         ...
 
-    def introduce(self, experiment: Experiment, device: str) -> None:
+    def introduce(self, experiment: Experiment, device: str, processes: int) -> None:
         """The run begins, or goes on."""
         ...
 
@@ -85,7 +85,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
         _start_trackers(accelerator, config)
-        view.introduce(experiment, str(accelerator.device))
+        view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
         with load_trainer(experiment, accelerator, folder) as trainer:
             _loop(trainer, folder, view)
         accelerator.end_training()
