@@ -1,14 +1,20 @@
-"""Law 1 with real processes: two of them, joined by gloo, accumulate the gradient that one does."""
+"""With real processes: two of them, joined by gloo, accumulate the gradient that one does, and train the same."""
 
 import json
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from tests.processes import ONE, TWO, launch
 from tests.training.rank_gradients import EXPRESSIONS
+from tests.training.rank_runs import OBJECTIVES, WORDS
 
 
 @pytest.mark.slow
@@ -43,3 +49,52 @@ def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     assert [line["step"] for line in metrics] == [1, 2]
     timings = read_json_lines(tmp_path / "run" / "timings.jsonl")
     assert all(0 < line["generate_positions"] < 8 * 8 * 40 for line in timings)
+
+
+@pytest.mark.slow
+def test_two_processes_sample_and_train_as_one_does(tmp_path: Path) -> None:
+    for launcher in (ONE, TWO):
+        launch([*launcher, "-m", "tests.training.rank_runs", tmp_path])
+    one, two = (json.loads((tmp_path / f"{processes}.json").read_text()) for processes in (1, 2))
+    assert list(one) == list(two) == list(OBJECTIVES)
+    for objective in OBJECTIVES:
+        assert two[objective][0]["tokens"] == one[objective][0]["tokens"]
+        for a, b in zip(one[objective], two[objective], strict=True):
+            agree(b["metrics"], a["metrics"])
+        assert any(len(set(step["longest"])) > 1 for step in two[objective]), "no step was ragged"
+    assert any(step["rounds"] > 1 for step in two["dapo"]), "no step was refilled"
+    assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(tmp_path: Path) -> None:
+    words = [*WORDS, "objective=stare(adaptive=true)", "checkpoint.every=1", "checkpoint.keep=9"]
+    parts, whole = RunFolder(tmp_path / "parts"), RunFolder(tmp_path / "whole")
+    command = [*TWO, "-m", "rlzoo", "train", *words, f"output={parts.path}"]
+    started = psutil.Popen([*command, "train.steps=500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(read_json_lines(parts.metrics)) < 3:
+        assert started.poll() is None
+        time.sleep(0.02)
+    family = [started, *started.children(recursive=True)]
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family)
+    last = parts.last_checkpoint()
+    assert last is not None
+    steps = int(last.name.removeprefix("step-"))
+    for launcher, more in ((ONE, 1), (TWO, 2)):
+        resumed = [f"output={parts.path}", "resume=true", f"train.steps={steps + more}"]
+        launch([*launcher, "-m", "rlzoo", "train", *words, *resumed])
+    launch([*ONE, "-m", "rlzoo", "train", *words, f"output={whole.path}", f"train.steps={steps + 2}"])
+    lines = [read_json_lines(folder.metrics) for folder in (parts, whole)]
+    assert len(lines[0]) == steps + 2 >= 4
+    for found, expected in zip(*lines, strict=True):
+        agree(found, expected)
+
+
+def agree(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Metrics but for the rounding of float32 sums; the differences to the sampler are nothing else."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if not name.startswith("sampler/"):
+            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5), (expected["step"], name)
