@@ -55,6 +55,8 @@ def check_ranges(config: Config) -> None:
     for key, choices in _CHOICES.items():
         if values[key] not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
+    if config.model.attention.startswith("flash") and config.model.precision == "float32":
+        raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     read_decodings(config.evaluation.decodings)
     if config.train.minibatches_per_step > config.rollout.prompts_per_step:
         raise UserError(

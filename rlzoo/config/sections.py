@@ -62,6 +62,8 @@ class RolloutConfig:
     """G, the size of a group."""
     max_prompt_tokens: int = 1024
     """A longer prompt is an error, found before training starts."""
+    drop_long_prompts: bool = False
+    """Drop training problems with longer prompts, and say how many, instead; held-out ones stay an error."""
     max_response_tokens: int = 24
     """Where sampling stops a response and marks it truncated."""
     temperature: float = 1.0

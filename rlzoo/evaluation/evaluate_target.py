@@ -11,13 +11,13 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
-from rlzoo.experiment.experiment import check_prompts
 from rlzoo.experiment.identity import slug
+from rlzoo.experiment.prompts import check_prompts
 from rlzoo.files import write_json
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
-from rlzoo.rollout import check_engine, load_engine
+from rlzoo.rollout import check_engine, load_engine, warn_of_cache
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
@@ -70,6 +70,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         sets = [_task_set(config)]
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
+    warn_of_cache(config.rollout, config.model, tokenizer)
     return _evaluate_all(sets, config, tokenizer, target.folder, view)
 
 

@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -230,13 +231,30 @@ class Policy(nn.Module):
         if not isinstance(head, nn.Linear):
             return False
         inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
-        expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
-        found = head_logits(self._body(inputs, use_cache=False)[0], head.weight, head.bias, self.softcap)
-        plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
-        if not plain:
-            name = type(self.model).__name__
-            warnings.warn(f"{name} changes its logits after the head: they are calculated whole", stacklevel=2)
-        return plain
+        try:
+            with _any_attention(self.model.config.get_text_config()):
+                expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
+                body = self._body(inputs, use_cache=False)[0]
+            found = head_logits(body, head.weight, head.bias, self.softcap)
+            plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+            reason = "" if plain else "changes its logits after the head"
+        except Exception as error:  # whatever a model raises that cannot calculate where it was loaded
+            reason = f"cannot be tried ({one_line(error)})"
+        if reason:
+            warnings.warn(f"{type(self.model).__name__} {reason}: logits are calculated whole", stacklevel=2)
+        return not reason
+
+
+@contextmanager
+def _any_attention(config: Any) -> Iterator[None]:
+    """Meanwhile attention is one that every device and dtype can do; fused kernels often refuse CPUs and float32."""
+    chosen = config._attn_implementation
+    if chosen not in ("sdpa", "eager"):
+        config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = chosen
 
 
 def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:

@@ -151,7 +151,9 @@ class VllmEngine:
         rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
         device = self.policy.model.device
         tokens, lengths, mask = (tensor.to(device) for tensor in (rollouts.tokens, rollouts.lengths, rollouts.mask))
-        stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
+        # As in training: some attention kernels refuse the float32 weights by themselves.
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
         difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
         if not difference < LARGEST_DIFFERENCE:
             raise UserError(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
@@ -236,3 +236,24 @@ def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(tmp_path: Pa
     tokenizer.backend.add_tokens(["<more>"])
     with pytest.raises(UserError, match=r"knows \d+ tokens, its embedding only \d+"):
         load_policy(config, tokenizer)
+
+
+def test_an_attention_that_refuses_the_cpu_is_not_asked_while_a_model_loads(tiny_model: Path) -> None:
+    def refusing(*arguments: object, **options: object) -> tuple[torch.Tensor, None]:
+        raise RuntimeError("only for bfloat16 on GPUs")
+
+    AttentionInterface.register("refusing", refusing)
+    config = ModelConfig(name=str(tiny_model), attention="refusing")
+    with pytest.warns(UserWarning, match="behind a prompt of its own: model.attention=refusing takes no masks"):
+        policy = load_policy(config, load_tokenizer(config))
+    assert policy.fused and not policy.longest_tree
+    tokens = torch.ones(1, 3, dtype=torch.long)
+    with pytest.raises(RuntimeError, match="only for bfloat16"):
+        policy([[1, 2]], tokens, torch.tensor([3]), tokens.bool(), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:every response is calculated behind")
+def test_a_model_that_cannot_be_tried_has_its_logits_calculated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Policy, "_body", None)
+    with pytest.warns(UserWarning, match="LlamaForCausalLM cannot be tried .*: logits are calculated whole"):
+        assert not tiny_policy("llama").fused
