@@ -96,6 +96,8 @@ class TrainConfig:
     """Optimiser updates per pass over the rollouts of a step; groups are never split."""
     tokens_per_micro_batch: int = 16_384
     """Token positions (prompt and response, padding included) of one forward and backward."""
+    sharding: str = "none"
+    """`fsdp` shares weights, gradients and moments out over the processes (FSDP2); `none` leaves each a whole copy."""
 
 
 @dataclass

@@ -14,7 +14,16 @@ from rlzoo.experiment.identity import CONFIG, OBJECTIVE, Recorded, has_changed, 
 from rlzoo.experiment.progress import checkpoints, read_progress
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
 
-FREE_TO_CHANGE = ("resume", "output", "checkpoint.", "log.", "evaluation.every", "train.steps", "task.grader_")
+FREE_TO_CHANGE = (
+    "resume",
+    "output",
+    "checkpoint.",
+    "log.",
+    "evaluation.every",
+    "train.steps",
+    "train.sharding",
+    "task.grader_",
+)
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
 
 LOCK = ".lock"

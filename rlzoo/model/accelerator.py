@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs, broadcast
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs, broadcast
 
 from rlzoo.errors import UserError
 
@@ -17,6 +17,7 @@ LONGEST_WAIT = timedelta(hours=6)
 """How long processes wait for each other: the longest responses and the checkpoints of large models take their time."""
 
 _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_OTHERS = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 _REMEDY = "start N of them with torchrun --nproc_per_node=N -m rlzoo ..."
 
 T = TypeVar("T")
@@ -41,6 +42,9 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
     except ValueError as error:
         raise UserError(f"log.trackers={list(trackers)}: {error}") from None
     check_joined(accelerator.num_processes, os.environ)
+    if accelerator.distributed_type in _OTHERS:
+        kind = accelerator.distributed_type.value
+        raise UserError(f"accelerate is configured for {kind}; start without that, and set train.sharding=fsdp")
     return accelerator
 
 

@@ -17,6 +17,7 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.layout import Layout, grow, pack, packed, padded
 from rlzoo.model.pretrained import locate, without_progress_bars
+from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 
@@ -124,10 +125,10 @@ class Policy(nn.Module):
         """Dropout stays off in training too."""
         return super().train(False)
 
-    def save(self, folder: Path) -> None:
-        """Writes weights, configuration and tokenizer as transformers loads them."""
+    def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
+        """Writes its weights, or those of `whole_weights`, configuration and tokenizer as transformers loads them."""
         with without_progress_bars():
-            self.model.save_pretrained(folder)
+            self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
@@ -140,21 +141,34 @@ class Policy(nn.Module):
         """A copy that does not learn, for the reference."""
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
 
-    def sampling_copy(self, dtype: torch.dtype) -> "Policy":
+    def whole_weights(self, keep: bool = True) -> dict[str, Tensor] | None:
+        """If they are sharded, all of them on the CPU, or none unless they are to be kept; else None.
+
+        All processes must ask together.
+        """
+        if not is_sharded(self):
+            return None
+        gathered = whole_parameters(self, every_name=False, prefix="model.")
+        return {name: weight.cpu() for name, weight in gathered if keep}
+
+    def sampling_copy(self, dtype: torch.dtype, share_head: bool = True) -> "Policy":
         """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
         memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
-        memo |= {id(p): nn.Parameter(p.detach().to(dtype), requires_grad=False) for p in self.parameters()}
         if self.fused:
-            memo[id(self._head)] = self._head
+            memo[id(self._head)] = self._head if share_head else copy.deepcopy(self._head).requires_grad_(False)
+        memo |= {id(p): nn.Parameter(p.detach().to(dtype, copy=True), requires_grad=False) for p in self.parameters()}
         return copy.deepcopy(self, memo)
 
     @torch.no_grad()
     def copy_weights(self, source: "Policy") -> None:
         """Takes over the weights of the policy that this is a sampling copy of."""
-        new = dict(source.named_parameters(remove_duplicate=False))
-        for name, own in self.named_parameters(remove_duplicate=False):
-            if own is not new[name]:
-                own.copy_(new[name])
+        own = dict(self.named_parameters(remove_duplicate=False))
+        for name, new in whole_parameters(source):
+            if own[name] is not new:
+                own[name].copy_(new)
+            del own[name]
+        if own:
+            raise RuntimeError(f"the policy that trains did not hand over {', '.join(list(own)[:3])}, ...")
 
     @property
     def _head(self) -> nn.Linear:

@@ -50,13 +50,18 @@ def total_memory() -> int:
 
 
 def load_engine(
-    config: RolloutConfig, model: ModelConfig, policy: Policy, tokenizer: Tokenizer, version: int = 0
+    config: RolloutConfig,
+    model: ModelConfig,
+    policy: Policy,
+    tokenizer: Tokenizer,
+    version: int = 0,
+    will_be_sharded: bool = False,
 ) -> RolloutEngine:
     """The engine that `rollout.engine` names; the policy has `version` updates behind it."""
     if config.engine == "vllm":
         from rlzoo.rollout.vllm_engine import VllmEngine
 
-        return VllmEngine(policy, tokenizer, config, model, version)
+        return VllmEngine(policy, tokenizer, config, model, version, will_be_sharded)
     from rlzoo.rollout.transformers_engine import TransformersEngine
 
-    return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch, version)
+    return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch, version, will_be_sharded)

@@ -22,12 +22,13 @@ from rlzoo.files import append_json_line, read_json_lines
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
 from rlzoo.training.collect import Collected
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.trainer import Trainer, is_to_be_sharded
 
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
 MODEL_PHASES = ("generate", "score", "train")
@@ -142,7 +143,8 @@ def load_trainer(
             policy.load(checkpoint)
         policy.to(accelerator.device)
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
-        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates)
+        sharded = is_to_be_sharded(config.train, accelerator)
+        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates, sharded)
         with closing(engine):
             sampler = Sampler(engine, graders, experiment.tokenizer)
             trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
@@ -216,10 +218,10 @@ def _record(
 
 
 def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
-    if trainer.accelerator.is_main_process:
-        policy = trainer.accelerator.unwrap_model(trainer.policy)
+    main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
+    if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
-        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep)
+        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, writes=main)
     trainer.accelerator.wait_for_everyone()
 
 

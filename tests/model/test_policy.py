@@ -204,6 +204,23 @@ def test_a_sampling_copy_rounds_weights_but_neither_head_nor_buffers() -> None:
         torch.testing.assert_close(own, new.bfloat16(), rtol=0, atol=0)
 
 
+def test_a_sampling_copy_misses_weights_that_it_does_not_get() -> None:
+    policy = tiny_policy("qwen3")
+    sampler = policy.sampling_copy(torch.bfloat16)
+    policy.model.lm_head = torch.nn.Identity()
+    with pytest.raises(RuntimeError, match=r"did not hand over model\.lm_head\.weight"):
+        sampler.copy_weights(policy)
+
+
+def test_a_sampling_copy_of_its_own_has_the_same_weights_and_shares_none() -> None:
+    policy = tiny_policy("qwen3")
+    shared, own = (policy.sampling_copy(torch.bfloat16, share_head=share) for share in (True, False))
+    there = dict(shared.named_parameters(remove_duplicate=False))
+    for name, weight in own.named_parameters(remove_duplicate=False):
+        assert weight.dtype == there[name].dtype and torch.equal(weight, there[name])
+    assert not {p.data_ptr() for p in own.parameters()} & {p.data_ptr() for p in policy.parameters()}
+
+
 def test_what_a_model_folder_lacks_is_said_in_one_line(tiny_model: Path, tmp_path: Path) -> None:
     config = ModelConfig(name=str(tiny_model))
     tokenizer = load_tokenizer(config)

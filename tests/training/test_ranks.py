@@ -51,17 +51,32 @@ def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     assert all(0 < line["generate_positions"] < 8 * 8 * 40 for line in timings)
 
 
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one process does in a few steps with each objective."""
+    return steps_of(ONE, "none", tmp_path_factory.mktemp("one"))
+
+
+def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]:
+    """What rank_runs writes."""
+    launch([*launcher, "-m", "tests.training.rank_runs", folder, sharding])
+    (written,) = folder.glob("*.json")
+    return dict(json.loads(written.read_text()))
+
+
 @pytest.mark.slow
-def test_two_processes_sample_and_train_as_one_does(tmp_path: Path) -> None:
-    for launcher in (ONE, TWO):
-        launch([*launcher, "-m", "tests.training.rank_runs", tmp_path])
-    one, two = (json.loads((tmp_path / f"{processes}.json").read_text()) for processes in (1, 2))
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
+    one, two = one_process, steps_of(TWO, sharding, tmp_path)
     assert list(one) == list(two) == list(OBJECTIVES)
     for objective in OBJECTIVES:
         assert two[objective][0]["tokens"] == one[objective][0]["tokens"]
         for a, b in zip(one[objective], two[objective], strict=True):
             agree(b["metrics"], a["metrics"])
         assert any(len(set(step["longest"])) > 1 for step in two[objective]), "no step was ragged"
+        for a, b in zip(one[objective], two[objective], strict=True):
+            assert b["handed_over"] == a["handed_over"] and len(b["handed_over"]) > 50
+            assert b["weights_here"] == a["weights_here"] // (2 if sharding == "fsdp" else 1)
     assert any(step["rounds"] > 1 for step in two["dapo"]), "no step was refilled"
     assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
 
@@ -82,12 +97,12 @@ def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(tmp_path: P
     last = parts.last_checkpoint()
     assert last is not None
     steps = int(last.name.removeprefix("step-"))
-    for launcher, more in ((ONE, 1), (TWO, 2)):
-        resumed = [f"output={parts.path}", "resume=true", f"train.steps={steps + more}"]
+    for launcher, sharding, more in ((TWO, "fsdp", 1), (ONE, "none", 2), (TWO, "fsdp", 3)):
+        resumed = [f"output={parts.path}", "resume=true", f"train.steps={steps + more}", f"train.sharding={sharding}"]
         launch([*launcher, "-m", "rlzoo", "train", *words, *resumed])
-    launch([*ONE, "-m", "rlzoo", "train", *words, f"output={whole.path}", f"train.steps={steps + 2}"])
+    launch([*ONE, "-m", "rlzoo", "train", *words, f"output={whole.path}", f"train.steps={steps + 3}"])
     lines = [read_json_lines(folder.metrics) for folder in (parts, whole)]
-    assert len(lines[0]) == steps + 2 >= 4
+    assert len(lines[0]) == steps + 3 >= 5
     for found, expected in zip(*lines, strict=True):
         agree(found, expected)
 
