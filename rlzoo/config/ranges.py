@@ -37,6 +37,7 @@ _CHOICES = {
     "model.precision": ("float32", "bfloat16"),
     "rollout.engine": ("transformers", "vllm"),
     "model.chat_template": ("auto", "none"),
+    "train.schedule": ("constant", "linear", "cosine"),
     "train.sharding": ("none", "fsdp"),
 }
 

@@ -83,9 +83,11 @@ class TrainConfig:
     steps: int = 100
     """Rollout steps."""
     learning_rate: float = 1e-6
-    """The constant rate of AdamW after the warm-up."""
+    """The rate of AdamW after the warm-up."""
+    schedule: str = "constant"
+    """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: int = 0
-    """Rollout steps over which the rate rises linearly from 0."""
+    """Rollout steps over which the rate rises linearly; the first has one part of so many, where verl's has 0."""
     weight_decay: float = 0.0
     """AdamW's decoupled weight decay."""
     betas: tuple[float, float] = (0.9, 0.999)

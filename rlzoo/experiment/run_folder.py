@@ -138,8 +138,10 @@ def check_same(config: Config, folder: RunFolder) -> None:
     """Refuses settings that differ from those of the run in the folder, except those that are free to change."""
     _check_same_objective(config, folder)
     before, now = flat(asdict(load_config([str(folder.config)]))), flat(asdict(config))
+    fixed = () if config.train.schedule == "constant" else ("train.steps",)  # others depend on where the run ends
     for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE) and key != "objective":
+        is_free = key == "objective" or (key.startswith(FREE_TO_CHANGE) and key not in fixed)
+        if before.get(key) != now.get(key) and not is_free:
             raise UserError(
                 f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
                 f"a resumed run keeps its settings"

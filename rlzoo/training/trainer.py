@@ -21,6 +21,7 @@ from rlzoo.model.sharding import shard
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
 _ANY_ROW = torch.zeros(1, dtype=torch.long)
@@ -46,6 +47,7 @@ class Trainer:
         train = experiment.config.train
         self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
         self.accelerator, self.sampler, self.reference = accelerator, sampler, reference
+        self.rate_fraction = rate_fraction(train)
         self.sharded = is_to_be_sharded(train, accelerator)
         if self.sharded:
             policy, self.reference = shard(policy), None if reference is None else shard(reference)
@@ -246,8 +248,7 @@ class Trainer:
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
-        train = self.config.train
-        rate = train.learning_rate * min(1.0, (step + 1) / max(1, train.warmup_steps))
+        rate = self.config.train.learning_rate * self.rate_fraction(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         return rate
