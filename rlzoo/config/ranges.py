@@ -37,6 +37,8 @@ CHOICES = {
     "model.precision": ("float32", "bfloat16"),
     "rollout.engine": ("transformers", "vllm"),
     "model.chat_template": ("auto", "none"),
+    "train.schedule": ("constant", "linear", "cosine"),
+    "train.sharding": ("none", "fsdp"),
 }
 
 
@@ -57,6 +59,8 @@ def check_ranges(config: Config) -> None:
     for key, choices in CHOICES.items():
         if values[key] not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
+    if config.model.attention.startswith("flash") and config.model.precision == "float32":
+        raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     read_decodings(config.evaluation.decodings)
     if config.train.minibatches_per_step > config.rollout.prompts_per_step:
         raise UserError(

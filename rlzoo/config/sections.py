@@ -64,6 +64,8 @@ class RolloutConfig:
     """G, the size of a group."""
     max_prompt_tokens: int = 1024
     """A longer prompt is an error, found before training starts."""
+    drop_long_prompts: bool = False
+    """Drop training problems with longer prompts, and say how many, instead; held-out ones stay an error."""
     max_response_tokens: int = 24
     """Where sampling stops a response and marks it truncated."""
     temperature: float = 1.0
@@ -83,9 +85,11 @@ class TrainConfig:
     steps: int = 100
     """Rollout steps."""
     learning_rate: float = 1e-6
-    """The constant rate of AdamW after the warm-up."""
+    """The rate of AdamW after the warm-up."""
+    schedule: str = "constant"
+    """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: int = 0
-    """Rollout steps over which the rate rises linearly from 0."""
+    """Rollout steps over which the rate rises linearly; the first has one part of so many, where verl's has 0."""
     weight_decay: float = 0.0
     """AdamW's decoupled weight decay."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -96,6 +100,8 @@ class TrainConfig:
     """Optimiser updates per pass over the rollouts of a step; groups are never split."""
     tokens_per_micro_batch: int = 16_384
     """Token positions (prompt and response, padding included) of one forward and backward."""
+    sharding: str = "none"
+    """`fsdp` shares weights, gradients and moments out over the processes (FSDP2); `none` leaves each a whole copy."""
 
 
 @dataclass

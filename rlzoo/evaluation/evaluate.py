@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accelerate import Accelerator
 
 from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
@@ -13,6 +14,7 @@ from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_probl
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.model.accelerator import gathered
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.tasks.base import Problem, Task
@@ -101,11 +103,13 @@ def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluat
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Samples and grades responses to held-out problems.
+    """Samples and grades responses to held-out problems, each process a share of them.
 
-    Always with the same seed, so that evaluations before and after training differ by the policy alone.
+    Always with the same seed, so that evaluations before and after training differ by the policy alone. Every draw
+    depends on seed, problem and sample, whichever process makes it.
     """
 
+    accelerator: Accelerator
     sampler: Sampler
     task: Task
     problems: Sequence[Problem]
@@ -116,30 +120,56 @@ class Evaluator:
     """Where the task comes from."""
     seed: int
 
-    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation:
-        """`samples` responses to each problem."""
-        samples, rollout = self.samples, self.rollout
+    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation | None:
+        """`samples` responses to each problem, on the main process; None on the others.
+
+        All processes call it together. What it says of its progress is estimated from this process's share.
+        """
+        samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
         seed = step_seed(self.seed, 0, "evaluation")
         sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
         per_batch = max(1, rollout.rows_per_batch // samples)
-        records: list[dict[str, Any]] = []
-        for start in range(0, len(self.problems), per_batch):
-            graded = self.sampler(self.problems[start : start + per_batch], samples, sampling, seed + start)
+        process, processes = self.accelerator.process_index, self.accelerator.num_processes
+        shares = shared_batches(len(self.problems), per_batch, process, processes)
+        own = samples * sum(len(numbers) for _, numbers in shares)
+        records: list[tuple[int, dict[str, Any]]] = []
+        for start, numbers in shares:
+            asked = [self.problems[start + number] for number in numbers]
+            graded = self.sampler(asked, samples, sampling, seed + start, numbers)
+            first = [(start + number) * samples for number in numbers]
             records += [
-                {
-                    **response_record(graded, row, self.source),
-                    "sample": row % samples,
-                    "final_answer": self._final_answer(graded, row),
-                }
-                for row in range(len(graded.texts))
+                (first[row // samples] + row % samples, self._record(graded, row)) for row in range(len(graded.texts))
             ]
-            progress(len(records), len(self.problems) * samples)
-        return Evaluation(records, samples)
+            progress(total * len(records) // own, total)
+        everywhere = gathered(self.accelerator, records)
+        in_order = [record for _, record in sorted(everywhere, key=lambda it: it[0])]
+        return Evaluation(in_order, samples) if self.accelerator.is_main_process else None
+
+    def _record(self, graded: GradedRollouts, row: int) -> dict[str, Any]:
+        final_answer = self._final_answer(graded, row)
+        return {
+            **response_record(graded, row, self.source),
+            "sample": row % self.samples,
+            "final_answer": final_answer,
+        }
 
     def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
         if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:
             return None
         return self.task.final_answer(graded.problem_of(row), graded.texts[row])
+
+
+def shared_batches(problems: int, size: int, process: int, processes: int) -> list[tuple[int, range]]:
+    """Of each batch of `size` problems in which a process has a share: its first problem, and the numbers in it.
+
+    As long as there is a whole batch for every process they take these in turn, and of the last ones the problems.
+    """
+    starts = range(0, problems, size)
+    dealt = len(starts) // processes * processes
+    whole = [(start, range(min(size, problems - start))) for start in starts[:dealt][process::processes]]
+    rest = starts[dealt:]
+    parts = [(it, range((process - it + rest.start) % processes, min(size, problems - it), processes)) for it in rest]
+    return whole + [part for part in parts if part[1]]
 
 
 def response_record(graded: GradedRollouts, row: int, task: TaskConfig) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
-from rlzoo.experiment.experiment import check_prompts
+from rlzoo.experiment.prompts import check_prompts
 from rlzoo.files import slug, write_json
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
-from rlzoo.rollout import check_engine, load_engine
+from rlzoo.rollout import check_engine, load_engine, warn_of_cache
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
@@ -36,6 +36,10 @@ class ProblemSet:
 
 class EvaluationView(Protocol):
     """What an evaluation tells whoever looks on."""
+
+    def silence(self) -> None:
+        """Nothing is to be said from now on: the main process speaks for all."""
+        ...
 
     def evaluating(self, decoding: Decoding, name: str) -> AbstractContextManager[ShowProgress]:
         """While responses to the problem set `name` are sampled; yields what to call as they come."""
@@ -65,6 +69,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         sets = [_task_set(config)]
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
+    warn_of_cache(config.rollout, config.model, tokenizer)
     return _evaluate_all(sets, config, tokenizer, target.folder, view)
 
 
@@ -72,6 +77,8 @@ def _evaluate_all(
     sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path, view: EvaluationView
 ) -> list[Path]:
     accelerator = make_accelerator(config.model.precision)
+    if not accelerator.is_main_process:
+        view.silence()
     grader = sets[0].task.grader  # of all: the task is alone, and benchmarks share one
     with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
@@ -80,19 +87,29 @@ def _evaluate_all(
             for decoding in read_decodings(config.evaluation.decodings):
                 results: dict[str, Evaluation] = {}
                 for one in sets:
+                    paths.append(folder / f"{slug(one.name)}-{decoding.slug}-k{one.samples}-seed{config.seed}.jsonl")
                     evaluator = Evaluator(
-                        sampler, one.task, one.problems, one.samples, config.rollout, one.source, config.seed
+                        accelerator,
+                        sampler,
+                        one.task,
+                        one.problems,
+                        one.samples,
+                        config.rollout,
+                        one.source,
+                        config.seed,
                     )
                     with view.evaluating(decoding, one.name) as progress:
-                        results[one.name] = evaluator(decoding, progress)
-                    paths.append(_save(results[one.name], one, decoding, config, folder))
-                view.show_evaluations(decoding, results, paths[-len(sets) :], config.rollout.max_response_tokens)
+                        result = evaluator(decoding, progress)
+                    if result is not None:
+                        results[one.name] = result
+                        _save(result, one, decoding, config, paths[-1])
+                if results:
+                    view.show_evaluations(decoding, results, paths[-len(sets) :], config.rollout.max_response_tokens)
     return paths
 
 
-def _save(result: Evaluation, problem_set: ProblemSet, decoding: Decoding, config: Config, folder: Path) -> Path:
+def _save(result: Evaluation, problem_set: ProblemSet, decoding: Decoding, config: Config, path: Path) -> None:
     """Writes the responses, and beside them the figures and what they depend on."""
-    path = folder / f"{slug(problem_set.name)}-{decoding.slug}-k{problem_set.samples}-seed{config.seed}.jsonl"
     result.save(path)
     conditions = {
         "model": config.model.name,
@@ -102,7 +119,6 @@ def _save(result: Evaluation, problem_set: ProblemSet, decoding: Decoding, confi
         "seed": config.seed,
     }
     write_json(path.with_suffix(".json"), {**conditions, **result.summary(), "environment": environment()})
-    return path
 
 
 def _task_set(config: Config) -> ProblemSet:

@@ -12,7 +12,16 @@ from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.run_folder import RunFolder, evaluated_step
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
 
-FREE_TO_CHANGE = ("resume", "output", "checkpoint.", "log.", "evaluation.every", "train.steps", "task.grader_")
+FREE_TO_CHANGE = (
+    "resume",
+    "output",
+    "checkpoint.",
+    "log.",
+    "evaluation.every",
+    "train.steps",
+    "train.sharding",
+    "task.grader_",
+)
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
 
 LOCK = ".lock"
@@ -57,8 +66,11 @@ def check_same(config: Config, folder: RunFolder) -> None:
     if folder.has_steps:
         _check_same_objective(config, folder)
     before, now = flat(asdict(load_config([str(folder.config)]))), flat(asdict(config))
+    fixed = () if config.train.schedule == "constant" else ("train.steps",)  # others depend on where the run ends
     for key in sorted(before.keys() | now.keys()):
-        is_free = key.startswith(FREE_TO_CHANGE) or not (folder.has_steps or key.startswith(EVALUATION_KEYS))
+        is_free = (key.startswith(FREE_TO_CHANGE) and key not in fixed) or not (
+            folder.has_steps or key.startswith(EVALUATION_KEYS)
+        )
         if before.get(key) != now.get(key) and not is_free and key != "objective":
             raise UserError(
                 f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "

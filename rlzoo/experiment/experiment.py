@@ -12,8 +12,9 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 from rlzoo.experiment.output import output_folder
+from rlzoo.experiment.prompts import check_prompts, without_long_prompts
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
-from rlzoo.rollout import check_engine
+from rlzoo.rollout import check_engine, warn_of_cache
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task
 
@@ -84,7 +85,10 @@ def check(config: Config) -> Experiment:
     _check_reference_is_read(objective, config.model)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model)
+    warn_of_cache(config.rollout, config.model, tokenizer)
     task = load_task(config.task, config.seed, config.evaluation.problems)
+    if config.rollout.drop_long_prompts:
+        task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     experiment = Experiment(config, objective, tokenizer, task, folder)
     rollouts = config.train.steps * config.rollout.prompts_per_step
     training = experiment.problems(0, min(rollouts, len(task.train)))
@@ -115,22 +119,3 @@ def _check_reference_is_read(objective: Objective, model: ModelConfig) -> None:
             f"model.reference={model.reference} has no effect: no part of {objective} reads a reference; "
             f"add +kl, or leave it out"
         )
-
-
-def check_prompts(
-    model: ModelConfig, rollout: RolloutConfig, tokenizer: Tokenizer, problems: Sequence[Problem]
-) -> None:
-    """Refuses prompts that are longer than the limit, or too long for the model's context with a full response."""
-    limit, response, context = rollout.max_prompt_tokens, rollout.max_response_tokens, tokenizer.context_length
-    for problem in problems:
-        length = len(tokenizer.encode(problem.prompt))
-        if length > limit:
-            raise UserError(
-                f"the prompt of problem {problem.id} has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
-                f"raise it, or leave the problem out"
-            )
-        if context is not None and length + response > context:
-            raise UserError(
-                f"the prompt of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
-                f"{response} exceeds the context of {model.name}, {context} tokens"
-            )

@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +17,7 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.layout import Layout, grow, pack, packed, padded
 from rlzoo.model.pretrained import locate, without_progress_bars
+from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 
@@ -123,10 +125,10 @@ class Policy(nn.Module):
         """Dropout stays off in training too."""
         return super().train(False)
 
-    def save(self, folder: Path) -> None:
-        """Writes weights, configuration and tokenizer as transformers loads them."""
+    def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
+        """Writes its weights, or those of `whole_weights`, configuration and tokenizer as transformers loads them."""
         with without_progress_bars():
-            self.model.save_pretrained(folder)
+            self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
@@ -139,21 +141,34 @@ class Policy(nn.Module):
         """A copy that does not learn, for the reference."""
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
 
-    def sampling_copy(self, dtype: torch.dtype) -> "Policy":
+    def whole_weights(self, keep: bool = True) -> dict[str, Tensor] | None:
+        """If they are sharded, all of them on the CPU, or none unless they are to be kept; else None.
+
+        All processes must ask together.
+        """
+        if not is_sharded(self):
+            return None
+        gathered = whole_parameters(self, every_name=False, prefix="model.")
+        return {name: weight.cpu() for name, weight in gathered if keep}
+
+    def sampling_copy(self, dtype: torch.dtype, share_head: bool = True) -> "Policy":
         """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
         memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
-        memo |= {id(p): nn.Parameter(p.detach().to(dtype), requires_grad=False) for p in self.parameters()}
         if self.fused:
-            memo[id(self._head)] = self._head
+            memo[id(self._head)] = self._head if share_head else copy.deepcopy(self._head).requires_grad_(False)
+        memo |= {id(p): nn.Parameter(p.detach().to(dtype, copy=True), requires_grad=False) for p in self.parameters()}
         return copy.deepcopy(self, memo)
 
     @torch.no_grad()
     def copy_weights(self, source: "Policy") -> None:
         """Takes over the weights of the policy that this is a sampling copy of."""
-        new = dict(source.named_parameters(remove_duplicate=False))
-        for name, own in self.named_parameters(remove_duplicate=False):
-            if own is not new[name]:
-                own.copy_(new[name])
+        own = dict(self.named_parameters(remove_duplicate=False))
+        for name, new in whole_parameters(source):
+            if own[name] is not new:
+                own[name].copy_(new)
+            del own[name]
+        if own:
+            raise RuntimeError(f"the policy that trains did not hand over {', '.join(list(own)[:3])}, ...")
 
     @property
     def _head(self) -> nn.Linear:
@@ -230,13 +245,30 @@ class Policy(nn.Module):
         if not isinstance(head, nn.Linear):
             return False
         inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
-        expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
-        found = head_logits(self._body(inputs, use_cache=False)[0], head.weight, head.bias, self.softcap)
-        plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
-        if not plain:
-            name = type(self.model).__name__
-            warnings.warn(f"{name} changes its logits after the head: they are calculated whole", stacklevel=2)
-        return plain
+        try:
+            with _any_attention(self.model.config.get_text_config()):
+                expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
+                body = self._body(inputs, use_cache=False)[0]
+            found = head_logits(body, head.weight, head.bias, self.softcap)
+            plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+            reason = "" if plain else "changes its logits after the head"
+        except Exception as error:  # whatever a model raises that cannot calculate where it was loaded
+            reason = f"cannot be tried ({one_line(error)})"
+        if reason:
+            warnings.warn(f"{type(self.model).__name__} {reason}: logits are calculated whole", stacklevel=2)
+        return not reason
+
+
+@contextmanager
+def _any_attention(config: Any) -> Iterator[None]:
+    """Meanwhile attention is one that every device and dtype can do; fused kernels often refuse CPUs and float32."""
+    chosen = config._attn_implementation
+    if chosen not in ("sdpa", "eager"):
+        config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = chosen
 
 
 def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:

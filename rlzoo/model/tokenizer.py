@@ -1,7 +1,7 @@
 """Text to token ids and back, usable before any weights load."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import TemplateError
@@ -28,13 +28,15 @@ _END_OF_PROMPT = 32
 class Tokenizer:
     """A Hugging Face tokenizer with what a run needs to know of its model.
 
-    `stop_tokens` end a response; `context_length` is the most positions the model was made for, None if not said.
+    `stop_tokens` end a response; `context_length` is the most positions the model was made for, None if not said;
+    `cached_numbers` are the keys and values that it keeps for each token of a text that it continues, 0 if not said.
     """
 
     backend: PreTrainedTokenizerBase
     stop_tokens: frozenset[int]
     context_length: int | None
     uses_template: bool
+    cached_numbers: int = 0
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
         """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
@@ -82,10 +84,12 @@ def load_tokenizer(config: ModelConfig) -> Tokenizer:
             f"set eos_token in tokenizer_config.json"
         )
     context = getattr(model.get_text_config(), "max_position_embeddings", None)
-    tokenizer = Tokenizer(backend, stops, context, config.chat_template == "auto" and backend.chat_template is not None)
-    if tokenizer.uses_template:
-        _try_template(config, tokenizer)
-    return tokenizer
+    uses_template = config.chat_template == "auto" and backend.chat_template is not None
+    tokenizer = Tokenizer(backend, stops, context, uses_template, _cached_numbers(model))
+    if not uses_template:
+        return tokenizer
+    _try_template(config, tokenizer)
+    return replace(tokenizer, stop_tokens=stops | _turn_end(backend))
 
 
 def _model_config(config: ModelConfig, source: Pretrained) -> PretrainedConfig:
@@ -134,6 +138,33 @@ def _stop_tokens(source: Pretrained, backend: PreTrainedTokenizerBase) -> frozen
     ends = generation.eos_token_id
     stops.update(ends if isinstance(ends, list) else [ends])
     return frozenset(stop for stop in stops if stop is not None)
+
+
+def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The special token that the chat template writes behind an answer, as `<|im_end|>`; of base models it is no stop.
+
+    None if it writes another thing there, or cannot render an answer.
+    """
+    answer = "0123456789"
+    turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": answer}]
+    try:
+        text = str(backend.apply_chat_template(turns, tokenize=False))
+    except (TemplateError, TypeError, ValueError, KeyError):
+        return frozenset()
+    _, found, behind = text.rpartition(answer)
+    ids = backend(behind, add_special_tokens=False)["input_ids"] if found and behind else []
+    special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
+    return frozenset(ids[:1]) & special
+
+
+def _cached_numbers(model: PretrainedConfig) -> int:
+    """Keys and values of a token in all layers that attend to the whole text."""
+    text = model.get_text_config()
+    heads = getattr(text, "num_attention_heads", None) or 0
+    size = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
+    kinds = getattr(text, "layer_types", None)
+    layers = kinds.count("full_attention") if kinds else getattr(text, "num_hidden_layers", 0)
+    return 2 * layers * size * (getattr(text, "num_key_value_heads", None) or heads)
 
 
 def _try_template(config: ModelConfig, tokenizer: Tokenizer) -> None:

@@ -33,7 +33,7 @@ class Terminal:
         """Prints nothing from now on; for processes other than the main one."""
         self.console.quiet = True
 
-    def introduce(self, experiment: Experiment, device: str) -> None:
+    def introduce(self, experiment: Experiment, device: str, processes: int) -> None:
         """The expanded objective and the counting arithmetic."""
         config, grid = experiment.config, Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
@@ -43,7 +43,8 @@ class Terminal:
         grid.add_row("objective", canonical if written == canonical else f"{written}  =  {canonical}")
         for part in experiment.objective.parts:
             grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
-        grid.add_row("model", f"{config.model.name} on {device}, {config.model.precision}")
+        machine = f"{device} in {processes} process{'es' * (processes > 1)}"
+        grid.add_row("model", f"{config.model.name} on {machine}, {config.model.precision}")
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)

@@ -20,6 +20,8 @@ FINISHED_FRACTION = 0.1
 class TransformersEngine:
     """Samples with the policy's own weights in float32, or with a bfloat16 copy of them whose head stays exact.
 
+    From weights that will be sharded it samples with a whole copy in either dtype, so that processes need not keep in
+    step.
     Every draw depends on seed, row and position alone, so the same seed gives the same responses; `rows_per_batch` and
     the responses that finish early matter only as far as they change the rounding of the logits.
     """
@@ -33,13 +35,16 @@ class TransformersEngine:
         precision: str = "float32",
         rows_per_batch: int = 512,
         version: int = 0,
+        will_be_sharded: bool = False,
     ) -> None:
         self.rows_per_batch, self.version = rows_per_batch, version
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
-        self.policy = policy.sampling_copy(torch.bfloat16) if precision == "bfloat16" else policy
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        needs_copy = will_be_sharded or precision == "bfloat16"
+        self.policy = policy.sampling_copy(dtype, share_head=not will_be_sharded) if needs_copy else policy
 
     def sync(self, policy: Policy, version: int) -> None:
-        """Brings the bfloat16 copy up to date; in float32 the weights are the policy's own."""
+        """Brings the copy up to date, if there is one; all processes together."""
         self.version = version
         if self.policy is not policy:
             self.policy.copy_weights(policy)

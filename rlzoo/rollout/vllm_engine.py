@@ -20,6 +20,7 @@ from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
+from rlzoo.model.sharding import resharded, whole
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 
@@ -77,18 +78,25 @@ class VllmEngine:
     The same weights, prompts and seed give the same responses: vLLM draws from this process's generators, which are
     seeded for each call, and forgets the prompts of earlier calls. On a GPU that holds as far as its kernels are
     deterministic. A response also depends on the others of its call. On a GPU the engine gives its memory back between
-    calls and takes the policy's weights again when it wakes.
+    calls and takes the policy's weights again when it wakes; sharded ones, which take all processes, at once when they
+    change, and sleeps with them in the machine's memory.
     """
 
     sees_entropy = False
 
     def __init__(
-        self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig, version: int = 0
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        config: RolloutConfig,
+        model: ModelConfig,
+        version: int = 0,
+        will_be_sharded: bool = False,
     ) -> None:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
         self.sleeps = policy.model.device.type == "cuda"
-        self.asleep = False
+        self.asleep, self.keeps_weights = False, will_be_sharded
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]
@@ -97,10 +105,14 @@ class VllmEngine:
         self._check_agreement(model.name)
 
     def sync(self, policy: Policy, version: int) -> None:
-        """Takes over the policy's weights; a sleeping engine does so when it wakes."""
+        """Takes over the policy's weights; a sleeping engine does so when it wakes, unless it keeps them."""
         self.policy, self.version = policy, version
         if not self.asleep:
             self._load_weights()
+        elif self.keeps_weights:
+            self.llm.wake_up(tags=["weights"])
+            self._load_weights()
+            self.llm.sleep(level=1)
 
     def generate(
         self,
@@ -141,8 +153,8 @@ class VllmEngine:
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:
-        weights = checkpoint_weights(self.policy.model, self.parameters)
-        iterator = ((name, weight.to(self.dtype)) for name, weight in weights.items())
+        weights = checkpoint_weights(resharded(self.policy).model, self.parameters)
+        iterator = ((name, weight.to(self.dtype)) for name, weight in weights)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
 
     @torch.no_grad()
@@ -153,7 +165,9 @@ class VllmEngine:
         rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
         device = self.policy.model.device
         tokens, lengths, mask = (tensor.to(device) for tensor in (rollouts.tokens, rollouts.lengths, rollouts.mask))
-        stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
+        # As in training: some attention kernels refuse the float32 weights by themselves.
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
         difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
         if not difference < LARGEST_DIFFERENCE:
             raise UserError(
@@ -167,12 +181,13 @@ class VllmEngine:
         if self.asleep:
             torch.cuda.empty_cache()
             self.llm.wake_up(tags=["weights"])
-            self._load_weights()
+            if not self.keeps_weights:
+                self._load_weights()
             self.llm.wake_up(tags=["kv_cache"])
             self.asleep = False
         yield
         if self.sleeps:
-            self.llm.sleep(level=2)
+            self.llm.sleep(level=1 if self.keeps_weights else 2)
             self.asleep = True
 
 
@@ -210,12 +225,22 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
         raise _unusable(error, config, model, architecture) from None
 
 
-def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> dict[str, Tensor]:
-    """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`."""
-    weights = model.state_dict()
-    first = {weight.data_ptr(): name for name, weight in reversed(weights.items())}
-    wanted = {n: w for n, w in weights.items() if n in untied or first[w.data_ptr()] == n}
-    return revert_weight_conversion(model, wanted)
+def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> Iterator[tuple[str, Tensor]]:
+    """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
+
+    Sharded ones come whole, one at a time and in the same order everywhere: it takes all processes. Raises RuntimeError
+    at the end if something of the model was left out.
+    """
+    weights, left = model.state_dict(), sum(parameter.numel() for parameter in model.parameters())
+    tensors = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+    first = {id(tensors[name]): name for name in reversed(weights)}
+    for name, weight in weights.items():
+        is_first = first[id(tensors[name])] == name
+        if is_first or name in untied:
+            left -= weight.numel() if is_first and isinstance(tensors[name], torch.nn.Parameter) else 0
+            yield from revert_weight_conversion(model, {name: whole(weight)}).items()
+    if left:
+        raise RuntimeError(f"{left:,} weights of {type(model).__name__} were not handed over")
 
 
 def _parameter_names(model: torch.nn.Module) -> set[str]:

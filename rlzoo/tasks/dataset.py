@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
 
 QUESTIONS = ("question", "problem", "prompt", "query", "quiz")
-ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution")
+ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution", "target")
 _GSM8K = "openai/gsm8k"
 _KNIGHTS_AND_KNAVES = "kk_logic"
 _logger = logging.getLogger(__name__)

@@ -11,17 +11,24 @@ from torch import Tensor
 from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.policy import Policy
+from rlzoo.model.sharding import on_cpu, sharded_as
 
 
 def save_checkpoint(
-    folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, progress: Progress, keep: int
+    folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, progress: Progress, keep: int, writes: bool = True
 ) -> Path:
-    """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`."""
+    """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`.
+
+    If the policy is sharded, all processes must call it together, and one of them `writes`.
+    """
     final = folder / f"step-{progress.step:06d}"
+    weights, moments = policy.whole_weights(keep=writes), _flatten(optimizer, keep=writes)
+    if not writes:
+        return final
     with folder_written_atomically(final) as partial:
-        policy.save(partial)
+        policy.save(partial, weights)
         write_json(partial / PROGRESS, asdict(progress))
-        save_file(_flatten(optimizer), partial / OPTIMIZER)
+        save_file(moments, partial / OPTIMIZER)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
@@ -30,15 +37,16 @@ def save_checkpoint(
 def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for key, tensor in load_file(of_training(checkpoint, OPTIMIZER)).items():
         number, name = key.split(".")
-        state.setdefault(int(number), {})[name] = tensor
+        state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _flatten(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return {
-        f"{number}.{name}": tensor.contiguous()
-        for number, values in optimizer.state_dict()["state"].items()
-        for name, tensor in values.items()
-    }
+def _flatten(optimizer: torch.optim.Optimizer, keep: bool) -> dict[str, Tensor]:
+    """Whole tensors by name, on the CPU where they were sharded; none unless they are to be kept."""
+    state = optimizer.state_dict()["state"]
+    named = ((f"{number}.{name}", tensor) for number, values in state.items() for name, tensor in values.items())
+    gathered = ((name, on_cpu(tensor)) for name, tensor in named)
+    return {name: tensor.contiguous() for name, tensor in gathered if keep}

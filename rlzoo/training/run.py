@@ -20,16 +20,17 @@ from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json_lines
-from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.trainer import Trainer, is_to_be_sharded
 
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
 MODEL_PHASES = ("generate", "score", "train")
@@ -60,7 +61,7 @@ class TrainingView(Protocol):
         """Nothing is to be said from now on: the main process speaks for all."""
         ...
 
-    def introduce(self, experiment: Experiment, device: str) -> None:
+    def introduce(self, experiment: Experiment, device: str, processes: int) -> None:
         """The run begins, or goes on."""
         ...
 
@@ -91,7 +92,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
         _start_trackers(accelerator, config)
-        view.introduce(experiment, str(accelerator.device))
+        view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
         try:
             with load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
@@ -151,7 +152,8 @@ def load_trainer(
             policy.load(checkpoint)
         policy.to(accelerator.device)
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
-        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates)
+        sharded = is_to_be_sharded(config.train, accelerator)
+        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates, sharded)
         with closing(engine):
             sampler = Sampler(engine, graders, experiment.tokenizer, config.task.grade_truncated)
             trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
@@ -245,17 +247,18 @@ def _record(
 
 
 def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
-    if trainer.accelerator.is_main_process:
-        policy = trainer.accelerator.unwrap_model(trainer.policy)
+    main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
+    if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
-        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep)
+        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, writes=main)
     trainer.accelerator.wait_for_everyone()
 
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
-    """Evaluates the current policy with every decoding that is not done already."""
-    config, experiment = trainer.config, trainer.experiment
+    """Evaluates the current policy with every decoding that is not done already; what the main process sees decides."""
+    config, experiment, accelerator = trainer.config, trainer.experiment, trainer.accelerator
     evaluator = Evaluator(
+        accelerator,
         trainer.sampler,
         experiment.task,
         experiment.held_out,
@@ -266,7 +269,9 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
     )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
-        if trainer.accelerator.is_main_process and not path.exists():
-            with view.evaluating(decoding) as progress:
-                evaluator(decoding, progress).save(path)
-        trainer.accelerator.wait_for_everyone()
+        if said_by_main(accelerator, path.exists()):
+            continue
+        with view.evaluating(decoding) as progress:
+            evaluation = evaluator(decoding, progress)
+        if evaluation is not None:
+            evaluation.save(path)

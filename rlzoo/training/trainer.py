@@ -12,17 +12,25 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Plan, TokenBatch
+from rlzoo.config import TrainConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
 from rlzoo.model.policy import Policy, TokenStats
+from rlzoo.model.sharding import shard
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
 _ANY_ROW = torch.zeros(1, dtype=torch.long)
+
+
+def is_to_be_sharded(train: TrainConfig, accelerator: Accelerator) -> bool:
+    """One process has nobody to share with."""
+    return train.sharding == "fsdp" and accelerator.num_processes > 1
 
 
 class Trainer:
@@ -40,10 +48,15 @@ class Trainer:
         train = experiment.config.train
         self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
         self.accelerator, self.sampler, self.reference = accelerator, sampler, reference
+        self.rate_fraction = rate_fraction(train)
+        self.sharded = is_to_be_sharded(train, accelerator)
+        if self.sharded:
+            policy, self.reference = shard(policy), None if reference is None else shard(reference)
         optimizer = torch.optim.AdamW(
             policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
-        self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
+        self.policy, self.optimizer = prepared
         self.progress = progress or Progress()
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
@@ -220,7 +233,8 @@ class Trainer:
         with_entropy = self.objective.needs_entropy_gradient
         together = self._in_step(self._micro_batches(collected, share[plan.active[share.batch]])) or [None]
         for i, part in enumerate(together):
-            with nullcontext() if i == len(together) - 1 else self.accelerator.no_sync(self.policy):
+            adds_up = self.sharded or i == len(together) - 1  # gradients that wait for the last would be whole ones
+            with nullcontext() if adds_up else self.accelerator.no_sync(self.policy):
                 if part is None:
                     stats = self._forward(self.policy, collected, _ANY_ROW, with_entropy, "train")
                     self.accelerator.backward(0.0 * stats.logp.sum())
@@ -242,8 +256,7 @@ class Trainer:
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
-        train = self.config.train
-        rate = train.learning_rate * min(1.0, (step + 1) / max(1, train.warmup_steps))
+        rate = self.config.train.learning_rate * self.rate_fraction(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         return rate

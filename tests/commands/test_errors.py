@@ -50,6 +50,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["objective=grpo", "model.reference=none"], ["kl", "model.reference=none", "-kl"]),
         (["objective=justrl", "model.reference=other/model"], ["model.reference=other/model", "no effect"]),
         (["rollout.max_prompt_tokens=5"], ["rollout.max_prompt_tokens=5", "raise it"]),
+        (["model.attention=flash_attention_2"], ["flash_attention_2", "model.precision=bfloat16"]),
         (["rollout.max_response_tokens=4000"], ["rollout.max_response_tokens=4000", "context"]),
         (["output=runs/{model}"], ["{model}", "{task}"]),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
@@ -204,6 +204,23 @@ def test_a_sampling_copy_rounds_weights_but_neither_head_nor_buffers() -> None:
         torch.testing.assert_close(own, new.bfloat16(), rtol=0, atol=0)
 
 
+def test_a_sampling_copy_misses_weights_that_it_does_not_get() -> None:
+    policy = tiny_policy("qwen3")
+    sampler = policy.sampling_copy(torch.bfloat16)
+    policy.model.lm_head = torch.nn.Identity()
+    with pytest.raises(RuntimeError, match=r"did not hand over model\.lm_head\.weight"):
+        sampler.copy_weights(policy)
+
+
+def test_a_sampling_copy_of_its_own_has_the_same_weights_and_shares_none() -> None:
+    policy = tiny_policy("qwen3")
+    shared, own = (policy.sampling_copy(torch.bfloat16, share_head=share) for share in (True, False))
+    there = dict(shared.named_parameters(remove_duplicate=False))
+    for name, weight in own.named_parameters(remove_duplicate=False):
+        assert weight.dtype == there[name].dtype and torch.equal(weight, there[name])
+    assert not {p.data_ptr() for p in own.parameters()} & {p.data_ptr() for p in policy.parameters()}
+
+
 def test_what_a_model_folder_lacks_is_said_in_one_line(tiny_model: Path, tmp_path: Path) -> None:
     config = ModelConfig(name=str(tiny_model))
     tokenizer = load_tokenizer(config)
@@ -236,3 +253,24 @@ def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(tmp_path: Pa
     tokenizer.backend.add_tokens(["<more>"])
     with pytest.raises(UserError, match=r"knows \d+ tokens, its embedding only \d+"):
         load_policy(config, tokenizer)
+
+
+def test_an_attention_that_refuses_the_cpu_is_not_asked_while_a_model_loads(tiny_model: Path) -> None:
+    def refusing(*arguments: object, **options: object) -> tuple[torch.Tensor, None]:
+        raise RuntimeError("only for bfloat16 on GPUs")
+
+    AttentionInterface.register("refusing", refusing)
+    config = ModelConfig(name=str(tiny_model), attention="refusing")
+    with pytest.warns(UserWarning, match="behind a prompt of its own: model.attention=refusing takes no masks"):
+        policy = load_policy(config, load_tokenizer(config))
+    assert policy.fused and not policy.longest_tree
+    tokens = torch.ones(1, 3, dtype=torch.long)
+    with pytest.raises(RuntimeError, match="only for bfloat16"):
+        policy([[1, 2]], tokens, torch.tensor([3]), tokens.bool(), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:every response is calculated behind")
+def test_a_model_that_cannot_be_tried_has_its_logits_calculated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Policy, "_body", None)
+    with pytest.warns(UserWarning, match="LlamaForCausalLM cannot be tried .*: logits are calculated whole"):
+        assert not tiny_policy("llama").fused

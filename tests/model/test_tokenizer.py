@@ -57,6 +57,28 @@ def test_stop_tokens_are_those_of_tokenizer_and_generation_config(folder: Path) 
     assert load(folder).stop_tokens == {tokenizer.backend.eos_token_id, 3, 5}
 
 
+TURNS = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}={{ m['content'] }}END-{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "chat_template", "stops"),
+    [("<|im_end|>", "auto", True), ("<|im_end|>", "none", False), ("-<|im_end|>", "auto", False), ("", "auto", False)],
+)
+def test_the_special_token_behind_an_answer_in_the_chat_template_is_a_stop_token(
+    end: str, chat_template: str, stops: bool, folder: Path
+) -> None:
+    backend = load(folder).backend
+    backend.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    backend.save_pretrained(folder)
+    (folder / "chat_template.jinja").write_text(TURNS.replace("END", end))
+    tokenizer = load(folder, chat_template)
+    turn_end = tokenizer.backend.convert_tokens_to_ids("<|im_end|>")
+    assert tokenizer.stop_tokens == {tokenizer.backend.eos_token_id} | ({turn_end} if stops else set())
+
+
 def test_context_length_is_that_of_the_model(tmp_path: Path) -> None:
     assert load(save_tiny_model(tmp_path, context=48)).context_length == 48
 

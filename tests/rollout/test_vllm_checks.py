@@ -39,11 +39,19 @@ EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 
 def test_weights_are_handed_over_as_a_checkpoint_has_them(config: PreTrainedConfig, tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_config(config)
     model.save_pretrained(tmp_path)
-    expected, found = load_file(tmp_path / "model.safetensors"), checkpoint_weights(model)
+    expected, found = load_file(tmp_path / "model.safetensors"), dict(checkpoint_weights(model))
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    untied = checkpoint_weights(model, untied={"lm_head.weight"})
+    untied = dict(checkpoint_weights(model, untied={"lm_head.weight"}))
     assert untied.keys() == expected.keys() | {"lm_head.weight"}
+
+
+def test_weights_that_are_left_out_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL, tie_word_embeddings=True))
+    some = dict(list(model.state_dict().items())[:-3])
+    monkeypatch.setattr(model, "state_dict", lambda: some)
+    with pytest.raises(RuntimeError, match=r"weights of LlamaForCausalLM were not handed over"):
+        dict(checkpoint_weights(model))
 
 
 def check(*words: str) -> None:

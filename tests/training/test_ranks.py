@@ -1,30 +1,25 @@
-"""Law 1 with real processes: two of them, joined by gloo, accumulate the gradient that one does."""
+"""With real processes: two of them, joined by gloo, accumulate the gradient that one does, and train the same."""
 
 import json
-import os
 import subprocess
-import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from tests.objectives.zoo_sample import SAMPLE
-
-ROOT = Path(__file__).parents[2]
-TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-
-
-def launch(command: list[str | Path], folder: Path = ROOT) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+from tests.processes import ONE, TWO, launch
+from tests.training.rank_runs import OBJECTIVES, WORDS
 
 
 @pytest.mark.slow
 def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    for name, launcher in (("one", [sys.executable]), ("two", TWO)):
+    for name, launcher in (("one", ONE), ("two", TWO)):
         launch([*launcher, "-m", "tests.training.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
     assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
@@ -48,8 +43,73 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, t
 @pytest.mark.slow
 def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     words = ["train.steps=2", "rollout.prompts_per_step=8", "evaluation.problems=4", "evaluation.samples=1"]
-    launch([*TWO, "-m", "rlzoo", "train", "objective=dapo", "output=run", *words], tmp_path)
+    said = launch([*TWO, "-m", "rlzoo", "train", "objective=dapo", "output=run", *words], tmp_path)
+    assert said.count("on cpu in 2 processes") == 1
     metrics = read_json_lines(tmp_path / "run" / "metrics.jsonl")
     assert [line["step"] for line in metrics] == [1, 2]
     timings = read_json_lines(tmp_path / "run" / "timings.jsonl")
     assert all(0 < line["generate_positions"] < 8 * 8 * 40 for line in timings)
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one process does in a few steps with each objective."""
+    return steps_of(ONE, "none", tmp_path_factory.mktemp("one"))
+
+
+def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]:
+    """What rank_runs writes."""
+    launch([*launcher, "-m", "tests.training.rank_runs", folder, sharding])
+    (written,) = folder.glob("*.json")
+    return dict(json.loads(written.read_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
+    one, two = one_process, steps_of(TWO, sharding, tmp_path)
+    assert list(one) == list(two) == list(OBJECTIVES)
+    for objective in OBJECTIVES:
+        assert two[objective][0]["tokens"] == one[objective][0]["tokens"]
+        for a, b in zip(one[objective], two[objective], strict=True):
+            agree(b["metrics"], a["metrics"])
+        assert any(len(set(step["longest"])) > 1 for step in two[objective]), "no step was ragged"
+        for a, b in zip(one[objective], two[objective], strict=True):
+            assert b["handed_over"] == a["handed_over"] and len(b["handed_over"]) > 50
+            assert b["weights_here"] == a["weights_here"] // (2 if sharding == "fsdp" else 1)
+    assert any(step["rounds"] > 1 for step in two["dapo"]), "no step was refilled"
+    assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(tmp_path: Path) -> None:
+    words = [*WORDS, "objective=stare(adaptive=true)", "checkpoint.every=1", "checkpoint.keep=9"]
+    parts, whole = RunFolder(tmp_path / "parts"), RunFolder(tmp_path / "whole")
+    command = [*TWO, "-m", "rlzoo", "train", *words, f"output={parts.path}"]
+    started = psutil.Popen([*command, "train.steps=500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(read_json_lines(parts.metrics)) < 3:
+        assert started.poll() is None
+        time.sleep(0.02)
+    family = [started, *started.children(recursive=True)]
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family)
+    last = parts.last_checkpoint()
+    assert last is not None
+    steps = int(last.name.removeprefix("step-"))
+    for launcher, sharding, more in ((TWO, "fsdp", 1), (ONE, "none", 2), (TWO, "fsdp", 3)):
+        resumed = [f"output={parts.path}", "resume=true", f"train.steps={steps + more}", f"train.sharding={sharding}"]
+        launch([*launcher, "-m", "rlzoo", "train", *words, *resumed])
+    launch([*ONE, "-m", "rlzoo", "train", *words, f"output={whole.path}", f"train.steps={steps + 3}"])
+    lines = [read_json_lines(folder.metrics) for folder in (parts, whole)]
+    assert len(lines[0]) == steps + 3 >= 5
+    for found, expected in zip(*lines, strict=True):
+        agree(found, expected)
+
+
+def agree(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Metrics but for the rounding of float32 sums; the differences to the sampler are nothing else."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if not name.startswith("sampler/"):
+            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5), (expected["step"], name)
