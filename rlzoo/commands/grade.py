@@ -1,7 +1,9 @@
 """`rlzoo grade`."""
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
+from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import GradeConfig, keys, load_config
 
@@ -16,14 +18,14 @@ def declare(parser: ArgumentParser) -> None:
         + key_table(keys(GradeConfig))
     )
     parser.add_argument("file", metavar="FILE.jsonl", help="gold answers and responses")
-    parser.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
+    words = parser.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
+    completed(words, keys(GradeConfig))
 
 
 def run(arguments: Namespace) -> None:
     """Grades the lines and says how many are right."""
-    from pathlib import Path
+    config: GradeConfig = load_config(arguments.words, GradeConfig)
 
     from rlzoo.evaluation.grade_file import grade_file
 
-    config: GradeConfig = load_config(arguments.words, GradeConfig)
     print(grade_file(Path(arguments.file), config))
