@@ -11,8 +11,11 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from objectives import TokenBatch
+from objectives.parts.dynamic_sampling import DynamicSampling
 from rlzoo.config import Config, load_config, with_embedded_default
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
@@ -64,6 +67,20 @@ def test_every_recipe_and_pairs_of_them_train_two_steps(objective: str, tmp_path
         after = list(trainer.policy.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert all(torch.isfinite(parameter).all() for parameter in after)
+
+
+def test_every_round_of_rollouts_is_selected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selected: list[int] = []
+
+    def counted(part: DynamicSampling, batch: TokenBatch, selects: Any = DynamicSampling.selects) -> Tensor:
+        selected.append(len(batch.mask))
+        return selects(part, batch)
+
+    monkeypatch.setattr(DynamicSampling, "selects", counted)
+    config = small(tmp_path / "run", "objective=dapo", "train.steps=1")
+    with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
+        _, collected = trainer.step()
+    assert selected == [len(graded.texts) for graded in collected.examples]
 
 
 def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
