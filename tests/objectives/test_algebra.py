@@ -278,30 +278,6 @@ def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: s
             assert parse(f"{more}-{part}") == plain
 
 
-@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"])
-def test_an_objective_without_a_part_is_what_its_removal_says(expression: str) -> None:
-    objective = parse(expression)
-    plain = ".".join(map(str, objective.parts))
-    for part in objective.parts:
-        others = [other for other in objective.parts if other is not part]
-        fallback = [other for other in parse("grpo").parts if part.exclusive and other.stage == part.stage]
-        if fallback and fallback[0].name == part.name:
-            with pytest.raises(
-                ObjectiveError, match=f"cannot remove {part.name}: stage .* needs one part; add another"
-            ):
-                objective.without(part.name)
-        elif part.name == "global_norm":
-            with pytest.raises(ObjectiveError, match="one reward per token, but group_norm takes one per response"):
-                objective.without(part.name)
-        else:
-            assert objective.without(part.name) == Objective((*others, *fallback))
-    assert plain == ".".join(map(str, objective.parts))
-    for recipe in ("stapo", "dapo"):
-        assert parse(recipe).without("clip_higher") == parse(f"{recipe}-clip_higher")
-    with pytest.raises(ObjectiveError, match="cannot remove nothing: it is not there; the objective has"):
-        objective.without("nothing")
-
-
 # ---- rule 6: unknown names, types and ranges -------------------------------------------------------------------------
 
 

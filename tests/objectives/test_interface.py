@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import Bounds, ObjectiveError, TokenBatch, parse
+from objectives import Bounds, Objective, ObjectiveError, TokenBatch, parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
-from tests.objectives.zoo_sample import VARIANTS
+from tests.objectives.zoo_sample import PAIRS, VARIANTS
 
 
 def test_a_given_advantage_stands_in_for_rewards() -> None:
@@ -96,3 +96,27 @@ def test_a_reward_equal_to_its_groups_mean_has_an_advantage_of_exactly_zero(
     assert advantage is not None
     assert (advantage[1::3] == 0).all()
     assert (advantage[0::3] != 0).all()
+
+
+@pytest.mark.parametrize("expression", [*VARIANTS, *PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"])
+def test_an_objective_without_a_part_is_what_its_removal_says(expression: str) -> None:
+    objective = parse(expression)
+    plain = ".".join(map(str, objective.parts))
+    for part in objective.parts:
+        others = [other for other in objective.parts if other is not part]
+        fallback = [other for other in parse("grpo").parts if part.exclusive and other.stage == part.stage]
+        if fallback and fallback[0].name == part.name:
+            with pytest.raises(
+                ObjectiveError, match=f"cannot remove {part.name}: stage .* needs one part; add another"
+            ):
+                objective.without(part.name)
+        elif part.name == "global_norm":
+            with pytest.raises(ObjectiveError, match="one reward per token, but group_norm takes one per response"):
+                objective.without(part.name)
+        else:
+            assert objective.without(part.name) == Objective((*others, *fallback))
+    assert plain == ".".join(map(str, objective.parts))
+    for recipe in ("stapo", "dapo"):
+        assert parse(recipe).without("clip_higher") == parse(f"{recipe}-clip_higher")
+    with pytest.raises(ObjectiveError, match="cannot remove nothing: it is not there; the objective has"):
+        objective.without("nothing")
