@@ -28,6 +28,7 @@ DEEPEST_ANSWER = 10
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
+_PERCENTAGE = re.compile(r"-?[1-9]\d*(?:\.\d+)?")
 _PERCENT = re.compile(r"\s*\\?%$")
 
 
@@ -113,8 +114,8 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     if (prefix := _CHOICE.match(given)) and same(gold.meanings, parsed(given[prefix.end() :])):
         return True
     bare = [_PERCENT.sub("", latex) for latex in (wanted, given)]
-    only_one = (bare[0] == wanted) != (bare[1] == given)
-    return only_one and same(parsed(bare[0]), parsed(bare[1]))
+    only_one_says_percent = (bare[0] == wanted) != (bare[1] == given)
+    return only_one_says_percent and all(map(_PERCENTAGE.fullmatch, bare)) and same(parsed(bare[0]), parsed(bare[1]))
 
 
 def _words(latex: str) -> str:

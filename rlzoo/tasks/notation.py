@@ -49,12 +49,12 @@ _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+))|\\
 _THIN = r"(?: |~|\s?\\[ ,;:!]\s?|\s?\\thinspace\s?|\{\s?,\s?\}|,\\!\s?|\\!,)"
 _THOUSANDS = re.compile(rf"(?<![\w.^}}\\])\d{{1,3}}(?:{_THIN}\d{{3}})+(?![\d.]*\d*!|\d)")
 _SPACE = re.compile(
-    r"(?<!\\)\\[,;: >]|~|\\(?:quad|qquad|enspace|enskip|thinspace|medspace|thickspace|nobreakspace|hfill)(?![A-Za-z])"
-    r"|\\[hv]space\*?\s*\{[^{}]*\}"
+    r"(?<!\\)\\(?:[,;: >]|$)|~|\\(?:text|mathrm|mbox)\s*\{\s*[.,;]?\s*\}|\\[hv]space\*?\s*\{[^{}]*\}"
+    r"|\\(?:quad|qquad|enspace|enskip|thinspace|medspace|thickspace|nobreakspace|hfill)(?![A-Za-z])"
 )
 _STYLE = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|tiny|scriptsize|footnotesize|small|normalsize|large|Large|"
-    r"LARGE|huge|Huge|bf|rm|it|sf|tt|bfseries|itshape|boldmath|noindent|centering|strut|left\s*\.|right\s*\.|left|right|"
+    r"LARGE|huge|Huge|bf|rm|it|sf|tt|bfseries|itshape|boldmath|noindent|centering|strut|checkmark|blacksquare|square|qed|left\s*\.|right\s*\.|left|right|"
     r"middle|[bB]igg?[lrm]?)(?![A-Za-z])|\\!\s*|\\color\s*\{[^{}]*\}"
 )
 _DOLLAR = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
@@ -77,6 +77,12 @@ _SYNONYMS = tuple(
         (r"\\lbrace", r"\\{"),
         (r"\\rbrace", r"\\}"),
         (r"\\div", "/"),
+        (r"(?<![A-Za-z])\{\s*:\s*\}", ":"),
+        (r"(?<=\d)\s*i", " i"),  # only by itself it is math-verify's imaginary unit
+        (r"(\.\d+)\s*(?:\\[lc]?dots|\.\.\.)", r"\1"),
+        (r"\(\s*(\\approx[^()]*)\)$", r"\1"),
+        (r"[(\[]?\s*\\begin\s*\{array\}\s*\{[clr|\s]*\}", r"\\begin{pmatrix}"),
+        (r"\\end\s*\{array\}\s*[)\]]?", r"\\end{pmatrix}"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
     )
@@ -107,8 +113,8 @@ def without_thousands_separators(text: str) -> str:
 
 
 def without_dollars(text: str) -> str:
-    """Neither dollars nor brackets around mathematics, nor a full stop behind it."""
-    return _STOP.sub("", _DOLLAR.sub("", text).strip()).strip()
+    """Neither dollars, brackets nor stars around mathematics, nor a full stop behind it."""
+    return _STOP.sub("", _DOLLAR.sub("", text).strip(" *`")).strip()
 
 
 def without_style(text: str) -> str:

@@ -4,10 +4,10 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy import Expr, Intersection, Set, Union
 from sympy.core.relational import Relational
@@ -20,7 +20,7 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)
 _LATEX = LatexExtractionConfig(
     try_extract_without_anchor=False,
     boxed_match_priority=0,
-    normalization_config=NormalizationConfig(basic_latex=True, malformed_operators=True, nits=True, boxed="all"),
+    normalization_config=replace(LatexExtractionConfig().normalization_config, units=False),
 )
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.^])(?<!frac )(?<!binom )\d[\d.]*\s+\.?\d")
 

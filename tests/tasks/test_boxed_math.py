@@ -86,6 +86,8 @@ def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: 
         ("B", r"\textbf{(C)}\ 12"),
         ("B", "12"),
         (r"\text{even}", r"\text{not even}"),
+        ("0.5", r"0.5\%"),
+        (r"\frac{1}{2}", r"\frac{1}{2}\%"),
         ("4210_{5}", "$4210_6$"),
         ("7", "[" * 11 + "7" + "]" * 11),
         (r"\frac{1}{3}", "0.33"),

@@ -83,6 +83,13 @@ def test_a_magnitude_is_a_factor() -> None:
         *((r"\infty", "∞"), (r"\frac{\pi}{2}", "π/2"), ("x^2", "x²"), ("6", "2×3"), ("a_1", "a₁"), (r"\lambda", "λ")),
         *(("103", r"\mathbf{103}"), ("103", r"\Large 103"), ("103", r"{\Large\textbf{103}}"), ("103", r"\fbox{103}")),
         *(("103", r"\textcolor{red}{103}"), ("103", r"\color{blue} 103"), (r"\frac{1}{9}", r"\mathbf{\frac{1}{9}}")),
+        *(
+            ("103", r"103\text{.}"),
+            ("103", r"\ 103\ "),
+            ("103", "**103**"),
+            ("103", r"103 \checkmark"),
+            ("6+9i", "6 + 9 i"),
+        ),
         *(("103", r"\text{The answer is } 103"), ("103", "The answer is 103"), ("103", r"\text{Total: 103}")),
     ],
 )
@@ -139,6 +146,7 @@ def test_a_chain_of_equations_says_what_it_ends_with_unless_it_contradicts_itsel
         (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", "(-7, 16)", True),
         (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\langle -7, 16, 5 \rangle", True),
         (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\{-7, 16, 5\}", False),
+        (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", r"\left[\begin{array}{c} -7 \\ 16 \end{array}\right]", True),
         (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}", True),
         (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}", False),
     ],
