@@ -54,7 +54,8 @@ _SPACE = re.compile(
 )
 _STYLE = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|tiny|scriptsize|footnotesize|small|normalsize|large|Large|"
-    r"LARGE|huge|Huge|bf|rm|it|sf|tt|bfseries|itshape|boldmath|noindent|centering|strut|checkmark|blacksquare|square|qed|left\s*\.|right\s*\.|left|right|"
+    r"LARGE|huge|Huge|bf|rm|it|sf|tt|bfseries|itshape|boldmath|noindent|centering|strut|checkmark|blacksquare|"
+    r"square|qed|left\s*\.|right\s*\.|left|right|"
     r"middle|[bB]igg?[lrm]?)(?![A-Za-z])|\\!\s*|\\color\s*\{[^{}]*\}"
 )
 _DOLLAR = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
@@ -77,16 +78,16 @@ _SYNONYMS = tuple(
         (r"\\lbrace", r"\\{"),
         (r"\\rbrace", r"\\}"),
         (r"\\div", "/"),
-        (r"(?<![A-Za-z])\{\s*:\s*\}", ":"),
-        (r"(?<=\d)\s*i", " i"),  # only by itself it is math-verify's imaginary unit
-        (r"(\.\d+)\s*(?:\\[lc]?dots|\.\.\.)", r"\1"),
-        (r"\(\s*(\\approx[^()]*)\)$", r"\1"),
+        (r"\\[ldc]frac|\\tfrac", r"\\frac"),
+        (r"_\s*([A-Za-z\d])", r"_{\1}"),
         (r"[(\[]?\s*\\begin\s*\{array\}\s*\{[clr|\s]*\}", r"\\begin{pmatrix}"),
         (r"\\end\s*\{array\}\s*[)\]]?", r"\\end{pmatrix}"),
-        (r"_\s*([A-Za-z\d])", r"_{\1}"),
-        (r"\\[ldc]frac|\\tfrac", r"\\frac"),
     )
 )
+_BRACED_COLON = re.compile(r"(?<![A-Za-z])\{\s*:\s*\}")
+_IMAGINARY = re.compile(r"(?<=\d)\s*i(?![A-Za-z])")
+_MORE_DIGITS = re.compile(r"(?<=\d)\s*(?:\\[lc]?dots(?![A-Za-z])|\.\.\.)$")
+_ROUNDED = re.compile(r"\(\s*(\\approx(?![A-Za-z])[^()]*)\)$")
 
 
 def in_latex(text: str) -> str:
@@ -119,7 +120,7 @@ def without_dollars(text: str) -> str:
 
 def without_style(text: str) -> str:
     r"""Neither sizes, colours, frames nor `\left`; every kind of space is a space."""
-    for command in ("boxed", "fbox", "ensuremath", "underline", "uline", "mathstrut"):
+    for command in ("boxed", "fbox", "ensuremath", "underline", "uline"):
         text = rewritten(text, command, lambda content: content)
     text = rewritten(re.sub(r"\\(?:textcolor|colorbox)\s*\{[^{}]*\}", r"\\mbox", text), "phantom", lambda _: "")
     return _SPACE.sub(" ", _STYLE.sub("", text)).replace("{,}", ",").strip()
@@ -148,6 +149,15 @@ def with_one_name_each(text: str) -> str:
     for pattern, name in _SYNONYMS:
         text = pattern.sub(name, text)
     return text
+
+
+def with_plain_numbers(text: str) -> str:
+    r"""`2.73\ldots` is 2.73, `(\approx 2.73)` has no brackets, `10{:}30` no braces, and the `i` of `9i` stands alone.
+
+    Only by itself it is math-verify's imaginary unit.
+    """
+    text = _ROUNDED.sub(r"\1", _MORE_DIGITS.sub("", text))
+    return _IMAGINARY.sub(" i", _BRACED_COLON.sub(":", text))
 
 
 def with_powers_of_ten(text: str) -> str:
@@ -194,6 +204,7 @@ TYPESETTING: tuple[Rule, ...] = (
     with_single_spaces,
     without_bold,
     with_one_name_each,
+    with_plain_numbers,
     with_powers_of_ten,
     without_currency,
     with_columns_as_tuples,
