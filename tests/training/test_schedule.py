@@ -9,7 +9,8 @@ from hypothesis import strategies as some
 
 from rlzoo.config import TrainConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.run_folder import RunFolder, check_same
+from rlzoo.experiment.claim import check_same
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.training.schedule import rate_fraction
 from tests.comparing.finished_runs import make_run
 

@@ -154,11 +154,11 @@ def test_a_run_that_ctrl_c_ends_goes_on_as_if_it_had_not_been_interrupted(
     owner: Any = {"step": Trainer, "evaluating": Terminal, "save_checkpoint": loop}[moment]
     original, calls = getattr(owner, moment), iter(range(99))
 
-    def interrupted(*arguments: object) -> Any:
+    def interrupted(*arguments: object, **options: object) -> Any:
         if next(calls) == 1 or moment == "save_checkpoint":
             monkeypatch.setattr(owner, moment, original)
             signal.raise_signal(signal.SIGINT)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have set to be ignored
     monkeypatch.setattr(owner, moment, interrupted)
