@@ -16,6 +16,10 @@ from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 
 
+_THROWN_AWAY = -1
+"""The group of responses that only make the processes' shares equal."""
+
+
 @dataclass(frozen=True)
 class Share:
     """The part of this process in a batch of all processes.
@@ -83,7 +87,7 @@ def collect(
                 f"gave groups with both right and wrong answers, after rollout.max_refills={config.max_refills} "
                 f"refills; raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
             )
-        count = _prompts_for(missing, rounds, wanted, accelerator.num_processes)
+        count = _prompts_for(missing, rounds, wanted)
         rounds.append(_sample_round(experiment, sampler, accelerator, step, len(rounds), problems_used, count))
         problems_used += count
     return _joined(rounds, wanted, problems_used, experiment.objective.refills)
@@ -107,27 +111,34 @@ class _Round:
         return len(self.batch.require("group", "collect").unique())
 
 
-def _prompts_for(missing: int, rounds: Sequence[_Round], wanted: int, processes: int) -> int:
+def _prompts_for(missing: int, rounds: Sequence[_Round], wanted: int) -> int:
     """How many prompts to sample so that the missing groups will probably come of them."""
     count = missing
     if rounds:
         count = math.ceil(missing * sum(r.sampled for r in rounds) / max(1, sum(r.groups for r in rounds)))
-    return math.ceil(min(count, wanted) / processes) * processes
+    return min(count, wanted)
 
 
 def _sample_round(
     experiment: Experiment, sampler: Sampler, accelerator: Accelerator, step: int, number: int, start: int, count: int
 ) -> _Round:
-    """Samples responses to `count` problems from `start` on, which the processes take in turn."""
+    """Samples responses to `count` problems from `start` on, which the processes take in turn.
+
+    All have the same number of them; what that is beyond `count` is thrown away, so that no result depends on it.
+    """
     rollout = experiment.config.rollout
-    numbers = range(accelerator.process_index, count, accelerator.num_processes)
-    problems = experiment.problems(start, count)
+    processes = accelerator.num_processes
+    share = math.ceil(count / processes)
+    numbers = range(accelerator.process_index, share * processes, processes)
+    problems = experiment.problems(start, share * processes)
     sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
     seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
     own = [problems[i] for i in numbers]
     graded = sampler(own, rollout.responses_per_prompt, sampling, seed, numbers)
-    own_group = start + torch.tensor(numbers)[graded.rollouts.prompt]
+    number = torch.tensor(numbers)[graded.rollouts.prompt]
+    own_group = (start + number).where(number < count, _THROWN_AWAY)
     batch = _shared_batch(graded, own_group, accelerator, rollout.max_response_tokens)
+    batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
     batch = experiment.objective.select(batch)
     if experiment.objective.refills:
