@@ -15,7 +15,6 @@ from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 
-
 _THROWN_AWAY = -1
 """The group of responses that only make the processes' shares equal."""
 
@@ -135,8 +134,8 @@ def _sample_round(
     seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
     own = [problems[i] for i in numbers]
     graded = sampler(own, rollout.responses_per_prompt, sampling, seed, numbers)
-    number = torch.tensor(numbers)[graded.rollouts.prompt]
-    own_group = (start + number).where(number < count, _THROWN_AWAY)
+    problem = torch.tensor(numbers)[graded.rollouts.prompt]
+    own_group = (start + problem).where(problem < count, _THROWN_AWAY)
     batch = _shared_batch(graded, own_group, accelerator, rollout.max_response_tokens)
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
