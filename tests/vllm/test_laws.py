@@ -154,7 +154,7 @@ def test_sync_takes_over_every_weight(
     assert same(engine.generate(prompts, 4, GREEDY, seed=0), before)
     assert garbage.tokens.shape != before.tokens.shape or not torch.equal(garbage.tokens, before.tokens)
     with torch.no_grad():
-        stats = noise(garbage.prompt_tokens(), garbage.tokens, garbage.mask, 1.0)
+        stats = noise(garbage.prompt_tokens(), garbage.tokens, garbage.lengths, garbage.mask, 1.0)
     torch.testing.assert_close(garbage.logp, stats.logp, rtol=0, atol=1e-3)
 
 
