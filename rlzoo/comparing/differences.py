@@ -17,6 +17,7 @@ from scipy import stats
 from rlzoo.comparing.spread import Spread, learn_spread
 from rlzoo.evaluation.intervals import (
     LEVEL,
+    NODES,
     Distribution,
     SeedError,
     nodes_of,
@@ -71,6 +72,7 @@ def compare_rows(rows: Sequence[Runs], baseline: int, step: float) -> Comparison
     repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
     places = {row: place for place, row in enumerate(repeated)}
     spread = _spread([rows[row] for row in repeated], step) if repeated else None
+    problems = rows[0].values.shape[1]
     by_problem = np.stack([own.values.mean(axis=0) for own in rows], axis=1)
     alone = resampled_deviations(by_problem)
     against = alone - alone[:, [baseline]]
@@ -78,15 +80,14 @@ def compare_rows(rows: Sequence[Runs], baseline: int, step: float) -> Comparison
     for row, own in enumerate(rows):
         center = float(by_problem[:, row].mean())
         seeds = _errors(spread, places[row], len(own.seeds)) if spread and row in places else []
-        means.append(Distribution(center, seeds, shrinkage(own.values) * nodes_of(alone[:, row])))
+        means.append(Distribution(center, seeds, nodes_of(alone[:, row], problems, shrinkage(own.values))))
         if row == baseline:
             differences.append(None)
             continue
-        against[:, row] = _problems(own, rows[baseline], against[:, row])
         both = spread and {row, baseline} <= set(places)
         seeds = _pair_errors(spread, (places[row], places[baseline]), own, rows[baseline]) if spread and both else []
         center -= float(by_problem[:, baseline].mean())
-        differences.append(Distribution(center, seeds, nodes_of(against[:, row])))
+        differences.append(Distribution(center, seeds, _problems(own, rows[baseline], against[:, row])))
     return Comparison(means, differences, baseline, spread, places)
 
 
@@ -121,19 +122,19 @@ def _pair_errors(spread: Spread, pair: tuple[int, int], own: Runs, baseline: Run
 
 
 def _problems(own: Runs, baseline: Runs, deviations: np.ndarray) -> np.ndarray:
-    """The problems' deviations of a difference, less what is in the spread over seeds.
+    """[nodes] the problems' deviations of a difference, less what is in the spread over seeds.
 
     If no problem tells the two apart, the share of problems that would have is a beta variable, either way.
     """
+    problems = own.values.shape[1]
     if not deviations.any():
-        half = len(deviations) // 2
-        either = stats.beta.ppf((np.arange(half) + 0.5) / half, 1, own.values.shape[1])
+        either = stats.beta.ppf((np.arange(NODES // 2) + 0.5) / (NODES // 2), 1, problems)
         return np.concatenate([-either, either])
     shared = sorted(set(own.seeds) & set(baseline.seeds))
     if len(shared) < 2:
-        return deviations
+        return nodes_of(deviations, problems)
     paired = [runs.values[[runs.seeds.index(seed) for seed in shared]] for runs in (own, baseline)]
-    return shrinkage(paired[0] - paired[1]) * deviations
+    return nodes_of(deviations, problems, shrinkage(paired[0] - paired[1]))
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ WILD_DEGREES = 2.0
 WILD_ROWS = 1.5
 MARKED = 4.0
 """A row is called unstable if that makes its spread so many times as probable."""
-DOUBT = 0.75
-"""How sure it is that seeds correlate at least as much as is assumed."""
 ROUNDS = 15
 
 
@@ -44,7 +42,7 @@ class Spread:
     pooled_degrees: float
     """What all stable rows know together; no variance is known better."""
     correlation: float
-    """Of the runs of two rows with the same seed, as far as it is sure."""
+    """Of the runs of two rows with the same seed."""
 
     def is_unstable(self, row: int) -> bool:
         """Whether it is to be called so."""
@@ -99,9 +97,9 @@ def _log_density(variances: np.ndarray, degrees: np.ndarray, prior_degrees: floa
 
 
 def _correlation(means: Sequence[np.ndarray], seeds: Sequence[Sequence[int]], floor: float) -> float:
-    """The lower end of the intraclass correlation of seeds over rows, one-sided (Shrout and Fleiss 1979), at least 0.
+    """The intraclass correlation of seeds over rows, median-unbiased (Shrout and Fleiss 1979), or 0 if it is negative.
 
-    Seeds that not all rows have do not count; rows count alike, however far their runs lie apart.
+    Seeds that not all rows have do not count.
     """
     shared = sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
     rows, count = len(means), len(shared)
@@ -112,5 +110,5 @@ def _correlation(means: Sequence[np.ndarray], seeds: Sequence[Sequence[int]], fl
     by_seed = table.mean(axis=0)
     between = rows * np.square(by_seed).sum() / (count - 1)
     within = np.square(table - by_seed).sum() / ((rows - 1) * (count - 1))
-    ratio = between / max(within, floor) / stats.f.ppf(DOUBT, count - 1, (rows - 1) * (count - 1))
+    ratio = between / max(within, floor) / stats.f.median(count - 1, (rows - 1) * (count - 1))
     return float(max(0.0, (ratio - 1) / (ratio + rows - 1)))

@@ -98,8 +98,8 @@ def _difference(comparison: Comparison, row: int, page: Page, equivalence: float
     together = known.interval(1 - level)
     return Difference(
         known.center,
-        together.low,
-        together.high,
+        max(-1.0, together.low),
+        min(1.0, together.high),
         alone=known.interval(),
         p_value=page.adjusted(known.p_value()),
         p_different=page.adjusted(p_different(known, equivalence)) if equivalence else 1.0,

@@ -28,7 +28,7 @@ def distribution(scores: np.ndarray, samples: int) -> Distribution:
     """
     scores = np.asarray(scores, dtype=np.float64)
     (seeds, problems), by_seed = scores.shape, scores.mean(axis=1)
-    deviations = shrinkage(scores) * nodes_of(resampled_deviations(scores.mean(axis=0)))
+    deviations = nodes_of(resampled_deviations(scores.mean(axis=0)), problems, shrinkage(scores))
     if seeds == 1:
         return Distribution(float(scores.mean()), [], deviations)
     step = 1 / (problems * samples)  # scores of a run are multiples of it, so that unequal runs can look equal
@@ -52,7 +52,9 @@ def macro_average(scores: Sequence[np.ndarray]) -> Estimate:
     generator = np.random.default_rng(0)
     deviations = np.mean([generator.permutation(resampled_deviations(one)) for one in values], axis=0)
     problems = len(values) ** 2 / sum(1 / len(one) for one in values)
-    return share(Distribution(float(np.mean([one.mean() for one in values])), [], nodes_of(deviations)), problems)
+    return share(
+        Distribution(float(np.mean([one.mean() for one in values])), [], nodes_of(deviations, problems)), problems
+    )
 
 
 def paired_difference(before: np.ndarray, after: np.ndarray) -> Estimate:
