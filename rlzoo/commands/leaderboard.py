@@ -34,6 +34,8 @@ def show(words: Sequence[str]) -> None:
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
     if not folders:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
+    if not 0 <= config.equivalence <= 100:
+        raise UserError(f"equivalence={config.equivalence:g} must be from 0 to 100, in points")
 
     from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.finished_runs import read_runs
@@ -41,6 +43,6 @@ def show(words: Sequence[str]) -> None:
     from rlzoo.report.leaderboard_page import show_leaderboard
 
     runs, baseline, notes = read_runs(folders)
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes)
+    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence)
     of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()
     show_leaderboard(board, Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard")))

@@ -1,11 +1,9 @@
 """From finished runs to a table: who is better than the baseline, by how much, and whether that is more than chance.
 
-Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way. All
-differences to the baseline are paired by seed and problem, and their p-values are corrected for how many there are with
-a decoding.
+Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,45 +11,13 @@ import numpy as np
 from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
 from rlzoo.comparing.grid import command_of
+from rlzoo.comparing.results import Result, Results, make_results
 from rlzoo.config import Config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
-from rlzoo.evaluation.statistics import (
-    Difference,
-    Estimate,
-    difference_of_runs,
-    holm,
-    majority_at_k,
-    mean_over_runs,
-    pass_at_k,
-    powers_of_two,
-    probability_of_improvement,
-)
 from rlzoo.experiment.identity import told_apart
 
-SIGNIFICANCE = 0.05
 EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class Result:
-    """A row with one decoding. `difference` and what follows from it are None for the baseline."""
-
-    accuracy: Estimate
-    difference: Difference | None
-    adjusted_p: float | None
-    run_pairs_won: float | None
-    """rliable's probability of improvement: the share of pairs of runs that the baseline loses."""
-    verdict: str
-    pass_at: Mapping[int, float]
-    majority: float
-    length: float
-    truncated: float
-
-    @property
-    def p_improvement(self) -> float | None:
-        """P(improvement) over the baseline."""
-        return self.difference.p_improvement if self.difference else None
 
 
 @dataclass(frozen=True)
@@ -116,14 +82,23 @@ class Leaderboard:
     setting: Mapping[str, str]
     environment: Mapping[str, Sequence[str]]
     """Every value that the runs have."""
+    planning: Sequence[str]
+    """What could have been found, and what more seeds would."""
     notes: Sequence[str]
     examples: Sequence[Example]
 
 
 def make_leaderboard(
-    runs: Sequence[FinishedRun], baseline: str = "", title: str = "Leaderboard", notes: Sequence[str] = ()
+    runs: Sequence[FinishedRun],
+    baseline: str = "",
+    title: str = "Leaderboard",
+    notes: Sequence[str] = (),
+    equivalence: float = 0.0,
 ) -> Leaderboard:
-    """Compares runs. Raises UserError or ObjectiveError if they cannot be, or if the baseline is not among them."""
+    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same.
+
+    Raises UserError or ObjectiveError if they cannot be compared, or if the baseline is not among them.
+    """
     check_comparable(runs)
     shown = told_apart(run.objective for run in runs)
     by_objective: dict[str, list[FinishedRun]] = {}
@@ -132,9 +107,9 @@ def make_leaderboard(
     baseline = _baseline(baseline, shown)
     config = runs[0].config
     decodings = read_decodings(config.evaluation.decodings)
-    results = {decoding: _results(by_objective, baseline, decoding) for decoding in decodings}
+    results = make_results(by_objective, baseline, decodings, equivalence / 100)
     rows = [
-        _row(objective, own, {decoding: results[decoding][objective] for decoding in decodings})
+        _row(objective, own, {decoding: results.rows[decoding][objective] for decoding in decodings})
         for objective, own in by_objective.items()
     ]
     rows.sort(key=lambda row: -row.results[decodings[0]].accuracy.mean)
@@ -148,7 +123,8 @@ def make_leaderboard(
         problems=len(evaluation.records) // evaluation.samples,
         setting=_setting(config),
         environment=_environment(runs),
-        notes=[*notes, *_notes(rows, decodings)],
+        planning=results.planning,
+        notes=[*notes, *_notes(rows, decodings, results)],
         examples=_examples({row.objective: by_objective[row.objective][0] for row in rows}),
     )
 
@@ -159,63 +135,6 @@ def _baseline(asked: str, shown: Mapping[str, str]) -> str:
     if asked and key not in shown:
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
     return shown.get(key, next(iter(shown.values())))
-
-
-def _results(by_objective: Mapping[str, Sequence[FinishedRun]], baseline: str, decoding: Decoding) -> dict[str, Result]:
-    pairs = {name: _pairs(name, runs, baseline, by_objective[baseline]) for name, runs in by_objective.items()}
-    scores = {name: _scores(runs, decoding) for name, runs in by_objective.items()}
-    differences = {
-        name: difference_of_runs(_scores([own for own, _ in both], decoding), _scores([it for _, it in both], decoding))
-        for name, both in pairs.items()
-        if name != baseline
-    }
-    adjusted = dict(zip(differences, holm([it.p_value for it in differences.values()]), strict=True))
-    results = {}
-    for name, runs in by_objective.items():
-        evaluations = [run.evaluations[decoding] for run in runs]
-        mean, samples = mean_over_runs(scores[name]), scores[name].shape[2]
-        correct = scores[name].reshape(-1, samples)
-        answers = [problem for evaluation in evaluations for problem in evaluation.final_answers()]
-        won = probability_of_improvement(scores[name].mean(axis=(1, 2)), scores[baseline].mean(axis=(1, 2)))
-        results[name] = Result(
-            accuracy=Estimate(mean.mean, max(0.0, mean.low), min(1.0, mean.high)),
-            difference=differences.get(name),
-            adjusted_p=adjusted.get(name),
-            run_pairs_won=None if name == baseline else won,
-            verdict=verdict(differences.get(name), adjusted.get(name), len(pairs[name])),
-            pass_at={k: float(pass_at_k(correct, k).mean()) for k in powers_of_two(samples)},
-            majority=float(majority_at_k(correct, answers).mean()),
-            length=float(np.mean([evaluation.column("tokens") for evaluation in evaluations])),
-            truncated=float(np.mean([evaluation.truncated for evaluation in evaluations])),
-        )
-    return results
-
-
-def _scores(runs: Iterable[FinishedRun], decoding: Decoding) -> np.ndarray:
-    """[seeds, problems, samples]."""
-    return np.stack([run.evaluations[decoding].column("correct") for run in runs])
-
-
-def _pairs(
-    objective: str, runs: Sequence[FinishedRun], baseline: str, others: Sequence[FinishedRun]
-) -> list[tuple[FinishedRun, FinishedRun]]:
-    """Runs of both with the same seed."""
-    by_seed = {run.config.seed: run for run in others}
-    pairs = [(run, by_seed[run.config.seed]) for run in runs if run.config.seed in by_seed]
-    if not pairs:
-        raise UserError(f"{objective} and the baseline {baseline} have no seed in common and cannot be paired")
-    return pairs
-
-
-def verdict(difference: Difference | None, adjusted_p: float | None, seeds: int) -> str:
-    """What may be said of a row against the baseline."""
-    if difference is None or adjusted_p is None:
-        return "baseline"
-    if seeds == 1:
-        return "one seed: no verdict"
-    if adjusted_p >= SIGNIFICANCE:
-        return "not distinguishable"
-    return "better" if difference.mean > 0 else "worse"
 
 
 def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
@@ -273,13 +192,20 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     return {key: values for key, values in found.items() if values}
 
 
-def _notes(rows: Sequence[Row], decodings: Sequence[Decoding]) -> list[str]:
+def _notes(rows: Sequence[Row], decodings: Sequence[Decoding], results: Results) -> list[str]:
     notes = []
     if any(len(row.seeds) == 1 for row in rows):
         notes.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
     if len({row.seeds for row in rows}) > 1:
-        notes.append("Rows have different seeds; a difference is over those that the row shares with the baseline.")
-    return notes
+        notes.append("Rows have different seeds; runs are paired as far as they share them.")
+    for decoding in decodings:
+        unstable = [row.objective for row in rows if row.results[decoding].average.is_unstable]
+        if unstable:
+            notes.append(
+                f"At {decoding}, the seeds of {', '.join(unstable)} lie further apart than those of the other rows: "
+                "unstable, and no interval over so few seeds is to be trusted; train more."
+            )
+    return [*notes, *results.alike]
 
 
 def _examples(runs: Mapping[str, FinishedRun]) -> list[Example]:

@@ -23,6 +23,8 @@ class LeaderboardConfig:
     """Where leaderboard.html, .md and .csv go; if empty, into the folder of the grid, or else runs/leaderboard."""
     baseline: str = ""
     """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
+    equivalence: float = 0.0
+    """Points: a row that is surely less than this from the baseline is called the same; 0 asks for nothing."""
     title: str = "Leaderboard"
     """The heading of the page."""
 

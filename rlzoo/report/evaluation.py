@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.statistics import macro_average
+from rlzoo.evaluation.statistics import Estimate, macro_average
 from rlzoo.report.words import percent
 
 
@@ -22,17 +22,21 @@ def results_table(results: Mapping[str, Evaluation], conditions: str) -> Table:
         table.add_column("benchmark", no_wrap=True)
     k = {result.samples for result in results.values()}
     at = f"@{k.pop()}" if len(k) == 1 else "@k"
-    for heading in ("n x k", f"avg{at}", f"pass{at}", f"maj{at}", "entropy", "length", "truncated", "time-\nouts"):
-        table.add_column(heading, justify="right", no_wrap=heading != "time-\nouts")
+    for heading in ("n x k", f"avg{at}", f"pass{at}", f"maj{at}", "entropy", "length", "trun-\ncated", "time-\nouts"):
+        table.add_column(heading, justify="right", no_wrap="\n" not in heading)
     summaries = {name: result.summary() for name, result in results.items()}
     for name, result in results.items():
-        cells = (f"{summaries[name]['problems']} x {result.samples}", percent(result.accuracy))
+        cells = (f"{summaries[name]['problems']} x {result.samples}", _narrow(result.accuracy))
         table.add_row(*[name] * several, *cells, *_means([summaries[name]]))
     if several:
         table.add_section()
         macro = macro_average([result.column("correct") for result in results.values()])
-        table.add_row("macro average", "", percent(macro), *_means(list(summaries.values())), style="bold")
+        table.add_row("macro average", "", _narrow(macro), *_means(list(summaries.values())), style="bold")
     return table
+
+
+def _narrow(interval: Estimate) -> str:
+    return percent(interval).replace(", ", ",")
 
 
 def _means(summaries: Sequence[Mapping[str, Any]]) -> list[str]:

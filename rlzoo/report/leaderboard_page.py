@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.comparing.leaderboard import Leaderboard, Row
+from rlzoo.comparing.verdicts import Measured
 from rlzoo.config.decoding import Decoding
 from rlzoo.files import write_text
 from rlzoo.report.page import page
 from rlzoo.report.picture import draw_leaderboard
-from rlzoo.report.words import headline, p_value, percent, points, probability, summary
+from rlzoo.report.words import headline, p_value, percent, points, probability, seeds_needed, summary
 
 
 def show_leaderboard(board: Leaderboard, output: Path) -> None:
@@ -38,19 +39,19 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
         table.add_column("objective", overflow="fold")
         for heading in (f"avg@{board.samples}", "difference", "P(imp.)"):
             table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
+        table.add_column("verdict", max_width=15)
         for row in board.rows:
             result = row.results[decoding]
             table.add_row(
                 Text(row.objective),
-                percent(result.accuracy),
+                percent(result.accuracy).replace(", ", ","),
                 points(result.difference).replace(", ", ","),
                 probability(result.p_improvement),
                 result.verdict,
-                style="bold" if result.verdict in ("better", "worse") else "",
+                style="bold" if result.average.claim else "",
             )
         console.print(table)
-    for line in (summary(board), *board.notes):
+    for line in (summary(board), *board.planning, *board.notes):
         console.print(Text(line))
 
 
@@ -60,10 +61,10 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
 def markdown(board: Leaderboard) -> str:
     """Everything but curves and responses."""
     lines = [f"# {_in_markdown(board.title)}", "", f"{_in_markdown(summary(board))}.", ""]
-    for text in (headline(board), *board.notes):
+    for text in (headline(board), *board.planning, *board.notes):
         lines += [_in_markdown(text), ""] if text else []
     for decoding in board.decodings:
-        lines += [f"## {decoding}", "", *_table(board, decoding), ""]
+        lines += [f"## {decoding}", "", *_table(board, decoding), "", *_other_measures(board, decoding), ""]
     lines += ["## What each part touched", "", "Shares of the tokens and of the advantage mass, in %.", ""]
     lines += ["| objective | part | tokens | advantage mass |", "|---|---|---|---|"]
     for row in board.rows:
@@ -78,7 +79,7 @@ def markdown(board: Leaderboard) -> str:
 
 def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
     k = board.samples
-    headings = [f"avg@{k}", "difference", "P(improvement)", "p (Holm)", "verdict", f"pass@{k}", f"maj@{k}"]
+    headings = [f"avg@{k}", "by seed", "difference", "p (page)", "verdict", "seeds to find it", "P(improvement)"]
     headings = ["objective", *headings, "entropy", "entropy drift", "length", "s/step"]
     yield f"| {' | '.join(headings)} |"
     yield "|---" * len(headings) + "|"
@@ -87,18 +88,28 @@ def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
         cells = [
             _code(row.objective) + (f" ({_in_markdown(row.name)})" if row.name else ""),
             percent(result.accuracy),
+            " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed),
             points(result.difference),
-            probability(result.p_improvement),
-            p_value(result.adjusted_p),
+            p_value(result.difference),
             result.verdict,
-            f"{100 * result.pass_at[k]:.1f}",
-            f"{100 * result.majority:.1f}",
+            seeds_needed(result.difference),
+            probability(result.p_improvement),
             f"{row.entropy:.3f}",
             f"{row.drift:.3f}",
             f"{result.length:.1f}",
             f"{row.seconds_per_step:.2f}",
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _other_measures(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
+    names = [f"pass@{board.samples}", f"maj@{board.samples}"]
+    yield "| objective |" + "".join(f" {name} | difference | verdict |" for name in names)
+    yield "|---" * 7 + "|"
+    for row in board.rows:
+        measures = (row.results[decoding].passed, row.results[decoding].majority)
+        cells = [cell for it in measures for cell in (percent(it.estimate), points(it.difference), it.verdict)]
+        yield f"| {_code(row.objective)} | {' | '.join(cells)} |"
 
 
 def _one_line(text: str) -> str:
@@ -128,25 +139,19 @@ def comma_separated(board: Leaderboard) -> str:
 
 def _record(row: Row, decoding: Decoding) -> dict[str, object]:
     result = row.results[decoding]
-    difference = result.difference
     return {
         "objective": row.objective,
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "seeds": " ".join(map(str, row.seeds)),
         "accuracy": result.accuracy.mean,
-        "accuracy_low": result.accuracy.low,
-        "accuracy_high": result.accuracy.high,
-        "difference": difference and difference.mean,
-        "difference_low": difference and difference.low,
-        "difference_high": difference and difference.high,
+        "accuracy_by_seed": " ".join(f"{mean:.6g}" for mean in result.average.by_seed),
+        **_measured("", result.average),
         "p_improvement": result.p_improvement,
-        "p_value": difference and difference.p_value,
-        "p_holm": result.adjusted_p,
-        "run_pairs_won": result.run_pairs_won,
-        "verdict": result.verdict,
         **{f"pass@{k}": value for k, value in result.pass_at.items()},
-        "maj": result.majority,
+        **_measured("pass_", result.passed),
+        "maj": result.majority.estimate.mean,
+        **_measured("maj_", result.majority),
         "entropy": row.entropy,
         "entropy_drift": row.drift,
         "length": result.length,
@@ -155,4 +160,21 @@ def _record(row: Row, decoding: Decoding) -> dict[str, object]:
         "seconds_per_step": row.seconds_per_step,
         "tokens_per_second": row.tokens_per_second,
         "command": row.command,
+    }
+
+
+def _measured(prefix: str, it: Measured) -> dict[str, object]:
+    difference = it.difference
+    return {
+        f"{prefix or 'accuracy_'}low": it.estimate.low,
+        f"{prefix or 'accuracy_'}high": it.estimate.high,
+        f"{prefix}difference": difference and difference.mean,
+        f"{prefix}difference_low": difference and difference.low,
+        f"{prefix}difference_high": difference and difference.high,
+        f"{prefix}difference_alone_low": difference and difference.alone.low,
+        f"{prefix}difference_alone_high": difference and difference.alone.high,
+        f"{prefix}p_page": difference and difference.p_value,
+        f"{prefix}detectable": difference and difference.detectable,
+        f"{prefix}seeds_needed": difference and difference.seeds_needed,
+        f"{prefix}verdict": it.verdict,
     }

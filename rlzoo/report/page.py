@@ -1,15 +1,15 @@
 """The leaderboard as one HTML page that needs nothing else: no network, no fonts, no library."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlzoo.comparing.leaderboard import Leaderboard
-from rlzoo.evaluation.statistics import Estimate
+from rlzoo.comparing.verdicts import Measured
 from rlzoo.report import figures
-from rlzoo.report.words import headline, p_value, percent, points, probability, summary
+from rlzoo.report.words import headline, p_value, percent, points, probability, seeds_needed, summary
 
 SYMBOLS = dict(zip(figures.MARKERS, "●■◆▲▼✚★✖", strict=True))
 
@@ -23,9 +23,9 @@ class Scale:
     shows_zero: bool = False
 
     @classmethod
-    def over(cls, estimates: Iterable[Estimate], shows_zero: bool = False) -> "Scale":
-        """Wide enough for all their intervals."""
-        ends = [end for estimate in estimates for end in (estimate.low, estimate.high)] + [0.0] * shows_zero
+    def over(cls, ends: Iterable[float], shows_zero: bool = False) -> "Scale":
+        """Wide enough for all of them."""
+        ends = [*ends, *[0.0] * shows_zero]
         return cls(min(ends), max(ends), shows_zero) if ends else cls(0.0, 1.0)
 
     def at(self, value: float) -> float:
@@ -59,10 +59,12 @@ def page(board: Leaderboard) -> str:
         percent=percent,
         points=points,
         probability=probability,
+        seeds_needed=seeds_needed,
+        against=against,
         shortened=shortened,
-        accuracy_scales={it: Scale.over(result.accuracy for result in own) for it, own in results.items()},
+        accuracy_scales={it: Scale.over(_ends([result.average for result in own])) for it, own in results.items()},
         difference_scales={
-            it: Scale.over((result.difference for result in own if result.difference), shows_zero=True)
+            it: Scale.over(_differences([result.average for result in own]), shows_zero=True)
             for it, own in results.items()
         },
         figures={
@@ -71,6 +73,19 @@ def page(board: Leaderboard) -> str:
             "pareto": Markup(figures.accuracy_against_drift(board)),
         },
     )
+
+
+def against(measured: Measured) -> list[float]:
+    """Each seed's mean minus that of the baseline."""
+    return [mean - measured.estimate.mean + it.mean for mean in measured.by_seed] if (it := measured.difference) else []
+
+
+def _ends(rows: Sequence[Measured]) -> list[float]:
+    return [end for it in rows for end in (it.estimate.low, it.estimate.high, *it.by_seed)]
+
+
+def _differences(rows: Sequence[Measured]) -> list[float]:
+    return [end for it in rows if it.difference for end in (it.difference.low, it.difference.high, *against(it))]
 
 
 def shortened(text: str, longest: int) -> str:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.leaderboard import Leaderboard, Row
-from rlzoo.evaluation.statistics import Estimate
+from rlzoo.evaluation.intervals import Estimate
 from rlzoo.report.curves import save_figure
 from rlzoo.report.figures import strokes
 from rlzoo.report.smoothing import smoothed
@@ -55,18 +55,25 @@ def _legend(board: Leaderboard) -> list[Line2D]:
         return Line2D([], [], marker=symbol, color="0.3", markerfacecolor=face, linestyle="", label=text)
 
     decodings = [mark(MARKS[i % len(MARKS)], False, str(it)) for i, it in enumerate(board.decodings)]
-    return [*decodings, mark("o", True, f"better or worse than {board.baseline}, corrected for the number of rows")]
+    return [
+        *decodings,
+        mark("o", True, f"better or worse than {board.baseline}, corrected for the whole page"),
+        Line2D([], [], marker=".", color="0.3", linestyle="", label="one seed"),
+    ]
 
 
 def _draw_intervals(axis: Axes, board: Leaderboard, estimates: Sequence[Sequence[Estimate | None]]) -> None:
-    """A point and an interval per row and decoding, the rows from the top."""
+    """A point and an interval per row and decoding and a dot per seed, the rows from the top."""
     looks = strokes(board.rows)
     for number, own in enumerate(estimates):
         offset = 0.3 * (number - (len(estimates) - 1) / 2)
         for place, (row, estimate) in enumerate(zip(board.rows, own, strict=True)):
             if estimate is None:
                 continue
-            is_claim = row.results[board.decodings[number]].verdict in ("better", "worse")
+            measured = row.results[board.decodings[number]].average
+            dots = 100 * (np.array(measured.by_seed) + estimate.mean - measured.estimate.mean)
+            axis.plot(dots, [place + offset] * len(dots), ".", color=looks[row.objective].color, alpha=0.6, zorder=3)
+            is_claim = measured.claim != ""
             axis.errorbar(
                 100 * estimate.mean,
                 place + offset,

@@ -12,13 +12,13 @@ import pytest
 
 from objectives import parse
 from rlzoo.commands import main
+from rlzoo.commands.leaderboard import show
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard, verdict
+from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.statistics import Difference, difference_of_runs
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.figures import strokes
 from rlzoo.report.leaderboard_page import comma_separated, markdown
@@ -29,8 +29,8 @@ from tests.conftest import error_of
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[str]:
-    """grpo, a better and an equal method, three seeds each."""
-    accuracies = {"grpo": 0.4, "stapo-s2t": 0.75, "dapo": 0.4}
+    """grpo, a better and a nearly equal method, three seeds each."""
+    accuracies = {"grpo": 0.4, "stapo-s2t": 0.75, "dapo": 0.401}
     return [
         str(make_run(tmp_path / f"{objective}-{seed}", objective, seed, accuracy))
         for objective, accuracy in accuracies.items()
@@ -86,21 +86,16 @@ def test_runs_of_a_grid_of_an_older_version_are_read(tmp_path: Path) -> None:
     assert {(row.objective, row.name) for row in found.rows} == {("grpo", ""), ("justrl", "stapo-s2t")}
 
 
-def test_a_difference_is_paired_with_the_baselines_run_of_the_same_seed(runs: list[str]) -> None:
-    found = board(runs[::-1])
-    for decoding in DECODINGS:
-        scores = {
-            name: np.stack(
-                [
-                    Evaluation.load(RunFolder(Path(run)).evaluation(STEPS, decoding)).column("correct")
-                    for run in runs
-                    if Path(run).name.startswith(name)
-                ]
-            )
-            for name in ("stapo", "grpo")
-        }
-        row = next(row for row in found.rows if row.objective == "justrl")
-        assert row.results[decoding].difference == difference_of_runs(scores["stapo"], scores["grpo"])
+def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(runs: list[str]) -> None:
+    found, turned = board(runs), board(runs[::-1])
+    for row in found.rows:
+        for decoding in DECODINGS:
+            result = row.results[decoding]
+            other = next(it for it in turned.rows if it.objective == row.objective).results[decoding]
+            assert other.average.by_seed == result.average.by_seed and other.verdict == result.verdict
+            if result.difference:
+                baseline = next(it for it in found.rows if it.objective == found.baseline).results[decoding]
+                assert result.difference.mean == pytest.approx(result.accuracy.mean - baseline.accuracy.mean)
 
 
 def test_the_last_step_counts_even_if_an_earlier_one_was_better(tmp_path: Path) -> None:
@@ -111,39 +106,58 @@ def test_the_last_step_counts_even_if_an_earlier_one_was_better(tmp_path: Path) 
     assert board([str(folder)]).rows[0].results[DECODINGS[0]].accuracy.mean < 0.6
 
 
-@pytest.mark.parametrize(
-    ("difference", "p", "seeds", "says"),
-    [
-        (None, None, 3, "baseline"),
-        (0.1, 0.01, 1, "one seed: no verdict"),
-        (0.1, 0.05, 3, "not distinguishable"),
-        (0.1, 0.049, 3, "better"),
-        (-0.1, 0.049, 3, "worse"),
-    ],
-)
-def test_a_verdict_needs_seeds_and_a_corrected_p_value(
-    difference: float | None, p: float | None, seeds: int, says: str
-) -> None:
-    found = None if difference is None else Difference(difference, 0, 0, p_improvement=0.9, p_value=0.001)
-    assert verdict(found, p, seeds) == says
+def test_the_intervals_of_a_page_are_wider_than_those_of_a_row_alone(runs: list[str]) -> None:
+    for row in board(runs).rows:
+        for it in row.results.values():
+            if difference := it.difference:
+                ends = (difference.low, difference.alone.low, difference.alone.high, difference.high)
+                assert list(ends) == sorted(set(ends))
 
 
-def test_more_rows_make_a_verdict_harder(runs: list[str], tmp_path: Path) -> None:
-    few = board([run for run in runs if "dapo" not in run])
-    many = board(runs)
-    p_values = [
-        next(row for row in found.rows if row.objective == "justrl").results[DECODINGS[0]].adjusted_p
-        for found in (few, many)
-    ]
-    assert p_values[1] == pytest.approx(2 * p_values[0])
+def test_pass_at_k_and_majorities_have_intervals_and_verdicts(runs: list[str]) -> None:
+    found = board(runs)
+    for row in found.rows:
+        for result in row.results.values():
+            assert result.passed.estimate.mean == pytest.approx(result.pass_at[SAMPLES])
+            for it in (result.average, result.passed, result.majority):
+                assert 0 <= it.estimate.low <= it.estimate.mean <= it.estimate.high <= 1
+                assert len(it.by_seed) == 3 and np.mean(it.by_seed) == pytest.approx(it.estimate.mean)
+                assert (it.difference is None) == (row.objective == found.baseline)
 
 
-def test_rows_are_compared_over_the_seeds_they_share(runs: list[str]) -> None:
+def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
+    found = board(runs)
+    assert [line for line in found.planning if "would have been found with 80 % probability" in line]
+    assert len(found.planning) == len(DECODINGS)
+    for text in (page(found), markdown(found)):
+        assert found.planning[0] in text
+
+
+def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
+    found = board([str(folder) for folder in folders])
+    assert any("dapo and grpo answered just the same" in note or "grpo and dapo" in note for note in found.notes)
+    row = next(row for row in found.rows if row.objective == "dapo")
+    assert row.results[DECODINGS[0]].verdict == "the same responses"
+
+
+def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
+    found, _, _ = read_runs(runs)
+    wide = make_leaderboard(found, equivalence=99).rows
+    said = {row.objective: row.results[DECODINGS[0]].verdict for row in wide}
+    assert said["dapo"].startswith("the same within 99")
+    with pytest.raises(UserError, match="equivalence=-1 must be from 0 to 100"):
+        show([*runs, "equivalence=-1"])
+
+
+def test_rows_may_have_different_seeds(runs: list[str]) -> None:
     found = board(runs[:-1])
     dapo = next(row for row in found.rows if row.objective == "dapo")
     assert dapo.seeds == (0, 1) and any("different seeds" in note for note in found.notes)
-    with pytest.raises(UserError, match="dapo and the baseline grpo have no seed in common"):
-        board([runs[0], runs[-1]])
+    result = dapo.results[DECODINGS[0]]
+    baseline = next(row for row in found.rows if row.objective == "grpo").results[DECODINGS[0]]
+    assert result.difference
+    assert result.difference.mean == pytest.approx(result.accuracy.mean - baseline.accuracy.mean)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +210,7 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     assert main(["leaderboard", *runs, f"output={tmp_path}/out"]) == 0
     output, found = capsys.readouterr().out, board(runs)
     best = found.rows[0]
-    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ±"
+    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ["
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
     assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean

@@ -119,7 +119,8 @@ def test_the_pareto_front_is_what_nothing_beats_in_both(board: Leaderboard) -> N
 
     def row(name: str, accuracy: float, drift: float) -> object:
         result = board.rows[0].results[decoding]
-        found = replace(result, accuracy=replace(result.accuracy, mean=accuracy))
+        estimate = replace(result.accuracy, mean=accuracy)
+        found = replace(result, average=replace(result.average, estimate=estimate))
         return replace(board.rows[0], objective=name, drift=drift, results={decoding: found})
 
     rows = [row("a", 0.9, 0.5), row("b", 0.5, 0.1), row("c", 0.8, 0.6), row("d", 0.5, 0.2), row("e", 0.9, 0.5)]
