@@ -7,6 +7,7 @@ from rlzoo.config.command_keys import (
     InspectConfig,
     LeaderboardConfig,
     RegradeConfig,
+    VerifierConfig,
     WarmupConfig,
     WarmupTaskConfig,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "RolloutConfig",
     "TaskConfig",
     "TrainConfig",
+    "VerifierConfig",
     "WarmupConfig",
     "WarmupTaskConfig",
     "check_ranges",

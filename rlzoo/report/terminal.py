@@ -129,6 +129,21 @@ class Terminal:
         self.console.print(f"written to {target}", soft_wrap=True)
 
     @contextmanager
+    def judging(self) -> Iterator[Callable[[int, int], None]]:
+        """Shows how many refused answers a verifier has judged."""
+        with self._progress("judging", "answers") as (progress, task):
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+
+    def show_verified(self, records: Sequence[Mapping[str, Any]], model: str) -> None:
+        """The share that the rules accept beside the share that they or the verifier accept."""
+        judged = [record["verdict"] for record in records if record["verdict"] is not None]
+        rules, either = (100 * sum(record[by] for record in records) / len(records) for by in ("correct", "verified"))
+        self.console.print(
+            f"rules {rules:.2f} %, rules or {model} {either:.2f} %: it judged {len(judged)} of {len(records)} "
+            f"responses, accepted {judged.count('A')}, and gave no verdict on {judged.count('')}"
+        )
+
+    @contextmanager
     def _progress(self, what: str, unit: str, completed: int = 0, total: int = 1) -> Iterator[tuple[Progress, Any]]:
         columns = (
             TextColumn(f"{what}"),
