@@ -100,6 +100,14 @@ class InspectConfig:
 
 
 @dataclass
+class PushConfig:
+    private: bool = False
+    """Make a new model private."""
+    revision: str = ""
+    """The branch to commit to, which must exist; if empty, the main one."""
+
+
+@dataclass
 class WarmupTaskConfig:
     name: str = "arithmetic"
     """A task that comes with demonstrations: `arithmetic`, `knights` or `planted_arithmetic`."""

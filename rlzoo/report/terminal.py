@@ -19,6 +19,7 @@ from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.evaluation import changes_table, results_table
+from rlzoo.report.model_card import write_model_card
 from rlzoo.report.words import percent
 from rlzoo.training.run import PHASES, Outcome, ShowStep
 
@@ -157,9 +158,11 @@ class Terminal:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
     def conclude(self, outcome: Outcome) -> None:
-        """Draws the curves, then says: before and after, where the time went, where all lies, what to type next."""
+        """Writes the card, draws the curves, then says: before and after, where the time went, what to type next."""
+        folder, model = outcome.folder, outcome.folder.last_checkpoint()
+        if model is not None:
+            write_model_card(folder, model)
         draw_curves(outcome)
-        folder = outcome.folder
         self.console.print(_comparison({it: _first_and_last(found) for it, found in outcome.evaluations.items()}))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
@@ -168,7 +171,7 @@ class Terminal:
         grid.add_column(overflow="fold")
         grid.add_row("curves", str(folder.curves))
         grid.add_row("metrics", str(folder.metrics))
-        grid.add_row("model", str(folder.last_checkpoint()))
+        grid.add_row("model", str(model))
         grid.add_row("next", f"rlzoo eval {folder.path} 'evaluation.decodings=[0/1]'")
         grid.add_row("", "rlzoo objectives")
         self.console.print(grid)
