@@ -84,7 +84,7 @@ def check(config: Config) -> Experiment:
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
     folder = output_folder(config, objective)
-    tokenizer = load_tokenizer(config.model)
+    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     warn_of_cache(config.rollout, config.model, tokenizer)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if config.rollout.drop_long_prompts:
