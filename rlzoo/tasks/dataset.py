@@ -22,7 +22,7 @@ from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
 from rlzoo.tasks.reward import ROW
-from rlzoo.tasks.rows import Columns, Split, plain, read_rows, split_names
+from rlzoo.tasks.rows import Columns, Split, in_order, plain, read_rows, split_names
 from rlzoo.tasks.text import Boxes, Prompt, directed, final_boxes, instructed, is_rendered, last_boxed, question
 
 if TYPE_CHECKING:  # a grader's process has no use for it
@@ -167,11 +167,11 @@ class DatasetTask:
         problems: dict[tuple[str, str], Problem] = {}
         result = []
         unusable = []
-        for number, row in enumerate(rows):
+        for number, row in in_order(rows, split):
             try:
-                problem = self._problem(row, columns, f"{Path(split.source).stem}/{split.split}/{number}")
+                problem = self._problem(row, columns, f"{Path(split.source).stem}/{split.split}/{number - 1}")
             except ValueError as error:
-                unusable.append(f"row {number + 1} {error}")
+                unusable.append(f"row {number} {error}")
                 continue
             if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES) and self.config.wrong_reward:
                 raise UserError(
@@ -211,7 +211,7 @@ def _place(text: str, seed: int) -> bytes:
 def prompt_of(value: Any) -> Prompt:
     """Chat messages; plain text only where a chat template has been applied already."""
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    if messages and not all(isinstance(message, Mapping) for message in messages):
+    if messages and not (isinstance(messages, Sequence) and all(isinstance(it, Mapping) for it in messages)):
         raise ValueError("has a question that is neither text nor chat messages")
     if not messages or not all(message.get("role") and message.get("content") for message in messages):
         raise ValueError("has no question")

@@ -48,6 +48,18 @@ def read_rows(split: Split) -> "Dataset":
     return rows
 
 
+def in_order(rows: "Dataset", split: Split) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows with their numbers, from 1. Raises UserError where their text is not UTF-8."""
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            yield number, row
+    except UnicodeDecodeError:
+        suffix = Path(split.source).suffix
+        recoded = f"iconv -f latin1 -t utf8 {split.source} > recoded{suffix}"
+        raise UserError(f"{split} is not in UTF-8 (row {number + 1}); recode it, for example: {recoded}") from None
+
+
 def split_names(split: Split) -> list[str]:
     """The splits that there are of a folder or a hub id."""
     with _reading(split) as datasets:
@@ -73,12 +85,6 @@ def _reading(split: Split) -> Iterator[Any]:
     try:
         yield datasets
     except Exception as error:
-        causes = [error]
-        while cause := causes[-1].__cause__ or causes[-1].__context__:
-            causes.append(cause)  # type: ignore[arg-type]
-        if any(isinstance(it, UnicodeDecodeError) or "utf-8" in str(it).lower() for it in causes):
-            recoded = f"iconv -f latin1 -t utf-8 {split.source} > utf8{Path(split.source).suffix}"
-            raise UserError(f"{split} is not in UTF-8; recode it, for example: {recoded}") from error
         reason = one_line(error.__cause__ or error)
         raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
 
