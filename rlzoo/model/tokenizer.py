@@ -68,6 +68,13 @@ class Tokenizer:
         alone, twice = (str(self.backend.decode([token] * n, clean_up_tokenization_spaces=False)) for n in (1, 2))
         return twice[len(alone) :]  # at the start of a text some tokenizers drop a token's space
 
+    def unknown(self, ids: Sequence[int]) -> int:
+        """How many of the tokens stand for text that the tokenizer does not know."""
+        unknown, backend = self.backend.unk_token_id, self.backend
+        if unknown is None or unknown in (backend.eos_token_id, backend.bos_token_id, backend.pad_token_id):
+            return 0  # one that knows every byte, and has no token for what it does not know
+        return list(ids).count(unknown)
+
     def is_special(self, token: int) -> bool:
         """Whether it stands for no text, as the end of a sequence does."""
         return token in self.stop_tokens or token in self.backend.all_special_ids

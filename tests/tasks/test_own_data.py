@@ -96,7 +96,7 @@ def test_a_number_that_cannot_be_held_out_is_refused(keys: dict[str, Any], says:
         (b"\n\n", r"data\.jsonl \(task\.split=train\) .*is empty"),
         (
             '{"question": "Où est-ce?", "answer": 1}\n'.encode("latin-1"),
-            r"is not in UTF-8 \(row 1\); recode it.*: iconv -f latin1",
+            r"not in UTF-8 \(row 1\); recode it.*: iconv",
         ),
         (b'{"question": 5, "answer": 1}\n', r"row 1 has a question that is neither text nor chat messages"),
         (b'{"question": "1?", "answer": 1}\n{"question": ', r"cannot be read or is empty: "),
