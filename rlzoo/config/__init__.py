@@ -16,6 +16,7 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.ranges import check_ranges
 from rlzoo.config.sections import (
     CheckpointConfig,
+    ColumnsConfig,
     Config,
     EvaluationConfig,
     LogConfig,
@@ -41,6 +42,7 @@ __all__ = [
     "EVALUATION_KEYS",
     "BenchmarksConfig",
     "CheckpointConfig",
+    "ColumnsConfig",
     "Config",
     "Decoding",
     "EvaluationConfig",

@@ -22,6 +22,7 @@ from rlzoo.report.evaluation import changes_table, results_table
 from rlzoo.report.model_card import write_model_card
 from rlzoo.report.words import percent
 from rlzoo.training.run import PHASES, Outcome, ShowStep
+from rlzoo.training.troubles import Watch, trouble
 
 
 class Terminal:
@@ -80,7 +81,7 @@ class Terminal:
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
-        row = StepRow(steps, [part.name for part in experiment.objective.all(Mask)])
+        row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch()
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps) as (progress, task):
 
@@ -90,6 +91,8 @@ class Terminal:
                     self.console.print(row.heading())
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
+                if found := watch(metrics):
+                    self.console.print(f"warning: {found}", style="bold red")
                 progress.update(task, completed=metrics["step"])
 
             if done < steps:
@@ -169,6 +172,8 @@ class Terminal:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
+        if found := trouble(outcome.metrics):
+            grid.add_row("not learning", f"at the end {found}", style="bold red")
         grid.add_row("curves", str(folder.curves))
         grid.add_row("metrics", str(folder.metrics))
         grid.add_row("model", str(model))
