@@ -1,15 +1,17 @@
 """Held-out evaluation: avg@k with an interval, and every response kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.kept import KeptBatches, in_order
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
@@ -120,10 +122,16 @@ class Evaluator:
     """Where the task comes from."""
     seed: int
 
-    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation | None:
+    def __call__(
+        self,
+        decoding: Decoding,
+        progress: ShowProgress = lambda done, total: None,
+        kept: KeptBatches | None = None,
+    ) -> Evaluation | None:
         """`samples` responses to each problem, on the main process; None on the others.
 
-        All processes call it together. What it says of its progress is estimated from this process's share.
+        All processes call it together. What it says of its progress is estimated from this process's share. Problems
+        that are `kept` are not sampled again, and those that are sampled are kept batch by batch.
         """
         samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
         seed = step_seed(self.seed, 0, "evaluation")
@@ -131,19 +139,28 @@ class Evaluator:
         per_batch = max(1, rollout.rows_per_batch // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)
-        own = samples * sum(len(numbers) for _, numbers in shares)
-        records: list[tuple[int, dict[str, Any]]] = []
-        for start, numbers in shares:
-            asked = [self.problems[start + number] for number in numbers]
-            graded = self.sampler(asked, samples, sampling, seed + start, numbers)
-            first = [(start + number) * samples for number in numbers]
-            records += [
-                (first[row // samples] + row % samples, self._record(graded, row)) for row in range(len(graded.texts))
-            ]
-            progress(total * len(records) // own, total)
-        everywhere = gathered(self.accelerator, records)
-        in_order = [record for _, record in sorted(everywhere, key=lambda it: it[0])]
-        return Evaluation(in_order, samples) if self.accelerator.is_main_process else None
+        seen = kept.records() if kept else {}
+        seen_by: list[set[int]] = gather_object([set(seen)])
+        left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
+        own, done = (sum(len(numbers) for _, numbers in it) for it in (shares, left))
+        done = own - done
+        records = seen if process == 0 else {it: seen[it] for it in seen.keys() - seen_by[0]}
+        for start, numbers in left:
+            if numbers:
+                asked = [self.problems[start + number] for number in numbers]
+                graded = self.sampler(asked, samples, sampling, seed + start, numbers)
+                batch = {start + number: self._records(graded, row) for row, number in enumerate(numbers)}
+                if kept:
+                    kept.keep(batch)
+                records |= batch
+                done += len(numbers)
+            progress(total * done // own, total)
+        everywhere = dict(gathered(self.accelerator, list(records.items())))
+        return Evaluation(in_order(everywhere), samples) if self.accelerator.is_main_process else None
+
+    def _records(self, graded: GradedRollouts, problem: int) -> list[dict[str, Any]]:
+        """Of the responses to one of the problems."""
+        return [self._record(graded, problem * self.samples + sample) for sample in range(self.samples)]
 
     def _record(self, graded: GradedRollouts, row: int) -> dict[str, Any]:
         final_answer = self._final_answer(graded, row)
@@ -157,6 +174,11 @@ class Evaluator:
         if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:
             return None
         return self.task.final_answer(graded.problem_of(row), graded.texts[row])
+
+
+def _left(start: int, numbers: range, done: Set[int]) -> Sequence[int]:
+    """The numbers of a share whose problems are not done."""
+    return [number for number in numbers if start + number not in done]
 
 
 def shared_batches(problems: int, size: int, process: int, processes: int) -> list[tuple[int, range]]:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from rlzoo.config import RegradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.environment import environment
-from rlzoo.files import read_json_lines, write_json, write_json_lines
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import grading_task, problem_of
 
@@ -36,7 +37,7 @@ def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -
     for file, target in zip(files, targets, strict=True):
         records = regraded(read[file], config.workers, config.timeout)
         write_json_lines(target, records)
-        _write_summary(file, target, records)
+        _write_figures(file, target, records)
         view.show_regraded(file, target, list(zip(read[file], records, strict=True)), config.show)
     return targets
 
@@ -114,10 +115,9 @@ def _targets(files: Sequence[Path], config: RegradeConfig) -> list[Path]:
     return targets
 
 
-def _write_summary(file: Path, target: Path, records: Sequence[Record]) -> None:
-    """The summary beside the new records, if the old have one."""
-    old = file.with_suffix(".json")
-    if old.is_file() and "sample" in records[0]:
-        conditions = json.loads(old.read_text(encoding="utf-8"))
-        regraded_with = {"regraded_with": environment()}
-        write_json(target.with_suffix(".json"), {**conditions, **Evaluation.of(records).summary(), **regraded_with})
+def _write_figures(file: Path, target: Path, records: Sequence[Record]) -> None:
+    """The figures of the new records, if `results.json` has those of the old."""
+    entry = read_results(file.parent).get(file.stem)
+    if entry is not None:
+        figures = Evaluation.of(records).summary()
+        record_result(target, {**entry, "figures": figures, "regraded_with": environment()})
