@@ -54,26 +54,40 @@ class Evaluation:
         return mean_over_problems(self.column("correct"))
 
     @property
+    def passed(self) -> Estimate:
+        """pass@k, k all samples."""
+        return mean_over_problems(pass_at_k(self.column("correct"), self.samples)[:, None])
+
+    @property
     def pass_at(self) -> dict[int, float]:
         """pass@k, unbiased, for k = 1, 2, 4, ... and the number of samples."""
         correct = self.column("correct")
         return {k: float(pass_at_k(correct, k).mean()) for k in powers_of_two(self.samples)}
 
     @property
-    def majority(self) -> float:
+    def majorities(self) -> np.ndarray:
+        """[problems] maj@k, k all samples."""
+        return majority_at_k(self.column("correct"), self.final_answers())
+
+    @property
+    def majority(self) -> Estimate:
         """maj@k, k all samples."""
-        return float(majority_at_k(self.column("correct"), self.final_answers()).mean())
+        return mean_over_problems(self.majorities[:, None])
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run's table, as plain data."""
-        accuracy = self.accuracy
+        accuracy, passed, majority = self.accuracy, self.passed, self.majority
         outcomes = [record["outcome"] for record in self.records]
         return {
             "accuracy": accuracy.mean,
             "accuracy_low": accuracy.low,
             "accuracy_high": accuracy.high,
             "pass_at": self.pass_at,
-            "majority": self.majority,
+            "pass_low": passed.low,
+            "pass_high": passed.high,
+            "majority": majority.mean,
+            "majority_low": majority.low,
+            "majority_high": majority.high,
             "length": float(self.column("tokens").mean()),
             "entropy": float(self.column("entropy").mean()),
             "truncated": self.truncated,
