@@ -13,6 +13,7 @@ from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.kept import KeptBatches, in_order
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
+from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
@@ -39,8 +40,8 @@ class Evaluation:
         return values.reshape(-1, self.samples)
 
     def final_answers(self) -> list[list[str | None]]:
-        """[problems][samples] what each response gave as its answer."""
-        answers = [record["final_answer"] for record in self.records]
+        """[problems][samples] what each response gave as its answer, equal ones written alike."""
+        answers = [record.get("vote", record["final_answer"]) for record in self.records]
         return [answers[i : i + self.samples] for i in range(0, len(answers), self.samples)]
 
     @property
@@ -163,7 +164,9 @@ class Evaluator:
             if numbers:
                 asked = [self.problems[start + number] for number in numbers]
                 graded = self.sampler(asked, samples, sampling, seed + start, numbers)
-                batch = {start + number: self._records(graded, row) for row, number in enumerate(numbers)}
+                rows = [self._record(graded, row) for row in range(len(graded.texts))]
+                rows = with_votes(self.sampler.graders, [graded.problem_of(row) for row in range(len(rows))], rows)
+                batch = {start + number: rows[i * samples : (i + 1) * samples] for i, number in enumerate(numbers)}
                 if kept:
                     kept.keep(batch)
                 records |= batch
@@ -171,10 +174,6 @@ class Evaluator:
             progress(total * done // own, total)
         everywhere = dict(gathered(self.accelerator, list(records.items())))
         return Evaluation(in_order(everywhere), samples) if self.accelerator.is_main_process else None
-
-    def _records(self, graded: GradedRollouts, problem: int) -> list[dict[str, Any]]:
-        """Of the responses to one of the problems."""
-        return [self._record(graded, problem * self.samples + sample) for sample in range(self.samples)]
 
     def _record(self, graded: GradedRollouts, row: int) -> dict[str, Any]:
         final_answer = self._final_answer(graded, row)

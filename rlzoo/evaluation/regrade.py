@@ -10,9 +10,11 @@ from rlzoo.config import RegradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
+from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.environment import environment
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.base import Problem, Task
+from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.regrading import grading_task, problem_of
 
 Record = dict[str, Any]
@@ -50,7 +52,7 @@ def regraded(records: Sequence[Record], workers: int = 1, timeout: float = 10.0)
     return result
 
 
-def _regraded(records: Sequence[Record], workers: int, timeout: float) -> Iterator[Record]:
+def _regraded(records: Sequence[Record], workers: int, timeout: float) -> list[Record]:
     task = grading_task(records[0]["task"])
     problems = [problem_of(record) for record in records]
     cut = [record["outcome"] == "truncated" for record in records]
@@ -58,6 +60,18 @@ def _regraded(records: Sequence[Record], workers: int, timeout: float) -> Iterat
     responses = ["" if is_empty else record["response"] for record, is_empty in zip(records, empty, strict=True)]
     with GraderPool(task.grader, workers, timeout) as pool:
         graded = pool.grade(problems, responses)
+        changed = _changed(task, records, problems, cut, empty, graded)
+        return with_votes(pool, problems, list(changed))
+
+
+def _changed(
+    task: Task,
+    records: Sequence[Record],
+    problems: Sequence[Problem],
+    cut: Sequence[bool],
+    empty: Sequence[bool],
+    graded: Sequence[Graded],
+) -> Iterator[Record]:
     for record, problem, is_cut, is_empty, one in zip(records, problems, cut, empty, graded, strict=True):
         grade = {"correct": one.grade.correct, "reward": one.grade.reward}
         outcome = {"outcome": "truncated" if is_cut else one.outcome}
