@@ -15,9 +15,7 @@ SUMMARY = "compare runs that are done"
 def declare(parser: ArgumentParser) -> None:
     """Folders and keys."""
     parser.epilog = key_table(keys(LeaderboardConfig))
-    words = parser.add_argument(
-        "words", nargs="+", metavar="RUN | GRID | key=value", help="folders of runs or of grids"
-    )
+    words = parser.add_argument("words", nargs="+", metavar="RUN | GRID | EVALUATION | key=value", help="folders")
     completed(words, keys(LeaderboardConfig))
 
 
@@ -38,11 +36,18 @@ def show(words: Sequence[str]) -> None:
         raise UserError(f"equivalence={config.equivalence:g} must be from 0 to 100, in points")
 
     from rlzoo.comparing.default_folder import GRID
+    from rlzoo.comparing.evaluated_runs import is_evaluation, runs_evaluated, with_evaluations
     from rlzoo.comparing.finished_runs import read_runs
     from rlzoo.comparing.leaderboard import make_leaderboard
     from rlzoo.report.leaderboard_page import show_leaderboard
 
-    runs, baseline, notes = read_runs(folders)
+    evaluations = [Path(folder) for folder in folders if is_evaluation(Path(folder))]
+    others = [folder for folder in folders if Path(folder) not in evaluations]
+    runs, baseline, notes = read_runs([*others, *(str(run.path) for run in runs_evaluated(evaluations))])
+    if evaluations or config.benchmarks:
+        places = evaluations or [run.folder / "evaluation" for run in runs]
+        runs, left_out = with_evaluations(runs, places, config.benchmarks)
+        notes = [*notes, *left_out]
     board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence)
-    of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()
+    of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists() and not config.benchmarks
     show_leaderboard(board, Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard")))

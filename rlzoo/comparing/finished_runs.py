@@ -15,7 +15,7 @@ from rlzoo.comparing.grid import Grid
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
-from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.claim import FREE_TO_CHANGE
 from rlzoo.experiment.identity import Recorded, trained_in
 from rlzoo.experiment.run_folder import RunFolder
@@ -33,6 +33,8 @@ class FinishedRun:
     config: Config
     name: str
     """How the objective was asked for."""
+    files: Mapping[Decoding, Path]
+    """The responses to held-out problems after the last step."""
 
     @cached_property
     def objective(self) -> Recorded:
@@ -42,14 +44,13 @@ class FinishedRun:
     @cached_property
     def evaluations(self) -> Mapping[Decoding, Evaluation]:
         """After the last step."""
-        decodings = read_decodings(self.config.evaluation.decodings)
-        return {it: Evaluation.load(self.folder.evaluation(self.config.train.steps, it)) for it in decodings}
+        return {it: Evaluation.load(path) for it, path in self.files.items()}
 
     @cached_property
     def asked(self) -> list[tuple[Any, ...]]:
         """The held-out problems: id, prompt and answer."""
-        evaluation = next(iter(self.evaluations.values()))
-        return [(it["problem"], it["prompt"], it["answer"]) for it in evaluation.records[:: evaluation.samples]]
+        records = (it for own in self.evaluations.values() for it in own.records[:: own.samples])
+        return [(it["problem"], it["prompt"], it["answer"]) for it in records]
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -65,6 +66,13 @@ class FinishedRun:
     def environment(self) -> dict[str, str | None]:
         """Versions, commit and machine."""
         return dict(json.loads((self.folder / "environment.json").read_text(encoding="utf-8")))
+
+    @cached_property
+    def held_out(self) -> Mapping[int, float]:
+        """Accuracy of every evaluation that training made with its first decoding, by step."""
+        decoding = read_decodings(self.config.evaluation.decodings)[0]
+        evaluations = read_evaluations(self.folder, decoding)
+        return {step: float(own.column("correct").mean()) for step, own in evaluations.items()}
 
     def curve(self, name: str) -> np.ndarray:
         """[steps] values of a metric."""
@@ -84,18 +92,19 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             grid = Grid.load(path)
             baseline = baseline or grid.baseline
             done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
-            runs += [FinishedRun(cell.folder, cell.config, cell.entry.asked) for cell in done]
+            runs += [_finished(cell.folder, cell.config, cell.entry.asked) for cell in done]
             if len(done) < len(grid.cells):
                 missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
                 notes.append(f"{missing} of {path} are not done and left out.")
         else:
-            runs.append(_read_run(RunFolder(path)))
+            runs.append(read_run(RunFolder(path)))
     if not runs:
         raise UserError("no run is done yet; the same rlzoo compare goes on with them")
     return runs, baseline, notes
 
 
-def _read_run(folder: RunFolder) -> FinishedRun:
+def read_run(folder: RunFolder) -> FinishedRun:
+    """The run in a folder. Raises UserError if there is none, or if it is not done."""
     if not folder.config.exists():
         raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
     config: Config = load_config([str(folder.config)])
@@ -105,7 +114,12 @@ def _read_run(folder: RunFolder) -> FinishedRun:
             f"the run in {folder.path} is not done (step {done} of {config.train.steps}); "
             f"rlzoo train {folder.config} resume=true goes on with it"
         )
-    return FinishedRun(folder, config, config.objective)
+    return _finished(folder, config, config.objective)
+
+
+def _finished(folder: RunFolder, config: Config, name: str) -> FinishedRun:
+    decodings = read_decodings(config.evaluation.decodings)
+    return FinishedRun(folder, config, name, {it: folder.evaluation(config.train.steps, it) for it in decodings})
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:

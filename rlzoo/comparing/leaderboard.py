@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives import parse
+from rlzoo.comparing.aggregates import area_under_curve, steps_to
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
 from rlzoo.comparing.grid import command_of
+from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
 from rlzoo.comparing.results import Result, Results, make_results
 from rlzoo.config import Config
-from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
 
@@ -44,6 +46,10 @@ class Row:
     seconds_per_step: float
     tokens_per_second: float
     touched: Sequence[Touched]
+    area: float | None
+    """Under the curve of held-out accuracy over the steps, mean over runs; None without evaluations on the way."""
+    steps_to_baseline: Sequence[int | None]
+    """Of each run, the first evaluated step as good as the baseline's mean after its last."""
     accuracy_curves: np.ndarray
     entropy_curves: np.ndarray
     command: str
@@ -78,6 +84,8 @@ class Leaderboard:
     rows: Sequence[Row]
     decodings: Sequence[Decoding]
     samples: int
+    """Of the first decoding."""
+    samples_at: Mapping[Decoding, int]
     problems: int
     setting: Mapping[str, str]
     environment: Mapping[str, Sequence[str]]
@@ -106,22 +114,24 @@ def make_leaderboard(
         by_objective.setdefault(shown[run.objective.key], []).append(run)
     baseline = _baseline(baseline, shown)
     config = runs[0].config
-    decodings = read_decodings(config.evaluation.decodings)
-    results = make_results(by_objective, baseline, decodings, equivalence / 100)
+    results = make_results(by_objective, baseline, list(runs[0].files), equivalence / 100)
+    decodings = list(results.rows)
+    target = _last_accuracy(by_objective[baseline])
     rows = [
-        _row(objective, own, {decoding: results.rows[decoding][objective] for decoding in decodings})
+        _row(objective, own, {decoding: results.rows[decoding][objective] for decoding in decodings}, target)
         for objective, own in by_objective.items()
     ]
     rows.sort(key=lambda row: -row.results[decodings[0]].accuracy.mean)
-    evaluation = next(iter(runs[0].evaluations.values()))
+    problems = {it: len(own.records) // own.samples for it, own in runs[0].evaluations.items()}
     return Leaderboard(
         title=title,
         baseline=baseline,
         rows=rows,
         decodings=decodings,
-        samples=evaluation.samples,
-        problems=len(evaluation.records) // evaluation.samples,
-        setting=_setting(config),
+        samples=results.samples[decodings[0]],
+        samples_at=results.samples,
+        problems=sum(problems[it] for it in with_macro_averages(list(problems))[decodings[0]]),
+        setting={**_setting(config), "evaluation": _evaluation(runs[0])},
         environment=_environment(runs),
         planning=results.planning,
         notes=[*notes, *_notes(rows, decodings, results)],
@@ -137,12 +147,20 @@ def _baseline(asked: str, shown: Mapping[str, str]) -> str:
     return shown.get(key, next(iter(shown.values())))
 
 
-def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
+def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
+    """Mean held-out accuracy after the last step, as training measured it."""
+    return float(np.mean([run.held_out[max(run.held_out)] for run in runs]))
+
+
+def _row(
+    objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result], baseline_accuracy: float
+) -> Row:
     steps = min(len(run.metrics) for run in runs)
     entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
     timings = [line for run in runs for line in run.timings]
     seconds = sum(line["seconds"] for line in timings)
     expression, name = runs[0].objective.shortest, runs[0].name
+    has_curves = all(len(run.held_out) > 2 for run in runs)
     return Row(
         objective=objective,
         name="" if name.replace(" ", "") == expression else name,
@@ -154,6 +172,8 @@ def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding,
         seconds_per_step=seconds / len(timings),
         tokens_per_second=sum(line["tokens"] for line in timings) / seconds,
         touched=_touched([line for run in runs for line in run.metrics]),
+        area=float(np.mean([area_under_curve(run.held_out) for run in runs])) if has_curves else None,
+        steps_to_baseline=[steps_to(run.held_out, baseline_accuracy) for run in runs] if has_curves else [],
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
         command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
@@ -178,8 +198,16 @@ def _setting(config: Config) -> dict[str, str]:
         "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
         "steps": f"{train.steps}, learning rate {train.learning_rate:g}",
         "precision": config.model.precision,
-        "evaluation": f"{config.evaluation.problems} problems x {config.evaluation.samples} samples",
     }
+
+
+def _evaluation(run: FinishedRun) -> str:
+    """Problems and samples, of every problem set once."""
+    found = dict[str, None]()
+    for decoding, own in run.evaluations.items():
+        name = f"{decoding.problem_set}: " if isinstance(decoding, SetDecoding) else ""
+        found[f"{name}{len(own.records) // own.samples} problems x {own.samples} samples"] = None
+    return ", ".join(found)
 
 
 def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlzoo.comparing.aggregates import improvement, interquartile_mean, performance_profile, rank_probabilities
 from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.finished_runs import FinishedRun
+from rlzoo.comparing.problem_sets import macro_values, with_macro_averages
 from rlzoo.comparing.verdicts import Difference, Measured, Verdicts, judge
 from rlzoo.config.decoding import Decoding
-from rlzoo.evaluation.statistics import (
-    Estimate,
-    majority_at_k,
-    pass_at_k,
-    powers_of_two,
-    probability_of_improvement,
-)
+from rlzoo.evaluation.statistics import Estimate, pass_at_k, powers_of_two
 
+ByProblem = Mapping[Decoding, Mapping[str, np.ndarray]]
+"""[seeds, problems] values of every row."""
 RunsOf = Mapping[str, Sequence[FinishedRun]]
 """By row."""
 
@@ -30,10 +28,16 @@ class Result:
     passed: Measured
     majority: Measured
     p_improvement: float | None
-    """P(improvement) as rliable has it: the share of pairs of runs that the baseline loses; None for the baseline."""
+    """P(improvement), rliable's: the share of pairs of runs that the baseline loses; None for the baseline."""
     pass_at: Mapping[int, float]
     length: float
     truncated: float
+    interquartile_mean: float
+    """Of the runs on all problem sets."""
+    profile: Sequence[float]
+    """The share of them above each of the THRESHOLDS."""
+    ranks: Sequence[float]
+    """The probability of each rank, the first before all."""
 
     @property
     def accuracy(self) -> Estimate:
@@ -56,41 +60,58 @@ class Results:
     """All rows, and sentences on all of them."""
 
     rows: Mapping[Decoding, Mapping[str, Result]]
+    samples: Mapping[Decoding, int]
+    """k; of macro averages the largest."""
     planning: Sequence[str]
     alike: Sequence[str]
 
 
 def make_results(runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0) -> Results:
-    """Every row with every decoding; `equivalence` is a share, as accuracies are."""
-    alike = [_alike(runs, baseline, decoding) for decoding in decodings]
-    correct = [{name: _correct(own, decoding) for name, own in runs.items()} for decoding in decodings]
-    samples = correct[0][baseline].shape[2]
+    """Every row with every decoding; `equivalence` is a share, as accuracies are.
 
-    def measured(values: Sequence[Mapping[str, np.ndarray]], step: float) -> Verdicts:
-        seeds = {name: tuple(run.config.seed for run in own) for name, own in runs.items()}
-        by_row = [{name: Runs(seeds[name], own) for name, own in one.items()} for one in values]
+    Several problem sets have macro averages before them, which are judged as they are.
+    """
+    parts_of = with_macro_averages(decodings)
+    shown = list(parts_of)
+    alike = [_alike(runs, baseline, parts) for parts in parts_of.values()]
+    correct = {it: {name: _correct(own, it) for name, own in runs.items()} for it in decodings}
+    samples = {it: correct[it][baseline].shape[2] for it in decodings}
+
+    def measured(values: ByProblem, step: float) -> Verdicts:
+        by_row = [
+            {
+                name: Runs(tuple(run.config.seed for run in own), macro_values([values[part][name] for part in parts]))
+                for name, own in runs.items()
+            }
+            for parts in parts_of.values()
+        ]
         return judge(by_row, alike, baseline, step, equivalence)
 
-    majorities = [{name: _majorities(own, it) for name, own in runs.items()} for it in decodings]
-    averages = measured([{name: own.mean(axis=2) for name, own in one.items()} for one in correct], 1 / samples)
-    passes = measured([{name: _passes(own) for name, own in one.items()} for one in correct], 1.0)
-    votes = measured(majorities, 1.0)
-    rows = {
-        decoding: {
+    step = 1 / min(samples.values())
+    averages = measured({it: {name: own.mean(axis=2) for name, own in by.items()} for it, by in correct.items()}, step)
+    passes = measured({it: {name: _passes(own) for name, own in by.items()} for it, by in correct.items()}, 1.0)
+    votes = measured({it: {name: _majorities(own, it) for name, own in runs.items()} for it in decodings}, 1.0)
+    rows: dict[Decoding, dict[str, Result]] = {}
+    for place, (decoding, parts) in enumerate(parts_of.items()):
+        scores = {name: np.stack([correct[it][name].mean(axis=(1, 2)) for it in parts], axis=1) for name in runs}
+        ranks = rank_probabilities(scores)
+        rows[decoding] = {
             name: Result(
                 averages.rows[place][name],
                 passes.rows[place][name],
                 votes.rows[place][name],
-                None if name == baseline else _pairs_won(correct[place][name], correct[place][baseline]),
-                _pass_at(correct[place][name]),
-                float(np.mean([run.evaluations[decoding].column("tokens") for run in own])),
-                float(np.mean([run.evaluations[decoding].truncated for run in own])),
+                None if name == baseline else improvement(scores[name], scores[baseline]),
+                _pass_at([correct[it][name] for it in parts]),
+                float(np.mean([[run.evaluations[it].column("tokens").mean() for run in own] for it in parts])),
+                float(np.mean([[run.evaluations[it].truncated for run in own] for it in parts])),
+                interquartile_mean(scores[name]),
+                performance_profile(scores[name]),
+                ranks[name],
             )
             for name, own in runs.items()
         }
-        for place, decoding in enumerate(decodings)
-    }
-    return Results(rows, _planning(averages, decodings), _alike_rows(alike, decodings))
+    most = {it: max(samples[part] for part in parts) for it, parts in parts_of.items()}
+    return Results(rows, most, _planning(averages, shown), _alike_rows(alike, shown))
 
 
 def _correct(runs: Sequence[FinishedRun], decoding: Decoding) -> np.ndarray:
@@ -105,26 +126,25 @@ def _passes(correct: np.ndarray) -> np.ndarray:
 
 def _majorities(runs: Sequence[FinishedRun], decoding: Decoding) -> np.ndarray:
     """[seeds, problems] maj@k."""
-    evaluations = [run.evaluations[decoding] for run in runs]
-    return np.stack([majority_at_k(it.column("correct"), it.final_answers()) for it in evaluations])
+    return np.stack([run.evaluations[decoding].majorities for run in runs])
 
 
-def _pass_at(correct: np.ndarray) -> dict[int, float]:
-    samples = correct.shape[2]
-    return {k: float(pass_at_k(correct.reshape(-1, samples), k).mean()) for k in powers_of_two(samples)}
+def _pass_at(parts: Sequence[np.ndarray]) -> dict[int, float]:
+    """Of [seeds, problems, samples] on each set, for every k that all sets have."""
+    largest = min(part.shape[2] for part in parts)
+    return {
+        k: float(np.mean([pass_at_k(part.reshape(-1, part.shape[2]), k).mean() for part in parts]))
+        for k in powers_of_two(largest)
+    }
 
 
-def _pairs_won(correct: np.ndarray, baseline: np.ndarray) -> float:
-    return probability_of_improvement(correct.mean(axis=(1, 2)), baseline.mean(axis=(1, 2)))
-
-
-def _alike(runs: RunsOf, baseline: str, decoding: Decoding) -> dict[str, str]:
+def _alike(runs: RunsOf, baseline: str, parts: Sequence[Decoding]) -> dict[str, str]:
     """For every row the first, the baseline before all, whose runs answered just the same, seed by seed."""
     first: dict[object, str] = {}
     names = [baseline, *(name for name in runs if name != baseline)]
     found = {}
     for name in names:
-        answered = tuple((run.config.seed, _answers(run, decoding)) for run in runs[name])
+        answered = tuple((run.config.seed, tuple(_answers(run, it) for it in parts)) for run in runs[name])
         found[name] = first.setdefault(answered, name)
     return found
 

@@ -25,6 +25,8 @@ class LeaderboardConfig:
     """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
     equivalence: float = 0.0
     """Points: a row that is surely less than this from the baseline is called the same; 0 asks for nothing."""
+    benchmarks: list[str] = field(default_factory=list)
+    """What `rlzoo eval` measured of the runs, in place of their held-out problems: `benchmarks=aime24,math500`."""
     title: str = "Leaderboard"
     """The heading of the page."""
 

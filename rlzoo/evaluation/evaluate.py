@@ -1,16 +1,19 @@
 """Held-out evaluation: avg@k with an interval, and every response kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.kept import KeptBatches, in_order
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
+from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
@@ -37,8 +40,8 @@ class Evaluation:
         return values.reshape(-1, self.samples)
 
     def final_answers(self) -> list[list[str | None]]:
-        """[problems][samples] what each response gave as its answer."""
-        answers = [record["final_answer"] for record in self.records]
+        """[problems][samples] what each response gave as its answer, equal ones written alike."""
+        answers = [record.get("vote", record["final_answer"]) for record in self.records]
         return [answers[i : i + self.samples] for i in range(0, len(answers), self.samples)]
 
     @property
@@ -52,26 +55,40 @@ class Evaluation:
         return mean_over_problems(self.column("correct"))
 
     @property
+    def passed(self) -> Estimate:
+        """pass@k, k all samples."""
+        return mean_over_problems(pass_at_k(self.column("correct"), self.samples)[:, None])
+
+    @property
     def pass_at(self) -> dict[int, float]:
         """pass@k, unbiased, for k = 1, 2, 4, ... and the number of samples."""
         correct = self.column("correct")
         return {k: float(pass_at_k(correct, k).mean()) for k in powers_of_two(self.samples)}
 
     @property
-    def majority(self) -> float:
+    def majorities(self) -> np.ndarray:
+        """[problems] maj@k, k all samples."""
+        return majority_at_k(self.column("correct"), self.final_answers())
+
+    @property
+    def majority(self) -> Estimate:
         """maj@k, k all samples."""
-        return float(majority_at_k(self.column("correct"), self.final_answers()).mean())
+        return mean_over_problems(self.majorities[:, None])
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run's table, as plain data."""
-        accuracy = self.accuracy
+        accuracy, passed, majority = self.accuracy, self.passed, self.majority
         outcomes = [record["outcome"] for record in self.records]
         return {
             "accuracy": accuracy.mean,
             "accuracy_low": accuracy.low,
             "accuracy_high": accuracy.high,
             "pass_at": self.pass_at,
-            "majority": self.majority,
+            "pass_low": passed.low,
+            "pass_high": passed.high,
+            "majority": majority.mean,
+            "majority_low": majority.low,
+            "majority_high": majority.high,
             "length": float(self.column("tokens").mean()),
             "entropy": float(self.column("entropy").mean()),
             "truncated": self.truncated,
@@ -120,10 +137,16 @@ class Evaluator:
     """Where the task comes from."""
     seed: int
 
-    def __call__(self, decoding: Decoding, progress: ShowProgress = lambda done, total: None) -> Evaluation | None:
+    def __call__(
+        self,
+        decoding: Decoding,
+        progress: ShowProgress = lambda done, total: None,
+        kept: KeptBatches | None = None,
+    ) -> Evaluation | None:
         """`samples` responses to each problem, on the main process; None on the others.
 
-        All processes call it together. What it says of its progress is estimated from this process's share.
+        All processes call it together. What it says of its progress is estimated from this process's share. Problems
+        that are `kept` are not sampled again, and those that are sampled are kept batch by batch.
         """
         samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
         seed = step_seed(self.seed, 0, "evaluation")
@@ -131,19 +154,26 @@ class Evaluator:
         per_batch = max(1, rollout.rows_per_batch // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)
-        own = samples * sum(len(numbers) for _, numbers in shares)
-        records: list[tuple[int, dict[str, Any]]] = []
-        for start, numbers in shares:
-            asked = [self.problems[start + number] for number in numbers]
-            graded = self.sampler(asked, samples, sampling, seed + start, numbers)
-            first = [(start + number) * samples for number in numbers]
-            records += [
-                (first[row // samples] + row % samples, self._record(graded, row)) for row in range(len(graded.texts))
-            ]
-            progress(total * len(records) // own, total)
-        everywhere = gathered(self.accelerator, records)
-        in_order = [record for _, record in sorted(everywhere, key=lambda it: it[0])]
-        return Evaluation(in_order, samples) if self.accelerator.is_main_process else None
+        seen = kept.records() if kept else {}
+        seen_by: list[set[int]] = gather_object([set(seen)])
+        left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
+        own, done = (sum(len(numbers) for _, numbers in it) for it in (shares, left))
+        done = own - done
+        records = seen if process == 0 else {it: seen[it] for it in seen.keys() - seen_by[0]}
+        for start, numbers in left:
+            if numbers:
+                asked = [self.problems[start + number] for number in numbers]
+                graded = self.sampler(asked, samples, sampling, seed + start, numbers)
+                rows = [self._record(graded, row) for row in range(len(graded.texts))]
+                rows = with_votes(self.sampler.graders, [graded.problem_of(row) for row in range(len(rows))], rows)
+                batch = {start + number: rows[i * samples : (i + 1) * samples] for i, number in enumerate(numbers)}
+                if kept:
+                    kept.keep(batch)
+                records |= batch
+                done += len(numbers)
+            progress(total * done // own, total)
+        everywhere = dict(gathered(self.accelerator, list(records.items())))
+        return Evaluation(in_order(everywhere), samples) if self.accelerator.is_main_process else None
 
     def _record(self, graded: GradedRollouts, row: int) -> dict[str, Any]:
         final_answer = self._final_answer(graded, row)
@@ -157,6 +187,11 @@ class Evaluator:
         if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:
             return None
         return self.task.final_answer(graded.problem_of(row), graded.texts[row])
+
+
+def _left(start: int, numbers: range, done: Set[int]) -> Sequence[int]:
+    """The numbers of a share whose problems are not done."""
+    return [number for number in numbers if start + number not in done]
 
 
 def shared_batches(problems: int, size: int, process: int, processes: int) -> list[tuple[int, range]]:

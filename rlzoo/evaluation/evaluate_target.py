@@ -1,19 +1,24 @@
 """Evaluation by itself: loads a model once, and samples and grades every problem set with every decoding."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
+
+from accelerate import Accelerator
 
 from rlzoo.config import Config, RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
+from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
+from rlzoo.evaluation.settings import model_settings, settings_of
 from rlzoo.evaluation.target import Target
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.prompts import check_prompts
-from rlzoo.files import slug, write_json
-from rlzoo.model.accelerator import make_accelerator
+from rlzoo.files import slug
+from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine, warn_of_cache
@@ -52,11 +57,22 @@ class EvaluationView(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Part:
+    """A problem set with a decoding: the file of its responses, and what decides them."""
+
+    problem_set: ProblemSet
+    decoding: Decoding
+    path: Path
+    settings: Mapping[str, Any]
+
+
 def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     """Evaluates with every decoding; returns all files of responses.
 
-    Everything is checked before the model loads, which happens once. A problem set's files are written as soon as it is
-    done. Raises UserError for problems that cannot be had or used.
+    Everything is checked before the model loads, which happens once. What is finished is not sampled again, and what
+    was killed goes on after its last whole batch. Raises UserError for problems that cannot be had or used, and for
+    responses that are there and were decided by other settings.
     """
     config = target.config
     target.check()
@@ -70,55 +86,79 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
     warn_of_cache(config.rollout, config.model, tokenizer)
-    return _evaluate_all(sets, config, tokenizer, target.folder, view)
-
-
-def _evaluate_all(
-    sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path, view: EvaluationView
-) -> list[Path]:
     accelerator = make_accelerator(config.model.precision)
     if not accelerator.is_main_process:
         view.silence()
-    grader = sets[0].task.grader  # of all: the task is alone, and benchmarks share one
+    parts = _parts(sets, config, tokenizer, target.folder)
+    to_do = [part for part in parts if not said_by_main(accelerator, is_finished(part.path, part.settings))]
+    if to_do:
+        _evaluate(to_do, config, tokenizer, accelerator, view, target.run)
+    if accelerator.is_main_process:
+        for part in parts:
+            KeptBatches(part.path).forget()
+        _show(parts, config, view)
+    return [part.path for part in parts]
+
+
+def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[Part]:
+    model = model_settings(config.model, tokenizer)
+    return [
+        Part(
+            it,
+            decoding,
+            folder / f"{slug(it.name)}-{decoding.slug}-k{it.samples}-seed{config.seed}.jsonl",
+            {
+                **settings_of(it.name, it.problems, it.samples, it.source, decoding, config, tokenizer),
+                "model": model,
+            },
+        )
+        for decoding in read_decodings(config.evaluation.decodings)
+        for it in sets
+    ]
+
+
+def _evaluate(
+    parts: Sequence[Part],
+    config: Config,
+    tokenizer: Tokenizer,
+    accelerator: Accelerator,
+    view: EvaluationView,
+    run: Mapping[str, Any] | None,
+) -> None:
+    grader = parts[0].problem_set.task.grader  # of all: the task is alone, and benchmarks share one
     with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
-            sampler, paths = Sampler(engine, graders, tokenizer, config.task.grade_truncated), []
-            for decoding in read_decodings(config.evaluation.decodings):
-                results: dict[str, Evaluation] = {}
-                for one in sets:
-                    paths.append(folder / f"{slug(one.name)}-{decoding.slug}-k{one.samples}-seed{config.seed}.jsonl")
-                    evaluator = Evaluator(
-                        accelerator,
-                        sampler,
-                        one.task,
-                        one.problems,
-                        one.samples,
-                        config.rollout,
-                        one.source,
-                        config.seed,
-                    )
-                    with view.evaluating(decoding, one.name) as progress:
-                        result = evaluator(decoding, progress)
+            sampler = Sampler(engine, graders, tokenizer, config.task.grade_truncated)
+            for part in parts:
+                one, kept = part.problem_set, KeptBatches(part.path)
+                evaluator = Evaluator(
+                    accelerator,
+                    sampler,
+                    one.task,
+                    one.problems,
+                    one.samples,
+                    config.rollout,
+                    one.source,
+                    config.seed,
+                )
+                claim = kept.claimed(part.settings) if accelerator.is_main_process else nullcontext()
+                with claim, view.evaluating(part.decoding, one.name) as progress:
+                    result = evaluator(part.decoding, progress, kept)
                     if result is not None:
-                        results[one.name] = result
-                        _save(result, one, decoding, config, paths[-1])
-                if results:
-                    view.show_evaluations(decoding, results, paths[-len(sets) :], config.rollout.max_response_tokens)
-    return paths
+                        result.save(part.path)
+                        made = {"model": config.model.name, "run": run, "settings": part.settings}
+                        figures = {"figures": result.summary(), "environment": environment()}
+                        record_result(part.path, {**made, **figures})
+                accelerator.wait_for_everyone()
 
 
-def _save(result: Evaluation, problem_set: ProblemSet, decoding: Decoding, config: Config, path: Path) -> None:
-    """Writes the responses, and beside them the figures and what they depend on."""
-    result.save(path)
-    conditions = {
-        "model": config.model.name,
-        "task": problem_set.name,
-        "decoding": str(decoding),
-        "max_response_tokens": config.rollout.max_response_tokens,
-        "seed": config.seed,
-    }
-    write_json(path.with_suffix(".json"), {**conditions, **result.summary(), "environment": environment()})
+def _show(parts: Sequence[Part], config: Config, view: EvaluationView) -> None:
+    for decoding, own in groupby(parts, key=lambda part: part.decoding):
+        results = {part.problem_set.name: (Evaluation.load(part.path), part.path) for part in own}
+        evaluations = {name: evaluation for name, (evaluation, _) in results.items()}
+        paths = [path for _, path in results.values()]
+        view.show_evaluations(decoding, evaluations, paths, config.rollout.max_response_tokens)
 
 
 def _task_set(config: Config) -> ProblemSet:
@@ -133,7 +173,9 @@ def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
     if "evaluation.problems" in given:
         problems = problems[: evaluation.problems]
     samples = evaluation.samples if "evaluation.samples" in given else benchmark.samples
-    return ProblemSet(benchmark.name, task, problems, task.config, samples)
+    instruction = benchmark.instruction if target.instruction is None else target.instruction
+    source = replace(task.config, instruction=instruction, grade_truncated=target.config.task.grade_truncated)
+    return ProblemSet(benchmark.name, task, problems, source, samples)
 
 
 def _with_room(target: Target, tokenizer: Tokenizer, sets: Sequence[ProblemSet]) -> RolloutConfig:

@@ -10,10 +10,13 @@ from typing import Any, Protocol
 from rlzoo.config import RegradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.evaluation.verifier import Verifier, load_verifier
+from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.environment import environment
-from rlzoo.files import read_json_lines, write_json, write_json_lines
-from rlzoo.tasks.grading import GraderPool
+from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.tasks.base import Problem, Task
+from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.regrading import grading_task, problem_of
 
 Record = dict[str, Any]
@@ -50,7 +53,7 @@ def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -
             with view.judging() as judged:
                 records = verified(records, verifier, judged)
         write_json_lines(target, records)
-        _write_summary(file, target, records, config.verifier.model)
+        _write_figures(file, target, records, config.verifier.model)
         view.show_regraded(file, target, list(zip(read[file], records, strict=True)), config.show)
         if verifier:
             view.show_verified(records, config.verifier.model)
@@ -65,12 +68,19 @@ def regraded(records: Sequence[Record], workers: int = 1, timeout: float = 10.0)
     return result
 
 
-def _regraded(records: Sequence[Record], workers: int, timeout: float) -> Iterator[Record]:
+def _regraded(records: Sequence[Record], workers: int, timeout: float) -> list[Record]:
     task = grading_task(records[0]["task"])
     problems = [problem_of(record) for record in records]
     responses = ["" if _counts_as_empty(record) else record["response"] for record in records]
     with GraderPool(task.grader, workers, timeout) as pool:
         graded = pool.grade(problems, responses)
+        changed = _changed(task, records, problems, graded)
+        return with_votes(pool, problems, list(changed))
+
+
+def _changed(
+    task: Task, records: Sequence[Record], problems: Sequence[Problem], graded: Sequence[Graded]
+) -> Iterator[Record]:
     for record, problem, one in zip(records, problems, graded, strict=True):
         grade = {"correct": one.grade.correct, "reward": one.grade.reward}
         outcome = {"outcome": "truncated" if record["outcome"] == "truncated" else one.outcome}
@@ -147,14 +157,12 @@ def _targets(files: Sequence[Path], config: RegradeConfig) -> list[Path]:
     return targets
 
 
-def _write_summary(file: Path, target: Path, records: Sequence[Record], verifier: str) -> None:
-    """The summary beside the new records, if the old have one; with the verifier's score beside that of the rules."""
-    old = file.with_suffix(".json")
-    if old.is_file() and "sample" in records[0]:
-        conditions = json.loads(old.read_text(encoding="utf-8"))
-        regraded_with = {"regraded_with": environment()}
-        summary = Evaluation.of(records).summary()
+def _write_figures(file: Path, target: Path, records: Sequence[Record], verifier: str) -> None:
+    """The figures of the new records, if `results.json` has those of the old; with the score of a verifier too."""
+    entry = read_results(file.parent).get(file.stem)
+    if entry is not None:
+        figures = Evaluation.of(records).summary()
         if verifier:
             either = Evaluation.of([{**record, "correct": record["verified"]} for record in records]).accuracy
-            summary["verified"] = {"by": verifier, "accuracy": either.mean, "low": either.low, "high": either.high}
-        write_json(target.with_suffix(".json"), {**conditions, **summary, **regraded_with})
+            figures["verified"] = {"by": verifier, "accuracy": either.mean, "low": either.low, "high": either.high}
+        record_result(target, {**entry, "figures": figures, "regraded_with": environment()})

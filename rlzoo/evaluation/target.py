@@ -1,9 +1,10 @@
 """What is evaluated by itself: a run's last checkpoint or any model, on its task or on named benchmarks."""
 
 import dataclasses
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rlzoo.config import (
     EVALUATION_KEYS,
@@ -16,6 +17,7 @@ from rlzoo.config import (
     with_embedded_default,
 )
 from rlzoo.errors import UserError, nearest
+from rlzoo.experiment.progress import read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
@@ -36,14 +38,19 @@ class Target:
     config: Config
     folder: Path
     """Where the files of responses go."""
-    of_a_run: bool
-    """Whether the model is that of a run, whose limits then hold."""
+    run: Mapping[str, Any] | None
+    """The folder of the run whose model it is, and after which step; None if it is not that of a run."""
     given: Set[str]
     """The keys that were set. Of the others some follow the benchmarks."""
     benchmarks: Sequence[Benchmark] = ()
     benchmarks_folder: str = ""
     instruction: str | None = None
     """For the prompts of benchmarks, if not each benchmark's own."""
+
+    @property
+    def of_a_run(self) -> bool:
+        """Whether the model is that of a run, whose limits then hold."""
+        return self.run is not None
 
     def check(self) -> None:
         """What can be checked before torch is imported. Raises UserError."""
@@ -66,12 +73,17 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     return Target(
         config,
         folder,
-        of_a_run=RunFolder(Path(name)).config.exists(),
+        run=_run(RunFolder(Path(name))),
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
         instruction=config.task.instruction if any(word.startswith("task.instruction=") for word in words) else None,
     )
+
+
+def _run(folder: RunFolder) -> dict[str, Any] | None:
+    checkpoint = folder.last_checkpoint() if folder.config.exists() else None
+    return None if checkpoint is None else {"folder": str(folder.path), "step": read_progress(checkpoint).step}
 
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:

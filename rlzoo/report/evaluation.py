@@ -9,29 +9,43 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.statistics import Estimate, macro_average
+from rlzoo.evaluation.statistics import Estimate, macro_average, pass_at_k
 from rlzoo.report.words import percent
 
 
-def results_table(results: Mapping[str, Evaluation], conditions: str) -> Table:
-    """A row for each problem set and, if there are several, their macro average, with its interval over problems."""
+def results_tables(results: Mapping[str, Evaluation], conditions: str) -> list[Table]:
+    """Accuracies, then how the responses were; a row for each problem set and, if there are several, the average."""
     several = len(results) > 1
     title = conditions if several else f"{next(iter(results))}, {conditions}"
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0, title=title, title_justify="left", title_style="")
-    if several:
-        table.add_column("benchmark", no_wrap=True)
+    summaries = {name: result.summary() for name, result in results.items()}
     k = {result.samples for result in results.values()}
     at = f"@{k.pop()}" if len(k) == 1 else "@k"
-    for heading in ("n x k", f"avg{at}", f"pass{at}", f"maj{at}", "entropy", "length", "trun-\ncated", "time-\nouts"):
-        table.add_column(heading, justify="right", no_wrap="\n" not in heading)
-    summaries = {name: result.summary() for name, result in results.items()}
+    accuracies = _table(several, ("n x k", f"avg{at}", f"pass{at}", f"maj{at}"), title)
+    responses = _table(several, ("entropy", "length", "truncated", "time-outs"))
     for name, result in results.items():
-        cells = (f"{summaries[name]['problems']} x {result.samples}", _narrow(result.accuracy))
-        table.add_row(*[name] * several, *cells, *_means([summaries[name]]))
+        measured = (result.accuracy, result.passed, result.majority)
+        size = f"{summaries[name]['problems']} x {result.samples}"
+        accuracies.add_row(*[name] * several, size, *map(_narrow, measured))
+        responses.add_row(*[name] * several, *_means([summaries[name]]))
     if several:
-        table.add_section()
-        macro = macro_average([result.column("correct") for result in results.values()])
-        table.add_row("macro average", "", _narrow(macro), *_means(list(summaries.values())), style="bold")
+        scores = [
+            [it.column("correct") for it in results.values()],
+            [pass_at_k(it.column("correct"), it.samples)[:, None] for it in results.values()],
+            [it.majorities[:, None] for it in results.values()],
+        ]
+        for table in (accuracies, responses):
+            table.add_section()
+        accuracies.add_row("macro average", "", *(_narrow(macro_average(it)) for it in scores), style="bold")
+        responses.add_row("macro average", *_means(list(summaries.values())), style="bold")
+    return [accuracies, responses]
+
+
+def _table(several: bool, headings: Sequence[str], title: str | None = None) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), title=title, title_justify="left", title_style="")
+    if several:
+        table.add_column("benchmark", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 
@@ -40,15 +54,12 @@ def _narrow(interval: Estimate) -> str:
 
 
 def _means(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """pass@k, maj@k, entropy, length and truncation, each benchmark counting the same; time-outs in all."""
+    """Entropy, length and truncation, each benchmark counting the same; time-outs in all."""
 
     def mean(name: str) -> float:
         return float(np.mean([summary[name] for summary in summaries]))
 
-    passed = float(np.mean([summary["pass_at"][summary["samples"]] for summary in summaries]))
     return [
-        f"{100 * passed:.1f}",
-        f"{100 * mean('majority'):.1f}",
         f"{mean('entropy'):.3f}",
         f"{mean('length'):,.1f}" if mean("length") < 1000 else f"{mean('length'):,.0f}",
         f"{mean('truncated'):.1%}",

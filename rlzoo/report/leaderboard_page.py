@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rlzoo.comparing.aggregates import THRESHOLDS
 from rlzoo.comparing.leaderboard import Leaderboard, Row
+from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.comparing.verdicts import Measured
 from rlzoo.config.decoding import Decoding
 from rlzoo.files import write_text
@@ -37,7 +39,7 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     for decoding in board.decodings:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, title=str(decoding), title_justify="left", title_style="bold")
         table.add_column("objective", overflow="fold")
-        for heading in (f"avg@{board.samples}", "difference", "P(imp.)"):
+        for heading in (f"avg@{board.samples_at[decoding]}", "difference", "P(imp.)"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("verdict", max_width=15)
         for row in board.rows:
@@ -64,7 +66,9 @@ def markdown(board: Leaderboard) -> str:
     for text in (headline(board), *board.planning, *board.notes):
         lines += [_in_markdown(text), ""] if text else []
     for decoding in board.decodings:
-        lines += [f"## {decoding}", "", *_table(board, decoding), "", *_other_measures(board, decoding), ""]
+        tables = (_table(board, decoding), _other_measures(board, decoding), _of_runs(board, decoding))
+        lines += [f"## {decoding}", "", *(line for table in tables for line in (*table, ""))]
+    lines += _held_out_curves(board)
     lines += ["## What each part touched", "", "Shares of the tokens and of the advantage mass, in %.", ""]
     lines += ["| objective | part | tokens | advantage mass |", "|---|---|---|---|"]
     for row in board.rows:
@@ -78,7 +82,7 @@ def markdown(board: Leaderboard) -> str:
 
 
 def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
-    k = board.samples
+    k = board.samples_at[decoding]
     headings = [f"avg@{k}", "by seed", "difference", "p (page)", "verdict", "seeds to find it", "P(improvement)"]
     headings = ["objective", *headings, "entropy", "entropy drift", "length", "s/step"]
     yield f"| {' | '.join(headings)} |"
@@ -103,13 +107,39 @@ def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
 
 
 def _other_measures(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
-    names = [f"pass@{board.samples}", f"maj@{board.samples}"]
+    names = [f"pass@{board.samples_at[decoding]}", f"maj@{board.samples_at[decoding]}"]
     yield "| objective |" + "".join(f" {name} | difference | verdict |" for name in names)
     yield "|---" * 7 + "|"
     for row in board.rows:
         measures = (row.results[decoding].passed, row.results[decoding].majority)
         cells = [cell for it in measures for cell in (percent(it.estimate), points(it.difference), it.verdict)]
         yield f"| {_code(row.objective)} | {' | '.join(cells)} |"
+
+
+def _of_runs(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
+    """What rliable shows of the runs."""
+    above = [f"> {100 * threshold:.0f}" for threshold in THRESHOLDS]
+    ranks = [f"P(rank {place})" for place in range(1, len(board.rows) + 1)]
+    yield f"| objective | interquartile mean | {' | '.join([*ranks, *above])} |"
+    yield "|---" * (2 + len(ranks) + len(above)) + "|"
+    for row in board.rows:
+        result = row.results[decoding]
+        shares = [f"{value:.2f}" for value in (*result.ranks, *result.profile)]
+        yield f"| {_code(row.objective)} | {100 * result.interquartile_mean:.1f} | {' | '.join(shares)} |"
+
+
+def _held_out_curves(board: Leaderboard) -> Iterator[str]:
+    if any(row.area is not None for row in board.rows):
+        yield "## Held-out accuracy on the way"
+        yield ""
+        last = f"the last accuracy of {_in_markdown(board.baseline)}"
+        yield f"| objective | mean over the steps | steps to {last}, by seed |"
+        yield "|---|---|---|"
+        for row in board.rows:
+            steps = " ".join("-" if step is None else str(step) for step in row.steps_to_baseline)
+            area = "-" if row.area is None else f"{100 * row.area:.1f}"
+            yield f"| {_code(row.objective)} | {area} | {steps or '-'} |"
+        yield ""
 
 
 def _one_line(text: str) -> str:
@@ -141,6 +171,7 @@ def _record(row: Row, decoding: Decoding) -> dict[str, object]:
     result = row.results[decoding]
     return {
         "objective": row.objective,
+        "problem_set": decoding.problem_set if isinstance(decoding, SetDecoding) else "held out",
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "seeds": " ".join(map(str, row.seeds)),
@@ -152,6 +183,11 @@ def _record(row: Row, decoding: Decoding) -> dict[str, object]:
         **_measured("pass_", result.passed),
         "maj": result.majority.estimate.mean,
         **_measured("maj_", result.majority),
+        "interquartile_mean": result.interquartile_mean,
+        **{f"above_{threshold:g}": share for threshold, share in zip(THRESHOLDS, result.profile, strict=True)},
+        **{f"p_rank_{place}": share for place, share in enumerate(result.ranks, 1)},
+        "held_out_area": row.area,
+        "steps_to_baseline": " ".join("" if step is None else str(step) for step in row.steps_to_baseline),
         "entropy": row.entropy,
         "entropy_drift": row.drift,
         "length": result.length,

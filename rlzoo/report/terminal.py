@@ -18,7 +18,7 @@ from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.report.curves import draw_curves
-from rlzoo.report.evaluation import changes_table, results_table
+from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.model_card import write_model_card
 from rlzoo.report.words import percent
 from rlzoo.training.run import PHASES, Outcome, ShowStep
@@ -108,7 +108,8 @@ class Terminal:
         self, decoding: Decoding, results: Mapping[str, Evaluation], paths: Sequence[Path], max_tokens: int
     ) -> None:
         """The figures of one decoding."""
-        self.console.print(results_table(results, f"{decoding}, at most {max_tokens:,} tokens"))
+        for table in results_tables(results, f"{decoding}, at most {max_tokens:,} tokens"):
+            self.console.print(table)
         failed = sum(result.summary()["failed"] for result in results.values())
         if failed:
             self.console.print(f"{failed} gradings failed")

@@ -1,7 +1,6 @@
 """Evaluation by itself: one load of the model, the papers' settings unless told otherwise, mistakes found before it."""
 
 import io
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
@@ -54,10 +54,11 @@ def test_benchmarks_are_sampled_as_the_papers_do_and_the_model_loads_once(
         "math500-T0.7-p0.9-k4-seed0.jsonl",
     ]
     assert [len(read_json_lines(path)) for path in paths] == [96, 8, 96, 8]
-    summary = json.loads(paths[0].with_suffix(".json").read_text())
-    assert (summary["task"], summary["problems"], summary["samples"]) == ("aime24", 3, 32)
-    assert list(summary["pass_at"]) == ["1", "2", "4", "8", "16", "32"]
-    assert shown.count("macro average") == 2
+    entry = read_results(paths[0].parent)[paths[0].stem]
+    settings, figures = entry["settings"], entry["figures"]
+    assert (settings["problem_set"], settings["problems"], settings["samples"]) == ("aime24", 3, 32)
+    assert list(figures["pass_at"]) == ["1", "2", "4", "8", "16", "32"]
+    assert shown.count("macro average") == 4
     table = [line for line in shown.splitlines() if not line.startswith("responses")]
     assert max(len(line.rstrip()) for line in table) <= 80
 
@@ -73,7 +74,7 @@ def test_what_is_given_goes_before_what_the_papers_do(folder: Path) -> None:
 def test_responses_may_be_as_long_as_the_context_has_room_for(folder: Path) -> None:
     model = save_tiny_model(folder / "model", context=120)
     paths, _ = evaluate(model, *benchmark_words(folder, "evaluation.samples=1", "evaluation.decodings=[1/1]"))
-    longest = json.loads(paths[0].with_suffix(".json").read_text())["max_response_tokens"]
+    longest = read_results(paths[0].parent)[paths[0].stem]["settings"]["max_response_tokens"]
     assert 0 < longest < 120
 
 
@@ -102,5 +103,5 @@ def test_a_mistake_is_found_before_the_model_loads(
 def test_an_evaluation_of_a_task_shows_pass_and_majority(folder: Path) -> None:
     output = (f"output={folder / 'out'}", "evaluation.problems=4", "evaluation.samples=2")
     _, shown = evaluate("embedded:arithmetic", *output)
-    for heading in ("avg@2", "pass@2", "maj@2", "trun-"):
+    for heading in ("avg@2", "pass@2", "maj@2", "truncated"):
         assert heading in shown

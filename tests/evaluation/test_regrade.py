@@ -12,6 +12,7 @@ from rich.console import Console
 from rlzoo.config import RegradeConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.regrade import regrade, regraded
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines, write_json_lines
@@ -41,7 +42,7 @@ def test_every_record_can_be_graded_again_by_itself(kept: Path) -> None:
 
 def test_regrade_writes_beside_and_over_only_if_asked(kept: Path, tmp_path: Path) -> None:
     path = kept
-    right, summary = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
+    right, summary = path.read_bytes(), read_results(path.parent)[path.stem]
     records = read_json_lines(path)
     records[0]["correct"] = 1 - records[0]["correct"]
     write_json_lines(path, records)
@@ -50,7 +51,7 @@ def test_regrade_writes_beside_and_over_only_if_asked(kept: Path, tmp_path: Path
     shown = console.export_text()
     assert f"1 of {len(records)} grades changed" in shown and records[0]["problem"] in shown
     assert beside.read_bytes() == right and read_json_lines(path) == records
-    again = json.loads(beside.with_suffix(".json").read_text())
+    again = read_results(beside.parent)[beside.stem]
     assert again.pop("regraded_with") and again == summary
     assert regrade([path, beside], RegradeConfig(), Terminal(console)) == [beside]
     (elsewhere,) = regrade([path], RegradeConfig(output=str(tmp_path / "new")), Terminal(console))

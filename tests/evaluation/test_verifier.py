@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rlzoo.config import RegradeConfig, VerifierConfig
 from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.regrade import regrade
 from rlzoo.evaluation.target import read_target
 from rlzoo.evaluation.verifier import verdict
@@ -52,7 +53,10 @@ def server() -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Patient(ThreadingHTTPServer):
+        request_queue_size = 64
+
+    http = Patient(("127.0.0.1", 0), Handler)
     state.url = f"http://127.0.0.1:{http.server_port}/v1"
     threading.Thread(target=http.serve_forever, daemon=True).start()
     yield state
@@ -97,7 +101,7 @@ def test_the_verifier_judges_what_the_rules_refuse_and_can_only_raise_the_score(
     ]
     assert sum(r["verified"] for r in records) == sum(r["correct"] for r in records) + len(same) > 0
     assert records[-1]["verified"] == 0 and records[-1]["verdict"] is None, "what was cut earns nothing"
-    summary = json.loads(path.with_suffix(".json").read_text())
+    summary = read_results(path.parent)[path.stem]["figures"]
     assert summary["verified"]["by"] == "judge"
     assert summary["verified"]["accuracy"] == pytest.approx(summary["accuracy"] + len(same) / len(records))
     assert "rules or judge" in console.export_text()

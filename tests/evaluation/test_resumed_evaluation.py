@@ -1,0 +1,150 @@
+"""An evaluation that was killed ends with the file of one that was not; one that is finished is not sampled again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from transformers import AutoModelForCausalLM
+
+from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.kept import RESULTS, read_results
+from rlzoo.evaluation.target import read_target
+from rlzoo.files import write_json_lines
+from rlzoo.report.terminal import Terminal
+from rlzoo.rollout.sampler import Sampler
+from rlzoo.tasks.benchmarks import find
+from tests.processes import ROOT
+
+MODEL = "embedded:arithmetic"
+SMALL = ("evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4")
+
+
+def evaluate(output: Path, *words: str) -> Path:
+    """Evaluates the embedded model on its task; returns the file of responses."""
+    target = read_target(MODEL, [*SMALL, f"output={output}", *words])
+    return evaluate_target(target, Terminal(Console(quiet=True)))[0]
+
+
+def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Lets the sampler fail after so many batches; returns the list of those that it samples."""
+    sampled, sample = list[object](), Sampler.__call__
+
+    def failing(*arguments: object) -> object:
+        if len(sampled) == batches:
+            raise KeyboardInterrupt
+        sampled.append(arguments[-1])
+        return sample(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Sampler, "__call__", failing)
+    return sampled
+
+
+def test_batches_that_are_done_are_kept_and_the_file_is_that_of_one_that_was_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = evaluate(tmp_path / "whole")
+    for batches in (1, 1):
+        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+            killed_after(batches, context)
+            evaluate(tmp_path / "killed")
+    assert not list((tmp_path / "killed").glob("*.jsonl"))
+    with monkeypatch.context() as context:
+        sampled = killed_after(99, context)
+        resumed = evaluate(tmp_path / "killed")
+    assert len(sampled) == 1
+    assert resumed.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in resumed.parent.iterdir() if path.name[0] != ".") == [resumed.name, RESULTS]
+
+
+def test_what_is_finished_is_not_sampled_again_and_loads_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = evaluate(tmp_path)
+    before = (path.read_bytes(), (tmp_path / RESULTS).read_bytes())
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
+    assert evaluate(tmp_path) == path
+    assert (path.read_bytes(), (tmp_path / RESULTS).read_bytes()) == before
+
+
+def test_what_other_settings_decided_is_neither_gone_on_with_nor_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        killed_after(1, context)
+        evaluate(tmp_path)
+    with pytest.raises(UserError, match=r"made with max_response_tokens=16, and now it is 15; another output= keeps"):
+        evaluate(tmp_path, "rollout.max_response_tokens=15")
+    path = evaluate(tmp_path)
+    with pytest.raises(UserError, match=r"made with problems=6, and now it is 5"):
+        evaluate(tmp_path, "evaluation.problems=5")
+    (tmp_path / RESULTS).unlink()
+    with pytest.raises(UserError, match=r"results\.json does not say what decided it"):
+        evaluate(tmp_path)
+    assert path.exists()
+
+
+def test_results_say_everything_that_decided_them(tmp_path: Path) -> None:
+    path = evaluate(tmp_path)
+    entry = read_results(tmp_path)[path.stem]
+    assert entry["model"] == MODEL and entry["run"] is None and entry["environment"]["torch"]
+    settings = entry["settings"]
+    assert {"data", "prompts", "samples", "seed", "engine", "decoding", "max_response_tokens"} <= settings.keys()
+    assert {"weights", "precision", "chat_template"} <= settings["model"].keys()
+    assert settings["task"]["instruction"] == "" and entry["figures"]["samples"] == 2
+    other = evaluate(tmp_path / "other", "seed=1", "model.attention=eager")
+    changed = read_results(tmp_path / "other")[other.stem]["settings"]
+    assert changed == settings | {"seed": 1, "model": settings["model"] | {"attention": "eager"}}
+
+
+# ---- killed ----------------------------------------------------------------------------------------------------------
+
+
+def small_benchmarks(folder: Path) -> Path:
+    """The six of `all`, with sums that the embedded model can read in place of their problems."""
+    for number, benchmark in enumerate(find(["all"])):
+        sums = [(a, a * number % 50 + 10) for a in range(11, 15)]
+        rows = [{"problem": f"{a}+{b}-10=", "answer": str(a + b - 10)} for a, b in sums]
+        write_json_lines(folder / f"{benchmark.name}.jsonl", rows)
+    return folder
+
+
+def command(data: Path, output: Path, *words: str, target: str = MODEL) -> list[str]:
+    """`rlzoo eval benchmarks=all`, a problem a batch."""
+    own = ("benchmarks=all", f"benchmarks_folder={data}", "task.instruction=", "evaluation.samples=4")
+    limits = ("rollout.max_response_tokens=24", "rollout.rows_per_batch=4", "evaluation.decodings=[1.0/1.0]")
+    return [sys.executable, "-m", "rlzoo", "eval", target, *own, *limits, f"output={output}", *words]
+
+
+def kept_problems(output: Path) -> int:
+    """Batches kept so far, and files finished."""
+    return len(list(output.glob("*.parts/*.jsonl"))) + 4 * len(list(output.glob("*.jsonl")))
+
+
+@pytest.mark.slow
+def test_benchmarks_killed_three_times_end_with_the_files_of_an_evaluation_that_was_not(tmp_path: Path) -> None:
+    data, environment = small_benchmarks(tmp_path / "data"), {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command(data, tmp_path / "whole"), check=True, capture_output=True, env=environment)
+    killed = tmp_path / "killed"
+    for _ in range(3):
+        before = kept_problems(killed)
+        process = subprocess.Popen(command(data, killed), stdout=subprocess.DEVNULL, env=environment)
+        while kept_problems(killed) < before + 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert 9 <= kept_problems(killed) < 24
+    subprocess.run(command(data, killed), check=True, capture_output=True, env=environment)
+    files = sorted(path.name for path in (tmp_path / "whole").glob("*.jsonl"))
+    assert len(files) == 6
+    for name in files:
+        assert (killed / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    results = [json.loads((folder / RESULTS).read_text()) for folder in (killed, tmp_path / "whole")]
+    assert results[0] == results[1]

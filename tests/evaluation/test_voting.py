@@ -1,0 +1,56 @@
+"""Wrong answers vote together if the grader calls them equal, however they are written."""
+
+import pytest
+
+from rlzoo.config import TaskConfig
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.regrade import regraded
+from rlzoo.tasks import load_to_grade
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.regrading import grading_keys
+
+CONFIG = TaskConfig("any.parquet")
+PROBLEM = Problem("p", "1+1?", "2", {"data_source": ""})
+
+
+def records(*boxes: str) -> list[dict[str, object]]:
+    """Responses to one problem, graded."""
+    task = load_to_grade(CONFIG)
+    written = [rf"So \boxed{{{box}}}." if box else "?" for box in boxes]
+    found = [
+        {
+            "problem": PROBLEM.id,
+            "prompt": PROBLEM.prompt,
+            "answer": PROBLEM.answer,
+            "response": text,
+            "correct": 0.0,
+            "reward": 0.0,
+            "outcome": "graded",
+            "task": grading_keys(CONFIG),
+            "data": dict(PROBLEM.data),
+            "sample": sample,
+            "final_answer": task.final_answer(PROBLEM, text),
+        }
+        for sample, text in enumerate(written)
+    ]
+    return regraded(found)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "share"),
+    [
+        (("2", "2", r"\frac{1}{2}", "0.5", "1/2"), 0.0),
+        (("2", "2", r"\frac{1}{2}", "0.5", "3"), 0.5),
+        (("2", r"\sqrt{4}", "3", "4", ""), 1.0),
+        (("2", r"x^2+x", "x(x+1)", r"x+x^2"), 0.0),
+        (("2", "4", "5", "6"), 1 / 4),
+    ],
+)
+def test_equal_answers_vote_together(boxes: tuple[str, ...], share: float) -> None:
+    assert Evaluation(records(*boxes), len(boxes)).majorities == pytest.approx([share])
+
+
+def test_a_vote_is_said_where_it_is_not_the_answer_as_written_and_regrading_keeps_it() -> None:
+    found = records("2", r"\frac{1}{2}", "0.5", "7")
+    assert [record.get("vote") for record in found] == [None, None, found[1]["final_answer"], None]
+    assert regraded(found) == found
