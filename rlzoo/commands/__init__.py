@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 from rlzoo.commands import compare, completion, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
 from rlzoo.config import option_as_word
 from rlzoo.errors import UserError, nearest
+from rlzoo.scripts import find_modules_here
 
 
 class Command(Protocol):
@@ -51,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; 0 done, 1 a run of a grid failed, 2 the user's mistake (said in one line), 130 interrupted."""
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(_parser())
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # where objective=grpo+my_module:my_part finds my_module
+    find_modules_here()
     after = "nothing is left half done"
     try:
         arguments = _read(sys.argv[1:] if argv is None else list(argv))

@@ -7,6 +7,7 @@ from rlzoo.config.command_keys import (
     InspectConfig,
     LeaderboardConfig,
     RegradeConfig,
+    ShowConfig,
     WarmupConfig,
     WarmupTaskConfig,
 )
@@ -24,14 +25,16 @@ from rlzoo.config.sections import (
 )
 from rlzoo.config.words import (
     EVALUATION_KEYS,
+    Resolved,
     flat,
     given_keys,
+    key_and_value,
     keys,
     load_config,
     option_as_word,
     own_words,
+    resolve,
     to_yaml,
-    with_embedded_default,
     words_of,
 )
 
@@ -49,7 +52,9 @@ __all__ = [
     "LogConfig",
     "ModelConfig",
     "RegradeConfig",
+    "Resolved",
     "RolloutConfig",
+    "ShowConfig",
     "TaskConfig",
     "TrainConfig",
     "WarmupConfig",
@@ -57,12 +62,13 @@ __all__ = [
     "check_ranges",
     "flat",
     "given_keys",
+    "key_and_value",
     "keys",
     "load_config",
     "option_as_word",
     "own_words",
     "read_decodings",
+    "resolve",
     "to_yaml",
-    "with_embedded_default",
     "words_of",
 ]

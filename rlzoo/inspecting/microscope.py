@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from objectives import Objective, TokenBatch, parse, quantile
-from rlzoo.config import Config, InspectConfig, TaskConfig, load_config
+from rlzoo.config import InspectConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
@@ -110,10 +110,8 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     UserError or ObjectiveError for a run, a step, an objective or a setting that is of no use.
     """
     folder = RunFolder(Path(run))
-    if not folder.config.exists():
-        raise UserError(f"{run} is not the folder of a run: it has no config.yaml")
     _check_settings(settings)
-    config: Config = load_config([str(folder.config)])
+    config = folder.read_config()
     objectives = [
         parse(expression)
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from objectives import Name, Objective, names, read_terms
+from rlzoo.report.console import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
@@ -19,7 +20,7 @@ COSTS = {
 
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
     """Recipes and parts, one line or two each."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     for kind, second in (("recipe", "variants"), ("part", "stage")):
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(kind, no_wrap=True)
@@ -37,7 +38,7 @@ def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
 
 def print_objective(written: str, objective: Objective, console: Console | None = None) -> None:
     """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("stage", "part", "formula", "paper"):
@@ -74,7 +75,7 @@ def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
 
 def print_difference(first: Objective, second: Objective, console: Console | None = None) -> None:
     """What one objective has and the other has not, and what each costs beyond the other."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     rows = difference(first, second)
     if not rows:
         console.print(f"the same objective: {first}", soft_wrap=True)

@@ -7,7 +7,6 @@ time and memory, and no right to write files, start processes or open connection
 
 import contextlib
 import logging
-import multiprocessing
 import resource
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import Any, Literal, Self
 from pebble import ProcessPool
 
 from rlzoo.errors import UserError
+from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 MEMORY_LIMIT = 4 * 2**30
@@ -100,7 +100,7 @@ class GraderPool:
 
     def _start(self) -> None:
         # A worker that replaces a killed one is forked from a process that has imported the grader already.
-        context = multiprocessing.get_context("forkserver")
+        context = WithoutMain()
         context.set_forkserver_preload([__name__, self.grader.__module__])
         worker = (self.grader, self.timeout + _GRACE)
         self._pool = ProcessPool(self.workers, initializer=_start_worker, initargs=worker, context=context)
