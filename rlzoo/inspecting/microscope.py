@@ -149,8 +149,8 @@ def _check_settings(settings: InspectConfig) -> None:
 
 
 def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tuple[TokenBatch, list[Tensor]]:
-    """The batch on the CPU, and the rows of each mini-batch, with the micro-batches that training would make."""
-    batch = trainer.scored(collected, needs)
+    """The batch on the CPU as graded, and the rows of each mini-batch, with the micro-batches of training."""
+    batch = trainer.scored(collected, needs).with_fields(reward=collected.reward, selected=None, touched={})
     minibatches = list(trainer.minibatches(batch))
     micro_batch = sum(trainer.micro_batch_numbers(collected, rows) for rows in minibatches)
     batch = batch.with_fields(micro_batch=micro_batch)
