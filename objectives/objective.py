@@ -316,24 +316,39 @@ class Objective:
 
     @property
     def equation(self) -> str:
-        """The loss with the actual numbers in it; r, A and the names of what is read are as the parts' formulas say."""
+        """The loss with the actual numbers in it, and then what I, r, A, R, groups and passes in it are.
+
+        Names of what is read (p, H, ...) are as the parts' formulas say.
+        """
         surrogate, numbers = self.the(Surrogate), dict(self.the(Surrogate).numbers())
         for modifier in self.all(Modifier):
             numbers |= modifier.numbers()
-        silenced = "I " if self.all(Mask) else ""
-        terms = [f"{self.the(Aggregate).formula()} of -{silenced}{surrogate.equation(numbers)}"]
-        terms += [part.formula() for part in self.all(Penalty)]
-        where = " and ".join(part.formula() for part in self.all(Mask))
-        weights = "".join(f"; {part.formula()}" for part in self.all(Weight))
-        return " ".join(terms) + (f", I = {where}" if where else "") + weights
+        masks, penalties = self.all(Mask), self.all(Penalty)
+        terms = [f"{self.the(Aggregate).formula()} of -{'I ' * bool(masks)}{surrogate.equation(numbers)}"]
+        terms += [part.formula() for part in penalties]
+        where = [f"I = {' and '.join(part.formula() for part in masks)}"] if masks else []
+        counted = [part.formula() for part in masks if part.shrinks_denominator]
+        if masks:
+            where.append(f"counted: {'I' if len(counted) == len(masks) else ' and '.join(counted) or 'all tokens'}")
+        if counted and penalties:
+            where.append("the penalties' means count all tokens")
+        weights = sorted(self.all(Weight), key=lambda part: not part.additive)
+        parts = [self.the(Ratio), self.the(Advantage), *weights, *self.all(Reward), *self.all(Select)]
+        return "; ".join([" ".join(terms), *where, *(part.formula() for part in [*parts, self.the(Schedule)])])
 
     def describe(self) -> dict[str, Any]:
-        """What the objective is, as plain data: canonical expression, equation, parts with formula and paper, needs."""
+        """What the objective is, as plain data: expression, equation, needs, and its parts with what they declare."""
         return {
             "expression": self.expression,
             "equation": self.equation,
             "parts": [
-                {"stage": part.stage.name.lower(), "term": part.term(), "formula": part.formula(), "paper": part.paper}
+                {
+                    "stage": part.stage.name.lower(),
+                    "term": part.term(),
+                    "formula": part.formula(),
+                    "paper": part.paper,
+                    "parameters": part.parameters(),
+                }
                 for part in self.parts
             ],
             "needs": sorted(self.needs),

@@ -75,6 +75,19 @@ class Part:
         """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""
         return (self.__doc__ or self.name).split("\n")[0]
 
+    def parameters(self) -> list[dict[str, Any]]:
+        """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning."""
+        return [
+            {
+                "name": item.name,
+                "value": getattr(self, item.name),
+                "default": item.default,
+                "allowed": _allowed(item),
+                "meaning": item.metadata.get("doc", ""),
+            }
+            for item in fields(self)
+        ]
+
     def term(self) -> str:
         """The part as a term of an expression, defaults left out."""
         changed = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -113,6 +126,18 @@ def _checked(owner: str, item: Field[Any], kind: Any, value: Any) -> Any:
     if isinstance(allowed, str) and value is not None and not _inside(value, allowed):
         raise ObjectiveError(f"{owner}: {item.name}={value} is outside {allowed}")
     return value
+
+
+def _allowed(item: Field[Any]) -> str:
+    """The values that a parameter may have, in words."""
+    allowed = item.metadata.get("allowed")
+    if isinstance(allowed, tuple):
+        return ", ".join(allowed)
+    if isinstance(item.default, bool):
+        return "true, false"
+    or_none = " or none" if "None" in str(item.type) else ""
+    whole = "whole, " if str(item.type).startswith("int") or item.type is int else ""
+    return f"{whole}{allowed or 'any'}{or_none}"
 
 
 def _inside(value: float, interval: str) -> bool:

@@ -28,6 +28,7 @@ from rlzoo.commands import (
 )
 from rlzoo.config import option_as_word
 from rlzoo.errors import UserError, nearest
+from rlzoo.scripts import find_modules_here
 
 
 class Command(Protocol):
@@ -64,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; 0 done, 1 a run of a grid failed, 2 the user's mistake (said in one line), 130 interrupted."""
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(_parser())
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # where objective=grpo+my_module:my_part finds my_module
+    find_modules_here()
     after = "nothing is left half done"
     try:
         arguments = _read(sys.argv[1:] if argv is None else list(argv))

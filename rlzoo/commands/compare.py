@@ -1,9 +1,7 @@
 """`rlzoo compare`."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands import leaderboard
 from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.config import Config, GridConfig, keys
@@ -27,21 +25,6 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Runs what is not done of the grid, then shows its leaderboard; 1 if a run failed."""
-    from rlzoo.comparing.words import read_grid_words
+    from rlzoo.api import compare_words
 
-    read_grid_words(arguments.words)  # wrong ones are said before torch is imported, which takes seconds
-
-    from rlzoo.comparing.compare import compare
-    from rlzoo.comparing.grid import read_grid
-    from rlzoo.report.grid_view import GridView
-
-    grid, jobs = read_grid(arguments.words, arguments.ablate)
-    failures = compare(grid, jobs, GridView())
-    for failure in failures:
-        name = f"{failure.cell.objective} seed {failure.cell.seed}"
-        print(f"rlzoo: {name} failed: {failure.message} ({failure.log})", file=sys.stderr)
-    if failures:
-        count = f"{len(failures)} of {len(grid.cells)} runs failed"
-        print(f"rlzoo: {count}; the same command tries them again", file=sys.stderr)
-    leaderboard.show([str(grid.folder)])
-    return 1 if failures else 0
+    return 1 if compare_words(arguments.words, arguments.ablate).failures else 0

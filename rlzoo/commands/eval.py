@@ -23,12 +23,6 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Evaluates with every decoding."""
-    from rlzoo.evaluation.target import read_target
+    from rlzoo.api import evaluate
 
-    target = read_target(arguments.target, arguments.words)
-    target.check()  # before torch is imported, which takes seconds
-
-    from rlzoo.evaluation.evaluate_target import evaluate_target
-    from rlzoo.report.terminal import Terminal
-
-    evaluate_target(target, Terminal())
+    evaluate(arguments.target, *arguments.words)

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
-from rlzoo.config import InspectConfig, keys, load_config
+from rlzoo.config import InspectConfig, keys
 
 SUMMARY = "show what an objective does to each token"
 
@@ -19,9 +19,6 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Looks at the run, writes the page and says where it is."""
-    config = load_config(arguments.words, InspectConfig)
+    from rlzoo.api import inspect
 
-    from rlzoo.inspecting.microscope import inspect_run
-    from rlzoo.report.microscope_page import show_microscope
-
-    show_microscope(inspect_run(arguments.folder, config))
+    inspect(arguments.folder, *arguments.words)

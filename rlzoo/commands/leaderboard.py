@@ -1,13 +1,10 @@
 """`rlzoo leaderboard`."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
-from pathlib import Path
 
 from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
-from rlzoo.config import LeaderboardConfig, keys, load_config
-from rlzoo.errors import UserError
+from rlzoo.config import LeaderboardConfig, keys
 
 SUMMARY = "compare runs that are done"
 
@@ -21,33 +18,6 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Shows the leaderboard of folders."""
-    show(arguments.words)
+    from rlzoo.api import leaderboard
 
-
-def show(words: Sequence[str]) -> None:
-    """The leaderboard of the folders among the words. Raises UserError or ObjectiveError if they cannot be compared."""
-    from rlzoo.comparing.words import is_setting
-
-    folders = [word for word in words if not is_setting(word)]
-    config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
-    if not folders:
-        raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
-    if not 0 <= config.equivalence <= 100:
-        raise UserError(f"equivalence={config.equivalence:g} must be from 0 to 100, in points")
-
-    from rlzoo.comparing.default_folder import GRID
-    from rlzoo.comparing.evaluated_runs import is_evaluation, runs_evaluated, with_evaluations
-    from rlzoo.comparing.finished_runs import read_runs
-    from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.report.leaderboard_page import show_leaderboard
-
-    evaluations = [Path(folder) for folder in folders if is_evaluation(Path(folder))]
-    others = [folder for folder in folders if Path(folder) not in evaluations]
-    runs, baseline, notes = read_runs([*others, *(str(run.path) for run in runs_evaluated(evaluations))])
-    if evaluations or config.benchmarks:
-        places = evaluations or [run.folder / "evaluation" for run in runs]
-        runs, left_out = with_evaluations(runs, places, config.benchmarks)
-        notes = [*notes, *left_out]
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence)
-    of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists() and not config.benchmarks
-    show_leaderboard(board, Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard")))
+    leaderboard(*arguments.words)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from rlzoo.config import load_config, with_embedded_default, words_of
+from rlzoo.config import load_config, words_of
 from rlzoo.errors import UserError
 from rlzoo.files import slug
 
@@ -36,7 +36,7 @@ def _names(settings: Sequence[str]) -> list[Path]:
 
 def _settings(words: Sequence[str]) -> list[str]:
     """What differs from the defaults, however it was said."""
-    found = words_of(load_config(with_embedded_default(words)))
+    found = words_of(load_config(words))
     return [word.replace('"', "") for word in found if not word.startswith(_OF_NO_INFLUENCE)]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlzoo.comparing.finished_runs import FinishedRun
+from rlzoo.comparing.finished_runs import FinishedRun, read_runs
 from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
@@ -19,6 +19,21 @@ _OF_A_RUN = ("seed", "model.weights")
 
 Entries = Mapping[Path, Mapping[str, Any]]
 """By the file of responses."""
+
+
+def read_folders(names: Sequence[str], benchmarks: Sequence[str]) -> tuple[list[FinishedRun], str, list[str]]:
+    """The runs that folders of runs, grids and evaluations name, the grid's baseline ("" if there is none), and notes.
+
+    Where there are evaluations, or benchmarks are asked for, these take the place of what the runs were trained on.
+    """
+    evaluations = [Path(name) for name in names if is_evaluation(Path(name))]
+    others = [name for name in names if Path(name) not in evaluations]
+    runs, baseline, notes = read_runs([*others, *(str(run.path) for run in runs_evaluated(evaluations))])
+    if evaluations or benchmarks:
+        places = evaluations or [run.folder / "evaluation" for run in runs]
+        runs, left_out = with_evaluations(runs, places, benchmarks)
+        notes = [*notes, *left_out]
+    return runs, baseline, notes
 
 
 def is_evaluation(path: Path) -> bool:

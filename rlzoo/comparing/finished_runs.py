@@ -12,7 +12,7 @@ import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
 from rlzoo.comparing.grid import Grid
-from rlzoo.config import Config, flat, load_config
+from rlzoo.config import Config, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
@@ -107,7 +107,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     """The run in a folder. Raises UserError if there is none, or if it is not done."""
     if not folder.config.exists():
         raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
-    config: Config = load_config([str(folder.config)])
+    config = folder.read_config()
     if not folder.finished(config):
         done = len(read_json_lines(folder.metrics))
         raise UserError(

@@ -12,7 +12,7 @@ from typing import Any
 from objectives import Objective, ObjectiveError, parse
 from rlzoo.comparing.default_folder import GRID, default_folder
 from rlzoo.comparing.words import read_grid_words
-from rlzoo.config import Config, load_config, with_embedded_default, words_of
+from rlzoo.config import Config, load_config, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.experiment import check
@@ -63,7 +63,7 @@ class Grid:
     @cached_property
     def cells(self) -> list[Cell]:
         """Seed by seed, so that a grid that is not finished can compare what it has."""
-        shared: Config = load_config(with_embedded_default(self.words))
+        shared: Config = load_config(self.words)
         shown = told_apart(self.objectives)
         return [self._cell(shared, entry, shown[entry.key], seed) for seed in self.seeds for entry in self.objectives]
 

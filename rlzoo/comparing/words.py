@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlzoo.config import GridConfig, load_config, own_words, with_embedded_default
+from rlzoo.config import GridConfig, load_config, own_words
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 
@@ -35,5 +35,5 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
     if own.jobs < 1:
         raise UserError(f"jobs={own.jobs} must be at least 1")
     settings = tuple(word for word in others if is_setting(word))
-    check_words(load_config(with_embedded_default(settings)))
+    check_words(load_config(settings))
     return GridWords(own, [word for word in others if not is_setting(word)], settings)

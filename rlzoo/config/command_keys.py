@@ -5,6 +5,12 @@ from typing import Any
 
 
 @dataclass
+class ShowConfig:
+    show: str = ""
+    """`show=config` prints every key with its value and where that comes from, and trains nothing."""
+
+
+@dataclass
 class GridConfig:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     """Every objective is trained once with each of them: `seeds=0,1,2`."""

@@ -34,34 +34,62 @@ EVALUATION_KEYS = (
 )
 """What an evaluation by itself depends on."""
 
-EMBEDDED_EXPERIMENT = str(Path(__file__).parents[1] / "embedded" / "arithmetic.yaml")
+_EMBEDDED = Path(__file__).parents[1] / "embedded"
+_AS_WRITTEN = ("objective", "against", "title")
+"""Keys whose value is text whatever it looks like."""
 
 
-def with_embedded_default(words: Sequence[str]) -> list[str]:
-    """The words of a command line that names neither a file nor another model, after the embedded experiment's."""
-    other_model = any(word.startswith("model.name=") and word != "model.name=embedded:arithmetic" for word in words)
-    names_file = not all(map(_is_key_and_value, words))
-    return list(words) if other_model or names_file else [EMBEDDED_EXPERIMENT, *words]
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """A configuration, and where its values come from."""
+
+    config: Any
+    origins: Mapping[str, str]
+    """Of every key: `default`, the shipped model, the file, or `command line`."""
 
 
 def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
-    """The configuration of a command line: YAML files and `key=value` words, later ones over earlier ones.
+    """The configuration that these YAML files and `key=value` words make, later ones over earlier ones.
 
-    Raises UserError for a missing or unreadable file, an unknown key (with the nearest one), a value of the wrong type
-    or out of range.
+    Below them lies what the chosen model brings: a shipped one has an experiment of its own. Raises UserError for a
+    missing or unreadable file, an unknown key (with the nearest one), and a value of the wrong type.
     """
+    return resolve(words, schema).config
+
+
+def resolve(words: Sequence[str], schema: type[Any] = Config) -> Resolved:
+    """`load_config`, with where each value comes from."""
     config, types = OmegaConf.structured(schema), _types(schema)
-    for word in words:
-        if _is_key_and_value(word):
-            _merge(config, _read_word(word), types, said=word)
-        elif Path(word).suffix in (".yaml", ".yml"):
-            _merge(config, _read_file(word), types, where=f" in {word!r}")
-        else:
-            raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, types)}")
+    origins = dict.fromkeys(types, "default")
+    said = [(word, flat(_read(word, types))) for word in words]
+    shipped = _shipped_with({key: value for _, values in said for key, value in values.items()}, schema)
+    for word, values in [*shipped.items(), *said]:
+        is_pair = _is_key_and_value(word)
+        _merge(config, values, types, said=word if is_pair else "", where="" if is_pair else f" in {word!r}")
+        set_here = [key for key in types if any(f"{given}.".startswith(f"{key}.") for given in values)]
+        origins |= dict.fromkeys(set_here, "command line" if is_pair else word)
     try:
-        return OmegaConf.to_object(config)
+        return Resolved(OmegaConf.to_object(config), origins)
     except OmegaConfBaseException as error:
         raise UserError(f"a value is not readable: {_said(error)}") from None
+
+
+def _shipped_with(said: Mapping[str, Any], schema: type[Any]) -> dict[str, dict[str, Any]]:
+    """The shipped model that is chosen, or that of the task where no model is, and the values that it brings."""
+    if schema is not Config:
+        return {}
+    files = {f"embedded:{path.stem}": path for path in _EMBEDDED.glob("*.yaml")}
+    of_task = f"embedded:{said.get('task.name')}"
+    model = said.get("model.name", of_task if of_task in files else Config().model.name)
+    return {model: flat(_read_file(str(files[model])))} if model in files else {}
+
+
+def _read(word: str, types: Mapping[str, Any]) -> dict[str, Any]:
+    if _is_key_and_value(word):
+        return _read_word(word)
+    if Path(word).suffix in (".yaml", ".yml"):
+        return _read_file(word)
+    raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, types)}")
 
 
 def own_words(words: Sequence[str], schema: type[Any]) -> tuple[Any, list[str]]:
@@ -104,7 +132,7 @@ def _read_file(name: str) -> dict[str, Any]:
 
 def _read_word(word: str) -> dict[str, Any]:
     key, _, text = word.partition("=")
-    if key in ("objective", "against", "title"):
+    if key in _AS_WRITTEN:
         value: Any = text
     else:
         try:
@@ -127,11 +155,9 @@ def _meant_word(word: str, types: Mapping[str, Any]) -> str:
     return f"; did you mean {key}={word}?"
 
 
-def _merge(
-    config: DictConfig, addition: Mapping[str, Any], types: Mapping[str, Any], said: str = "", where: str = ""
-) -> None:
+def _merge(config: DictConfig, values: Mapping[str, Any], types: Mapping[str, Any], said: str, where: str) -> None:
     """Sets keys. An error shows what was `said`, or else the key and the value, and `where` they come from."""
-    for key, value in flat(addition).items():
+    for key, value in values.items():
         shown = (said or f"{key}={json.dumps(value, default=str)}") + where
         name = next((name for name in types if f"{key}.".startswith(f"{name}.")), None)
         if name is None:
@@ -211,14 +237,20 @@ def _field_docs(schema: type[Any]) -> dict[str, str]:
 
 
 def words_of(config: Config) -> list[str]:
-    """The `key=value` words that lead from the defaults to this configuration."""
-    model = f"model.name={config.model.name}"
-    default = flat(dataclasses.asdict(load_config(with_embedded_default([model]))))
-    words = [model] if with_embedded_default([model]) == [model] else []
-    for key, value in flat(dataclasses.asdict(config)).items():
-        if key not in default or value != default[key]:
-            words.append(f"{key}={value if key == 'objective' else json.dumps(value)}")
-    return words
+    """The `key=value` words that lead to this configuration, beside those that its model or its task brings."""
+    names = [f"model.name={config.model.name}", f"task.name={json.dumps(config.task.name)}"]
+    for words in ([], names[1:], names[:1], names):
+        shorter: Config = load_config(words)
+        if (shorter.model.name, shorter.task.name) == (config.model.name, config.task.name):
+            break
+    default = flat(dataclasses.asdict(shorter))
+    values = flat(dataclasses.asdict(config))
+    return words + [key_and_value(key, it) for key, it in values.items() if key not in default or it != default[key]]
+
+
+def key_and_value(key: str, value: Any) -> str:
+    """The word that sets a key to this value, as `load_config` reads it."""
+    return f"{key}={value if key in _AS_WRITTEN else json.dumps(value, ensure_ascii=False)}"
 
 
 def to_yaml(config: Any) -> str:

@@ -12,9 +12,9 @@ from rlzoo.config import (
     Config,
     check_ranges,
     given_keys,
+    key_and_value,
     load_config,
     own_words,
-    with_embedded_default,
 )
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.progress import read_progress
@@ -109,12 +109,13 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
     run = RunFolder(Path(target))
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
     if not run.config.exists():
-        config = load_config(with_embedded_default([f"model.name={target}", *words]))
-        config.model.name = target
-        return config, Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
+        return load_config([*words, key_and_value("model.name", target)]), Path(
+            chosen[-1] if chosen else f"evaluations/{slug(target)}"
+        )
     checkpoint = run.last_checkpoint()
     if checkpoint is None:
         raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
-    config = load_config([str(run.config), *words])
+    run.read_config()
+    config: Config = load_config([str(run.config), *words])
     config.model.name, config.model.revision = str(checkpoint), None
     return config, Path(chosen[-1]) if chosen else run.path / "evaluation"

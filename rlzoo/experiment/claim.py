@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import IO
 
 from objectives import parse
-from rlzoo.config import EVALUATION_KEYS, Config, flat, load_config, to_yaml
+from rlzoo.config import EVALUATION_KEYS, Config, flat, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
@@ -65,7 +65,7 @@ def check_same(config: Config, folder: RunFolder) -> None:
     """
     if folder.has_steps:
         _check_same_objective(config, folder)
-    before, now = flat(asdict(load_config([str(folder.config)]))), flat(asdict(config))
+    before, now = flat(asdict(folder.read_config())), flat(asdict(config))
     fixed = () if config.train.schedule == "constant" else ("train.steps",)  # others depend on where the run ends
     for key in sorted(before.keys() | now.keys()):
         is_free = (key.startswith(FREE_TO_CHANGE) and key not in fixed) or not (

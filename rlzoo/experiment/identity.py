@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from objectives import Objective, ObjectiveError, parse
-from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.run_folder import CONFIG, OBJECTIVE
+from rlzoo.experiment.run_folder import OBJECTIVE, RunFolder
 from rlzoo.files import slug
 
 LONGEST_NAME = 100
@@ -45,7 +44,7 @@ def trained_in(folder: Path) -> Recorded:
     Raises UserError or ObjectiveError where neither can be read.
     """
     if not (folder / OBJECTIVE).exists():
-        written = load_config([str(folder / CONFIG)]).objective
+        written = RunFolder(folder).read_config().objective
         return Recorded(parse(written).key, written)
     try:
         values = json.loads((folder / OBJECTIVE).read_text(encoding="utf-8"))

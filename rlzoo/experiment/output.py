@@ -5,10 +5,10 @@ from pathlib import Path
 from string import Formatter
 
 from objectives import Objective, ObjectiveError
-from rlzoo.config import Config, load_config
+from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import Recorded, digest, folder_name, trained_in
-from rlzoo.experiment.run_folder import CONFIG
+from rlzoo.experiment.run_folder import CONFIG, RunFolder
 from rlzoo.files import slug
 
 NAMES = ("task", "objective", "seed")
@@ -65,7 +65,7 @@ def _trained(path: Path) -> Recorded | None:
 def _agrees(path: Path, config: Config, names: set[str]) -> bool:
     """Whether the run has the task and the seed that are part of the folder's name."""
     try:
-        own: Config = load_config([str(path / CONFIG)])
+        own = RunFolder(path).read_config()
     except UserError:
         return False
     is_task = "task" not in names or slug(own.task.name) == slug(config.task.name)

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlzoo.config import Config
+from rlzoo.config import Config, given_keys, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.experiment.progress import checkpoints, read_progress
 
 CONFIG, OBJECTIVE = "config.yaml", "objective.json"
+_ALWAYS = ("objective", "seed", "model.name", "task.name", "train.steps")
+"""Keys that the configuration of every run has, of whatever version."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class RunFolder:
     def config(self) -> Path:
         """The resolved configuration."""
         return self.path / CONFIG
+
+    def read_config(self) -> Config:
+        """The configuration of the run. Raises UserError if there is none, or not all of it."""
+        if not self.config.is_file():
+            raise UserError(f"{self.path} is not the folder of a run: it has no {CONFIG}")
+        missing = [key for key in _ALWAYS if key not in given_keys([str(self.config)])]
+        if missing:
+            raise UserError(f"{self.config} has lost {', '.join(missing)}; put back what the run was started with")
+        config: Config = load_config([str(self.config)])
+        return config
 
     @property
     def objective(self) -> Path:

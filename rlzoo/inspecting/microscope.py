@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from objectives import Objective, TokenBatch, parse, quantile
-from rlzoo.config import Config, InspectConfig, TaskConfig, load_config
+from rlzoo.config import InspectConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
@@ -110,10 +110,8 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     UserError or ObjectiveError for a run, a step, an objective or a setting that is of no use.
     """
     folder = RunFolder(Path(run))
-    if not folder.config.exists():
-        raise UserError(f"{run} is not the folder of a run: it has no config.yaml")
     _check_settings(settings)
-    config: Config = load_config([str(folder.config)])
+    config = folder.read_config()
     objectives = [
         parse(expression)
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
@@ -151,8 +149,8 @@ def _check_settings(settings: InspectConfig) -> None:
 
 
 def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tuple[TokenBatch, list[Tensor]]:
-    """The batch on the CPU, and the rows of each mini-batch, with the micro-batches that training would make."""
-    batch = trainer.scored(collected, needs)
+    """The batch on the CPU as graded, and the rows of each mini-batch, with the micro-batches of training."""
+    batch = trainer.scored(collected, needs).with_fields(reward=collected.reward, selected=None, touched={})
     minibatches = list(trainer.minibatches(batch))
     micro_batch = sum(trainer.micro_batch_numbers(collected, rows) for rows in minibatches)
     batch = batch.with_fields(micro_batch=micro_batch)

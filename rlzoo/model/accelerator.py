@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs, broadcast
 
 from rlzoo.errors import UserError
@@ -28,6 +29,7 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
 
     Raises UserError for a tracker that is unknown, and for a launcher whose processes did not join.
     """
+    AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
     try:
         accelerator = Accelerator(
             mixed_precision="bf16" if precision == "bfloat16" else "no",

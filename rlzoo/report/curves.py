@@ -1,44 +1,71 @@
 """The learning curves of one run as a picture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.files import file_written_atomically
+from rlzoo.config import Config, read_decodings
+from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
+from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import file_written_atomically, read_json_lines
 from rlzoo.report.smoothing import smoothed
 from rlzoo.training.run import Outcome
 
 
 def draw_curves(outcome: Outcome) -> None:
-    """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
-    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind")
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7), sharex=True, layout="constrained")
-    panels = [("accuracy", "accuracy"), ("entropy", "entropy of the policy (nats)")]
-    panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
-    for axis, (name, title) in zip(axes.flat, panels, strict=True):
-        _draw(axis, outcome.metrics, name, title)
-    for axis in axes[-1]:
-        axis.set_xlabel("step")
-    _draw_evaluations(axes[0, 0], next(iter(outcome.evaluations.values())))
-    objective, config = outcome.experiment.objective, outcome.experiment.config
-    figure.suptitle(f"{objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
+    """Into the run folder."""
+    evaluations = next(iter(outcome.evaluations.values()))
+    figure = curves_figure(outcome.metrics, evaluations, str(outcome.experiment.objective), outcome.experiment.config)
     save_figure(figure, outcome.folder.curves)
 
 
+def curves_of(folder: RunFolder) -> Figure:
+    """Those of a run so far. Raises UserError if no step is done."""
+    config, metrics = folder.read_config(), read_json_lines(folder.metrics)
+    if not metrics:
+        raise UserError(f"{folder.path} has no curves yet: no step is done")
+    evaluations = read_evaluations(folder, read_decodings(config.evaluation.decodings)[0])
+    return curves_figure(metrics, evaluations, trained_in(folder.path).shortest, config)
+
+
+def curves_figure(
+    metrics: Sequence[dict[str, Any]], evaluations: Mapping[int, Evaluation], objective: str, config: Config
+) -> Figure:
+    """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
+    with themed(palette="colorblind"):
+        figure = Figure(figsize=(11, 7), layout="constrained")
+        axes = figure.subplots(2, 2, sharex=True)
+        panels = [("accuracy", "accuracy"), ("entropy", "entropy of the policy (nats)")]
+        panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
+        for axis, (name, title) in zip(axes.flat, panels, strict=True):
+            _draw(axis, metrics, name, title)
+        for axis in axes[-1]:
+            axis.set_xlabel("step")
+        _draw_evaluations(axes[0, 0], evaluations)
+        figure.suptitle(f"{objective}   |   {config.model.name} on {config.task.name}, seed {config.seed}")
+    return figure
+
+
+@contextmanager
+def themed(**options: Any) -> Iterator[None]:
+    """The look of our figures, which a notebook's own do not take on."""
+    with matplotlib.rc_context():
+        sns.set_theme(style="whitegrid", context="notebook", color_codes=False, **options)
+        yield
+
+
 def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a PNG atomically and closes the figure."""
+    """Writes a PNG atomically."""
     with file_written_atomically(path) as file:
         figure.savefig(file, dpi=130, format="png")
-    plt.close(figure)
 
 
 def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.comparing.compare import CellStatus
+from rlzoo.report.console import plain_console
 from rlzoo.report.terminal import clock
 
 PLAIN_EVERY = 30.0
@@ -20,8 +21,8 @@ PLAIN_EVERY = 30.0
 class GridView:
     """Shows a grid's progress."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, markup=False)
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self.console = console or plain_console(quiet)
         self.live: Live | None = None
         self.started, self.before, self.last_line = 0.0, 0.0, 0.0
         self.states: list[str] = []

@@ -17,14 +17,15 @@ from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.comparing.verdicts import Measured
 from rlzoo.config.decoding import Decoding
 from rlzoo.files import write_text
+from rlzoo.report.console import plain_console
 from rlzoo.report.page import page
 from rlzoo.report.picture import draw_leaderboard
 from rlzoo.report.words import headline, p_value, percent, points, probability, seeds_needed, summary
 
 
-def show_leaderboard(board: Leaderboard, output: Path) -> None:
+def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> None:
     """Writes it into the folder `output` as a page, a picture, Markdown and CSV, and prints it."""
-    console = Console(highlight=False, markup=False)
+    console = plain_console(quiet)
     write_text(output / "leaderboard.md", markdown(board))
     write_text(output / "leaderboard.csv", comma_separated(board))
     write_text(output / "leaderboard.html", page(board))
@@ -159,12 +160,16 @@ def _code(text: str) -> str:
 
 def comma_separated(board: Leaderboard) -> str:
     """One line for each row and decoding; shares and accuracies from 0 to 1."""
-    text = io.StringIO()
-    records = [_record(row, decoding) for decoding in board.decodings for row in board.rows]
-    writer = csv.DictWriter(text, records[0], lineterminator="\n")
+    text, rows = io.StringIO(), records(board)
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows(rows)
     return text.getvalue()
+
+
+def records(board: Leaderboard) -> list[dict[str, object]]:
+    """The figures of each row and decoding."""
+    return [_record(row, decoding) for decoding in board.decodings for row in board.rows]
 
 
 def _record(row: Row, decoding: Decoding) -> dict[str, object]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from markupsafe import Markup
-from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
 from rlzoo.files import slug, write_text
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.inspecting.view import View
+from rlzoo.report.console import plain_console
 from rlzoo.report.page import shortened, templates
 from rlzoo.report.scatter import probability_against_entropy
 from rlzoo.tasks.base import Problem
@@ -69,14 +69,15 @@ class Group:
     responses: Sequence[Response]
 
 
-def show_microscope(scope: Microscope) -> None:
-    """Writes the page and says where it is."""
-    console, output = Console(highlight=False, markup=False), scope.settings.output
+def show_microscope(scope: Microscope, quiet: bool = False) -> Path:
+    """Writes the page, says where it is, and returns that."""
+    console, output = plain_console(quiet), scope.settings.output
     path = Path(output) if output else scope.folder / "microscope" / f"{_name(scope)}.html"
     write_text(path, microscope_page(scope))
     for line in (provenance(scope), *map(summary, scope.views)):
         console.print(Text(line))
     console.print(Text(f"page  {path}"), soft_wrap=True)
+    return path
 
 
 def _name(scope: Microscope) -> str:

@@ -3,19 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.leaderboard import Leaderboard, Row
 from rlzoo.evaluation.intervals import Estimate
-from rlzoo.report.curves import save_figure
+from rlzoo.report.curves import save_figure, themed
 from rlzoo.report.figures import strokes
 from rlzoo.report.smoothing import smoothed
 
@@ -25,9 +21,13 @@ MARKS = "os^v"
 
 def draw_leaderboard(path: Path, board: Leaderboard) -> None:
     """Intervals of 95 % at every decoding, filled where a row may be called better or worse; colours are the rows'."""
-    sns.set_theme(style="whitegrid", context="notebook", rc={"text.parse_math": False})
-    size = (13, 2.6 + 0.45 * len(board.rows))
-    figure, axes = plt.subplots(1, 3, figsize=size, layout="constrained", width_ratios=(1, 1, 1.1))
+    with themed(rc={"text.parse_math": False}):
+        save_figure(_figure(board), path)
+
+
+def _figure(board: Leaderboard) -> Figure:
+    figure = Figure(figsize=(13, 2.6 + 0.45 * len(board.rows)), layout="constrained")
+    axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
     accuracy, difference, learning = axes
     _draw_intervals(accuracy, board, [[row.results[it].accuracy for row in board.rows] for it in board.decodings])
     accuracy.set_title(f"avg@{board.samples} (%)", loc="left", fontsize=11)
@@ -41,7 +41,7 @@ def draw_leaderboard(path: Path, board: Leaderboard) -> None:
     _draw_learning(learning, board)
     figure.legend(handles=_legend(board), loc="outside lower center", ncols=3, frameon=False, fontsize=10)
     figure.suptitle(board.title, x=0.01, ha="left")
-    save_figure(figure, path)
+    return figure
 
 
 def _label(row: Row) -> str:

@@ -5,12 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 INK, GRID, UP, DOWN, SOFT = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 """Stand-ins that become the page's colours."""
@@ -36,12 +33,12 @@ def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: 
         **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     }
     with sns.axes_style("whitegrid", style):
-        figure, axis = plt.subplots(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axis = figure.subplots()
         sns.despine(ax=axis)
         draw(axis)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        plt.close(figure)
     written = buffer.getvalue()
     text = written[written.index("<svg") :]
     for color, meaning in PAGE_COLORS.items():

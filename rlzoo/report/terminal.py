@@ -17,6 +17,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment
+from rlzoo.report.console import plain_console
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.model_card import write_model_card
@@ -28,8 +29,8 @@ from rlzoo.training.troubles import Watch, trouble
 class Terminal:
     """Prints a run's progress and results."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, markup=False, soft_wrap=False)
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self.console = console or plain_console(quiet)
 
     def silence(self) -> None:
         """Prints nothing from now on; for processes other than the main one."""

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from objectives import Name, Objective, names, read_terms
+from rlzoo.report.console import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
@@ -19,7 +20,7 @@ COSTS = {
 
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
     """Recipes and parts, one line or two each."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     for kind, second in (("recipe", "variants"), ("part", "stage")):
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(kind, no_wrap=True)
@@ -37,7 +38,7 @@ def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
 
 def print_objective(written: str, objective: Objective, console: Console | None = None) -> None:
     """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("stage", "part", "formula", "paper"):
@@ -45,7 +46,9 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     for row in objective.describe()["parts"]:
         table.add_row(row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:"))
     console.print(table)
-    console.print(objective.equation + "\n")
+    for line in objective.equation.split("; "):
+        console.print(line)
+    _print_parameters(written, objective, console)
     for line in costs(objective):
         console.print(f"- {line}")
     docs = {name: entry.doc for entry in names() if entry.doc for name in (entry.name, *entry.aliases)}
@@ -54,6 +57,25 @@ def print_objective(written: str, objective: Objective, console: Console | None 
             console.print()
             for line in paragraphs(docs[term.name]):
                 console.print(line)
+
+
+def _print_parameters(written: str, objective: Objective, console: Console) -> None:
+    """Those of the parts that were written, or of all if a recipe was."""
+    named = {term.name for term in read_terms(written)}
+    parts = [part for part in objective.parts if part.written in named]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("parameter", "default", "allowed", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for part in parts if len(parts) == len(named) else objective.parts:
+        for it in part.parameters():
+            here = ("" if len(parts) == 1 else f"{part.name} ") + f"{it['name']}={_value(it['value'])}"
+            table.add_row(here, _value(it["default"]), it["allowed"], it["meaning"])
+    console.print(table if table.row_count else "")
+
+
+def _value(value: object) -> str:
+    """As an expression has it."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
@@ -74,7 +96,7 @@ def difference(first: Objective, second: Objective) -> list[dict[str, str]]:
 
 def print_difference(first: Objective, second: Objective, console: Console | None = None) -> None:
     """What one objective has and the other has not, and what each costs beyond the other."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
     rows = difference(first, second)
     if not rows:
         console.print(f"the same objective: {first}", soft_wrap=True)

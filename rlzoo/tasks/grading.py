@@ -8,7 +8,6 @@ ask a judge). That stops accidents, not attackers.
 
 import contextlib
 import logging
-import multiprocessing
 import os
 import resource
 import signal
@@ -25,6 +24,7 @@ from typing import Any, Literal, Self
 from pebble import ProcessPool
 
 from rlzoo.errors import UserError, one_line
+from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 MEMORY_LIMIT = 4 * 2**30
@@ -126,7 +126,7 @@ class GraderPool:
                 f"the function that task.reward names, at the top of a module"
             ) from None
         # A worker that replaces a killed one is forked from a process that has imported the grader already.
-        context = multiprocessing.get_context("forkserver")
+        context = WithoutMain()
         context.set_forkserver_preload([__name__, self.grader.__module__])
         may_connect = getattr(self.grader, "may_connect", False)
         worker = (self.grader, self.timeout + _GRACE, may_connect, dict(os.environ))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from rlzoo.config import load_config, to_yaml, with_embedded_default
+from rlzoo.config import load_config, to_yaml
 from tests.conftest import error_of, save_tiny_model
 
 
@@ -97,7 +97,7 @@ def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = tmp_path / "run"
     run.mkdir()
     (run / "metrics.jsonl").write_text('{"step": 1}\n')
-    (run / "config.yaml").write_text(to_yaml(load_config(with_embedded_default(["seed=1"]))))
+    (run / "config.yaml").write_text(to_yaml(load_config(["seed=1"])))
     assert "resume=true" in error_of(capsys, "train", f"output={run}")
     assert "seed" in error_of(capsys, "train", f"output={run}", "resume=true", "seed=2")
     (run / "config.yaml").rename(run / "notes.txt")

@@ -7,7 +7,7 @@ import numpy as np
 
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
-from rlzoo.config import load_config, to_yaml, with_embedded_default
+from rlzoo.config import load_config, to_yaml
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
@@ -24,7 +24,7 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     folder.mkdir(parents=True)
     own = (f"objective={objective}", f"seed={seed}", f"output={folder}", f"train.steps={STEPS}")
     fixed = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}", "evaluation.decodings=[1/1,0.7/0.9]")
-    run.config.write_text(to_yaml(load_config(with_embedded_default([*own, *fixed, *words]))))
+    run.config.write_text(to_yaml(load_config([*own, *fixed, *words])))
     (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0", "commit": "0123abc", "vllm": None}))
     metrics = [
         {

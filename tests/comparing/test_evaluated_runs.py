@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlzoo.commands.leaderboard import show
+from rlzoo.api import leaderboard
 from rlzoo.comparing.evaluated_runs import runs_evaluated, with_evaluations
 from rlzoo.comparing.finished_runs import FinishedRun, read_run
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
@@ -123,7 +123,7 @@ def test_folders_and_files_of_evaluations_find_their_runs(
     elsewhere = [make_evaluation(run, "amc23", 0.5, tmp_path / "away" / run.name) for run in runs]
     assert {folder.path for folder in runs_evaluated(elsewhere)} == set(runs)
     words = [str(path) for path in (*elsewhere[:3], *(path.parent for path in elsewhere[3:]))]
-    show([*words, f"output={tmp_path / 'board'}"])
+    leaderboard(*words, f"output={tmp_path / 'board'}")
     assert "amc23" in capsys.readouterr().out
     with (tmp_path / "board" / "leaderboard.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -134,7 +134,7 @@ def test_folders_and_files_of_evaluations_find_their_runs(
 def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show([*map(str, runs), "benchmarks=aime24,math500", f"output={tmp_path / 'board'}"])
+    leaderboard(*runs, "benchmarks=aime24,math500", f"output={tmp_path / 'board'}")
     assert "macro average" in capsys.readouterr().out
     assert "interquartile mean" in (tmp_path / "board" / "leaderboard.md").read_text()
     assert "amc23" in error_of(capsys, "leaderboard", *runs, "benchmarks=amc23")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml, with_embedded_default
+from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml
 from rlzoo.config.unknown_keys import ABSENT, MEANT
 from rlzoo.errors import UserError
 
@@ -23,8 +23,8 @@ def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
     path = tmp_path / "stapo-tau_p=0.005-0" / "config.yaml"
     path.parent.mkdir()
     path.write_text("train: {steps: 7}")
-    assert load_config(with_embedded_default([str(path), "seed=1"])).train.steps == 7
-    assert with_embedded_default([str(path)]) == [str(path)] and given_keys([str(path)]) == {"train.steps"}
+    assert load_config([str(path), "seed=1"]).train.steps == 7
+    assert given_keys([str(path)]) == {"train.steps"}
 
 
 def test_an_objective_is_taken_as_written() -> None:
@@ -137,7 +137,7 @@ def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
         ("evaluation.decodings=[1/0]", "top-p 0 must be greater than 0 and at most 1"),
         ("evaluation.decodings=[0/0.9]", "no effect at temperature 0"),
         ("evaluation.decodings=[1/1,0.7/0.9,1.0/1.0]", "'1/1' cannot be used: it is there twice"),
-        ("train.minibatches_per_step=64", "exceeds rollout.prompts_per_step=32"),
+        ("train.minibatches_per_step=65", "exceeds rollout.prompts_per_step=64"),
     ],
 )
 def test_a_value_no_run_could_use_is_refused(word: str, message: str) -> None:

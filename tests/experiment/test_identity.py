@@ -14,7 +14,7 @@ from objectives import ObjectiveError, parse
 from objectives.zoo import PARTS, RECIPES, Recipe
 from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
-from rlzoo.config import Config, load_config, to_yaml, with_embedded_default
+from rlzoo.config import Config, load_config, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
@@ -48,7 +48,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(*words: str) -> Config:
     """A run of seconds."""
-    return load_config(with_embedded_default([*SMALL, *words]))
+    return load_config([*SMALL, *words])
 
 
 def folder_of(*words: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rlzoo.config import InspectConfig, load_config, with_embedded_default
+from rlzoo.config import InspectConfig, load_config
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.inspecting.microscope import Microscope, inspect_run
 from rlzoo.report.terminal import Terminal
@@ -32,7 +32,7 @@ SMALL = (
 
 def make_run(folder: Path, *words: str) -> RunFolder:
     """Trains two steps."""
-    config = load_config(with_embedded_default([*SMALL, f"output={folder}", *words]))
+    config = load_config([*SMALL, f"output={folder}", *words])
     return train(config, Terminal(Console(quiet=True)))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.config import load_config, with_embedded_default
+from rlzoo.config import load_config
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
@@ -144,7 +144,7 @@ def test_a_run_is_not_taken_for_what_its_name_means_by_now(
 
 def test_controllers_are_those_of_the_runs_own_objective_however_it_is_written(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
-    claim(run, load_config(with_embedded_default(["objective=stare(adaptive=true)"]))).close()
+    claim(run, load_config(["objective=stare(adaptive=true)"])).close()
     trainer: Any = SimpleNamespace(progress=SimpleNamespace(objective_state={"surprisal_reweighting": {"x": 1.0}}))
     for written, is_own in (("stare(adaptive=true)+stare(adaptive=true)", True), ("stare(adaptive=false)", False)):
         assert bool(_state(trainer, run, parse(written))) == is_own

@@ -13,7 +13,7 @@ from rich.console import Console
 import objectives
 from objectives import ObjectiveError, names, parse
 from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
-from rlzoo.config import load_config, with_embedded_default
+from rlzoo.config import load_config
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
@@ -147,5 +147,5 @@ def test_a_part_with_postponed_annotations_works(folder: Path) -> None:
 def test_it_runs_in_the_loop_of_this_process(folder: Path) -> None:
     words = ["objective=stapo+my_method:rare_bonus(threshold=0.999)", "train.steps=1", "rollout.prompts_per_step=8"]
     words += ["evaluation.problems=2", "evaluation.samples=1", f"output={folder / 'run'}"]
-    run = train(load_config(with_embedded_default(words)), Terminal(Console(quiet=True)))
+    run = train(load_config(words), Terminal(Console(quiet=True)))
     assert read_json_lines(run.metrics)[0]["touched/rare_bonus/mass"] > 0

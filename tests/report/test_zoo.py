@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from objectives import names, parse
+from objectives import Modifier, names, parse
 from rlzoo.commands import main
 from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
 
@@ -27,7 +27,7 @@ def test_an_objective_is_shown_in_80_columns_with_its_equation_paper_and_costs(e
     _, *rest = text.splitlines()
     assert max(len(line) for line in rest) <= 80
     flowing = " ".join(text.split())
-    assert " ".join(objective.equation.split()) in flowing
+    assert " ".join(objective.equation.replace("; ", " ").split()) in flowing
     for part in objective.parts:
         assert part.paper.removeprefix("arXiv:") in text
     assert "update pass" in text
@@ -70,3 +70,37 @@ def test_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["first"]["expression"] == "stapo"
     assert shown["difference"] == difference(parse("stapo"), parse("dapo"))
     assert main(["objectives", "stapo", "dapo", "grpo"]) == 2
+
+
+def test_a_part_is_shown_with_what_its_parameters_are_for(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(printed(print_objective, "s2t(q=0.8)", parse("s2t(q=0.8)")).split())
+    assert "q=0.8 0.75 [0, 1] quantile of" in text and "tau_p=0.002 0.002 [0, 1] probability below" in text
+    assert "eps" not in text.partition("meaning")[2]
+    assert main(["objectives", "s2t(q=0.8)", "--json"]) == 0
+    (part,) = (it for it in json.loads(capsys.readouterr().out)["parts"] if it["term"] == "s2t(q=0.8)")
+    meaning = "quantile of the rare rewarded tokens' entropy below which one is spurious"
+    quantile = {"name": "q", "value": 0.8, "default": 0.75, "allowed": "[0, 1]", "meaning": meaning}
+    assert quantile in part["parameters"]
+
+
+@pytest.mark.parametrize("name", [name.name for name in names()])
+def test_every_parameter_says_what_it_may_be_and_what_it_is_for(name: str) -> None:
+    for part in parse(name).parts:
+        for it in part.parameters():
+            assert it["allowed"] and it["meaning"]
+
+
+@pytest.mark.parametrize("expression", [name.name for name in names() if name.kind == "recipe"])
+def test_an_equation_has_the_formula_of_every_part_and_so_can_be_copied(expression: str) -> None:
+    objective = parse(expression)
+    for part in objective.parts:
+        written = part.name == "clip" or isinstance(part, Modifier) or part.formula() in objective.equation
+        assert written, part.name
+
+
+def test_an_equation_says_what_is_counted_and_how_the_advantage_is_weighted() -> None:
+    assert "; A *= 0.3 p_old + 0.7" in parse("advantage_reweighting").equation
+    assert "; counted: I;" in parse("stapo").equation
+    assert "; counted: all tokens;" in parse("stapo(denominator=all)").equation
+    assert "; the penalties' means count all tokens;" in parse("stapo+kl").equation
+    assert parse("dapo").equation.endswith("one pass over the mini-batches")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from rlzoo.config import load_config, with_embedded_default
+from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
@@ -40,7 +40,7 @@ def main(folder: Path, sharding: str) -> None:
     runs: dict[str, list[dict[str, Any]]] = {}
     for objective in OBJECTIVES:
         words = [*WORDS, f"objective={objective}", f"output={folder / 'run'}", f"train.sharding={sharding}"]
-        config = load_config(with_embedded_default(words))
+        config = load_config(words)
         with load_trainer(check(config), accelerator, RunFolder(folder / "run")) as trainer:
             runs[objective] = []
             for _ in range(STEPS):

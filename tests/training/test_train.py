@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import TokenBatch
 from objectives.parts.dynamic_sampling import DynamicSampling
-from rlzoo.config import Config, load_config, with_embedded_default
+from rlzoo.config import Config, load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations
@@ -47,7 +47,7 @@ SMALL = (
 
 def small(folder: Path, *words: str) -> Config:
     """A run of seconds on the embedded model."""
-    return load_config(with_embedded_default([*SMALL, f"output={folder}", *words]))
+    return load_config([*SMALL, f"output={folder}", *words])
 
 
 def run(folder: Path, *words: str) -> RunFolder:

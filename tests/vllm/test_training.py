@@ -10,7 +10,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm import LLM, SamplingParams
 
-from rlzoo.config import load_config, with_embedded_default
+from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
@@ -61,9 +61,7 @@ def test_ten_steps_on_a_real_model_reach_the_same_accuracy(tmp_path: Path) -> No
 def small(folder: Path, *words: str) -> str:
     """The metrics of a run of seconds on the embedded model."""
     sizes = ("rollout.prompts_per_step=8", "rollout.kv_cache_gib=0.5", "evaluation.problems=8")
-    config = load_config(
-        with_embedded_default(["rollout.engine=vllm", "train.learning_rate=1e-3", *sizes, f"output={folder}", *words])
-    )
+    config = load_config(["rollout.engine=vllm", "train.learning_rate=1e-3", *sizes, f"output={folder}", *words])
     return train(config, Terminal(Console(quiet=True))).metrics.read_text()
 
 
