@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,11 +73,11 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
     found.check()
 
     from rlzoo.evaluation.evaluate_target import evaluate_target
+    from rlzoo.evaluation.kept import read_results
     from rlzoo.report.terminal import Terminal
 
     files = evaluate_target(found, Terminal(quiet=not progress))
-    summaries = [json.loads(file.with_suffix(".json").read_text(encoding="utf-8")) for file in files]
-    return _table([{key: value for key, value in it.items() if key != "environment"} for it in summaries])
+    return _table([{"file": str(file), **read_results(file.parent)[file.stem]["figures"]} for file in files])
 
 
 @_call()

@@ -17,7 +17,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
-from rlzoo.config import load_config, with_embedded_default
+from rlzoo.config import load_config
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.model_card import CARD, model_card
@@ -117,7 +117,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         "evaluation.samples=2",
     ]
     words += ["evaluation.problems=4", "rollout.max_refills=50", "evaluation.decodings=[1/1,0/1]"]
-    return train(load_config(with_embedded_default(words)), Terminal(Console(quiet=True)))
+    return train(load_config(words), Terminal(Console(quiet=True)))
 
 
 def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunFolder) -> None:
@@ -139,7 +139,7 @@ def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunF
 def test_the_command_of_the_card_is_the_run(finished: RunFolder) -> None:
     (line,) = (line.strip() for line in model_card(finished).splitlines() if line.startswith("    rlzoo train"))
     words = shlex.split(line)[2:]
-    again = load_config(with_embedded_default([*words, f"output={finished.path}"]))
+    again = load_config([*words, f"output={finished.path}"])
     assert again == load_config([str(finished.config)])
 
 
