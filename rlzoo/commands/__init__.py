@@ -13,7 +13,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from rlzoo.commands import compare, completion, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
+from rlzoo.commands import (
+    compare,
+    completion,
+    eval,
+    grade,
+    inspect,
+    leaderboard,
+    objectives,
+    regrade,
+    task,
+    train,
+    warmup,
+)
 from rlzoo.config import option_as_word
 from rlzoo.errors import UserError, nearest
 
@@ -35,6 +47,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "train": train,
+    "task": task,
     "eval": eval,
     "regrade": regrade,
     "grade": grade,
