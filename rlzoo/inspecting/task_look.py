@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean
 
 from rlzoo.config import Config
@@ -60,8 +61,21 @@ class TaskLook:
     gold: Probe
     empty: Probe
     wrong: Probe
-    sampled: GradedRollouts
-    """As many responses to each of the first `GROUPS` problems as a group has."""
+    fitting: Sequence[Problem]
+    """The problems that are sampled, all of them short enough."""
+
+    @cached_property
+    def sampled(self) -> GradedRollouts:
+        """As many responses to each problem as a group has. The model is loaded when this is first asked for."""
+        config, rollout = self.config, self.config.rollout
+        accelerator = make_accelerator(config.model.precision)
+        with GraderPool(self.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+            policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
+            with closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine:
+                sampler = Sampler(engine, graders, self.tokenizer, config.task.grade_truncated)
+                sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
+                seed = step_seed(config.seed, 0, "task")
+                return sampler(self.fitting, rollout.responses_per_prompt, sampling, seed)
 
     def rendered(self, problem: Problem) -> str:
         """What the model reads, special tokens included."""
@@ -76,7 +90,7 @@ class TaskLook:
     @property
     def groups(self) -> int:
         """How many were sampled."""
-        return len(self.sampled.reward) // self.config.rollout.responses_per_prompt
+        return len(self.fitting)
 
     @property
     def truncated(self) -> float:
@@ -104,7 +118,7 @@ class TaskLook:
 
 
 def look_at_task(config: Config) -> TaskLook:
-    """Loads the task and the model, grades and samples. Raises UserError for what cannot be had or used."""
+    """Loads the task and grades golds. Raises UserError for what cannot be had or used."""
     check_words(config)
     check_engine(config.rollout, config.evaluation)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
@@ -120,8 +134,7 @@ def look_at_task(config: Config) -> TaskLook:
         limit = config.rollout.max_prompt_tokens
         fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
         check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
-        sampled = _sample(config, tokenizer, graders, fitting[:GROUPS])
-    return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, sampled)
+    return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
 
 
 def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe]:
@@ -149,13 +162,3 @@ def _other(number: int, problems: Sequence[Problem]) -> Problem:
 def _probe(name: str, problems: Sequence[Problem], write: Callable[[Problem], str], graders: GraderPool) -> Probe:
     responses = [write(problem) for problem in problems]
     return Probe(name, responses[0], graders.grade(problems, responses))
-
-
-def _sample(config: Config, tokenizer: Tokenizer, graders: GraderPool, problems: Sequence[Problem]) -> GradedRollouts:
-    rollout = config.rollout
-    accelerator = make_accelerator(config.model.precision)
-    policy = load_policy(config.model, tokenizer).to(accelerator.device)
-    with closing(load_engine(rollout, config.model, policy, tokenizer)) as engine:
-        sampler = Sampler(engine, graders, tokenizer, config.task.grade_truncated)
-        sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
-        return sampler(problems, rollout.responses_per_prompt, sampling, step_seed(config.seed, 0, "task"))

@@ -23,8 +23,8 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
         console.print(_short(look.rendered(problem)))
         console.print(f"gold: {_short(problem.answer) or 'none'}\n", style="dim")
     console.print(_grades(look))
-    console.print(f"responses of {look.config.model.name}", style="bold")
     each = look.config.rollout.responses_per_prompt
+    console.print(f"responses of {look.config.model.name}, {look.groups * each} of which are sampled", style="bold")
     for row in range(0, each * min(RESPONSES, look.groups), each):
         problem, sampled = look.sampled.problem_of(row), look.sampled
         console.print(_short(sampled.texts[row]) or "(empty)")
