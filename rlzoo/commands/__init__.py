@@ -23,6 +23,7 @@ from rlzoo.commands import (
     objectives,
     push,
     regrade,
+    task,
     train,
     warmup,
 )
@@ -48,6 +49,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "train": train,
+    "task": task,
     "eval": eval,
     "regrade": regrade,
     "grade": grade,

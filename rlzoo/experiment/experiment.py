@@ -13,6 +13,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 from rlzoo.experiment.output import output_folder
 from rlzoo.experiment.prompts import check_prompts, check_readable, without_long_prompts
+from rlzoo.experiment.trial import try_objective
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, warn_of_cache
 from rlzoo.tasks import load_task
@@ -83,6 +84,7 @@ def check(config: Config) -> Experiment:
     objective = parse(config.objective)
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
+    try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     warn_of_cache(config.rollout, config.model, tokenizer)

@@ -1,0 +1,164 @@
+"""A task as a model meets it, before an hour is spent: prompts, golds, the grader, some responses, and the signal."""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import mean
+
+from rlzoo.config import Config
+from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import epoch_order, step_seed
+from rlzoo.experiment.first_check import check_words
+from rlzoo.experiment.prompts import UNREADABLE, check_prompts, count_unknown
+from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.policy import load_policy
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.rollout import check_engine, load_engine
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
+from rlzoo.tasks.grading import Graded, GraderPool
+
+PROBED, GROUPS, SEEN = 32, 16, 256
+"""Problems whose golds are graded, groups that are sampled, prompts that are measured."""
+_FORMS = ("{}", r"\boxed{{{}}}", "<answer>{}</answer>", "#### {}")
+_HARDLY = 0.1
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the grader says to one kind of response to some problems."""
+
+    name: str
+    example: str
+    graded: Sequence[Graded]
+
+    @property
+    def reward(self) -> float:
+        """The mean."""
+        return mean(one.grade.reward for one in self.graded)
+
+    @property
+    def correct(self) -> float:
+        """The mean."""
+        return mean(one.grade.correct for one in self.graded)
+
+
+@dataclass(frozen=True)
+class TaskLook:
+    """What is seen of a task with a model."""
+
+    config: Config
+    task: Task
+    tokenizer: Tokenizer
+    problems: Sequence[Problem]
+    """The first that training would draw."""
+    prompt_lengths: Sequence[int]
+    tokens: int
+    unknown: int
+    gold: Probe
+    empty: Probe
+    wrong: Probe
+    fitting: Sequence[Problem]
+    """The problems that are sampled, all of them short enough."""
+
+    @cached_property
+    def sampled(self) -> GradedRollouts:
+        """As many responses to each problem as a group has. The model is loaded when this is first asked for."""
+        config, rollout = self.config, self.config.rollout
+        accelerator = make_accelerator(config.model.precision)
+        with GraderPool(self.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+            policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
+            with closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine:
+                sampler = Sampler(engine, graders, self.tokenizer, config.task.grade_truncated)
+                sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
+                seed = step_seed(config.seed, 0, "task")
+                return sampler(self.fitting, rollout.responses_per_prompt, sampling, seed)
+
+    def rendered(self, problem: Problem) -> str:
+        """What the model reads, special tokens included."""
+        return str(self.tokenizer.backend.decode(self.tokenizer.encode(problem.prompt)))
+
+    @property
+    def with_signal(self) -> int:
+        """The groups whose responses do not all earn the same."""
+        rewards = self.sampled.reward.view(-1, self.config.rollout.responses_per_prompt)
+        return int((rewards != rewards[:, :1]).any(1).sum())
+
+    @property
+    def groups(self) -> int:
+        """How many were sampled."""
+        return len(self.fitting)
+
+    @property
+    def truncated(self) -> float:
+        """The share of the responses."""
+        return float(self.sampled.rollouts.truncated.float().mean())
+
+    @property
+    def obstacles(self) -> list[str]:
+        """What stands in the way of learning, with its remedy; empty if nothing does."""
+        rollout, signal = self.config.rollout, self.with_signal / self.groups
+        has_golds, how_many = any(problem.answer for problem in self.problems), "no" if not signal else "hardly any"
+        found = [
+            (self.unknown > UNREADABLE * self.tokens, "the tokenizer does not know the prompts; choose another model"),
+            (max(self.prompt_lengths) > rollout.max_prompt_tokens, "some prompts are longer than "
+             f"rollout.max_prompt_tokens={rollout.max_prompt_tokens}; raise it, or set rollout.drop_long_prompts=true"),
+            (has_golds and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
+            (has_golds and self.empty.reward >= self.gold.reward, "an empty response earns as much as the gold answer"),
+            (has_golds and self.wrong.reward >= self.gold.reward, "a wrong answer earns as much as the gold answer"),
+            (self.truncated > UNREADABLE, "most responses are truncated; raise "
+             f"rollout.max_response_tokens={rollout.max_response_tokens}"),
+            (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
+             "say how to answer (task.instruction), or raise rollout.responses_per_prompt"),
+        ]  # fmt: skip
+        return [what for is_so, what in found if is_so]
+
+
+def look_at_task(config: Config) -> TaskLook:
+    """Loads the task and grades golds. Raises UserError for what cannot be had or used."""
+    check_words(config)
+    check_engine(config.rollout, config.evaluation)
+    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
+    task = load_task(config.task, config.seed, config.evaluation.problems)
+    if not len(task.train):
+        raise UserError(f"task.name={config.task.name} has no problems to train on")
+    problems = [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]
+    lengths = [len(tokenizer.encode(problem.prompt)) for problem in problems]
+    tokens, unknown = count_unknown(tokenizer, problems)
+    with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+        gold, wrong = _golds(problems[:PROBED], graders, config)
+        empty = _probe("empty", problems[:PROBED], lambda problem: "", graders)
+        limit = config.rollout.max_prompt_tokens
+        fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
+        check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
+    return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
+
+
+def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe]:
+    """The gold answers in the form that the grader likes best, and in the same form those of other problems."""
+    ways = {form.format("..."): _in_form(form) for form in _FORMS}
+    if config.task.name in OWN:
+        demonstrated = demonstrated_task(config.task)
+        ways = {"as demonstrated": lambda problem: demonstrated.demonstration(problem, random.Random(0))}
+    probes = [(_probe(f"gold, {name}", problems, way, graders), way) for name, way in ways.items()]
+    best, way = max(probes, key=lambda it: (it[0].correct, it[0].reward))
+    others = {problem.id: _other(number, problems) for number, problem in enumerate(problems)}
+    return best, _probe("wrong, another's gold", problems, lambda problem: way(others[problem.id]), graders)
+
+
+def _in_form(form: str) -> Callable[[Problem], str]:
+    return lambda problem: form.format(problem.answer)
+
+
+def _other(number: int, problems: Sequence[Problem]) -> Problem:
+    """The next problem that has another answer."""
+    after = [*problems[number + 1 :], *problems[:number]]
+    return next((it for it in after if it.answer != problems[number].answer), problems[number])
+
+
+def _probe(name: str, problems: Sequence[Problem], write: Callable[[Problem], str], graders: GraderPool) -> Probe:
+    responses = [write(problem) for problem in problems]
+    return Probe(name, responses[0], graders.grade(problems, responses))

@@ -1,0 +1,66 @@
+"""`rlzoo task` shows what an hour would be spent on: what is read, how it is graded, whether it can be learnt."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlzoo.commands import main
+from tests.conftest import save_tiny_model
+
+TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}<pad>{% endif %}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def own_data(answer: str = "{a}") -> str:
+    rows = [{"question": f"{a}+{b}-{b}=", "answer": answer.format(a=a)} for a in range(10, 18) for b in (7, 21, 33)]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "task.name=own.jsonl"
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["task", *words]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert not list(Path().glob("runs"))
+    return out
+
+
+def test_the_shipped_model_and_task_can_be_learnt(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys)
+    assert "gold, as demonstrated 1 100%" in " ".join(out.split()) and "this can be learnt" in out
+    assert out.count("reward") >= 5 and "0 of " in out and "groups of 8 responses" in out
+
+
+def test_a_grader_that_no_response_satisfies_is_known_before_an_hour_is_spent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = shown(capsys, own_data())
+    assert r"gold, \boxed{...}" in out and "100%   \\boxed{" in out
+    assert "this will hardly be learnt" in out and "no group has a signal" in out and "task.instruction" in out
+    assert "an empty response earns" not in out
+
+
+def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("reward.py").write_text(
+        "def short(response):\n    return -len(response)\n\n"
+        "def last(response, gold):\n    return response.split('=')[-1] == gold\n"
+    )
+    out = shown(capsys, own_data(), "task.reward=./reward.py:last")
+    assert "gold, ... 1 100%" in " ".join(out.split()) and "this can be learnt" in out
+    out = shown(capsys, own_data(), "task.reward=./reward.py:short")
+    assert "an empty response earns as much as the gold answer" in out
+
+
+def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    out = shown(capsys, own_data(), f"model.name={model}", "task.system_prompt=5", "rollout.max_response_tokens=3")
+    assert "=5-=1" in out and "=-<pad>" in out
+    assert "truncated" in out and "raise rollout.max_response_tokens=3" in " ".join(out.split())
+    out = shown(capsys, "task.name=knights")
+    assert "<unk><unk>" in out and "the tokenizer does not know the prompts" in out

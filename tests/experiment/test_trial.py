@@ -1,0 +1,71 @@
+"""Every part is tried on a small batch before anything starts: ours pass, one that fails is named."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from objectives import names, parse
+from objectives.zoo import PARTS
+from rlzoo.config import RolloutConfig
+from rlzoo.experiment.trial import try_objective
+from tests.conftest import error_of
+
+HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Mask, Weight, parameter, register\n\n"
+BROKEN = {
+    "forgets": (
+        "Mask",
+        "def keeps(self, batch):\n        return batch.entropy_old > 0.5",
+        ["the part forgets fails", "NoneType", "keeps is to give [N, T] bool", "asks for no field"],
+    ),
+    "misshapen": (
+        "Mask",
+        "def keeps(self, batch):\n        return torch.ones(3, 3, dtype=torch.bool)",
+        ["the part misshapen fails", "keeps is to give [N, T] bool"],
+    ),
+    "divides": (
+        "Weight",
+        "def weight(self, batch):\n        return batch.mask / 0.0",
+        ["the part divides fails", "not finite", "weight is to give [N, T]"],
+    ),
+    "raises": (
+        "Weight",
+        'reads = frozenset({"logp_old"})\n    def weight(self, batch):\n        raise KeyError("tau")',
+        ["the part raises fails", "KeyError: 'tau'", "asks for logp_old"],
+    ),
+}
+
+
+ZOO = [f"{entry.name}(variant={variant})" for entry in names() for variant in entry.variants]
+ZOO += [entry.name for entry in names() if not entry.variants]
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("group", [2, 8])
+def test_all_of_the_zoo_passes(name: str, group: int) -> None:
+    objective = parse(name)
+    if objective.minimum_group <= group:
+        try_objective(objective, RolloutConfig(responses_per_prompt=group, max_response_tokens=24))
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """The broken parts are no part of the zoo for other tests."""
+    yield
+    for name in BROKEN:
+        PARTS.pop(name, None)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_part_that_fails_is_named_before_anything_starts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, body, says = BROKEN[name]
+    source = f'@register\nclass Broken({kind}):\n    """It fails."""\n\n    name = "{name}"\n    {body}\n'
+    (tmp_path / f"my_{name}.py").write_text(HEAD + source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    message = error_of(capsys, "train", f"objective=grpo+my_{name}:{name}+clip_higher")
+    for part in says:
+        assert part in message
+    assert not Path("runs").exists()
