@@ -53,6 +53,9 @@ CONTRIBUTIONS = {
     "clip_cov": {"clip_cov"},
     "kl_cov": {"cov_penalty", "unclipped"},
     "nft": {"implicit_negative"},
+    "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
+    "sapo": {"soft_gate"},
+    "gpg": {"scaled_center", "reinforce", "seq_mean"},
 }
 
 
