@@ -56,6 +56,9 @@ CONTRIBUTIONS = {
     "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
     "sapo": {"soft_gate"},
     "gpg": {"scaled_center", "reinforce", "seq_mean"},
+    "opo": {"optimal_baseline"},
+    "maxrl": {"mean_norm"},
+    "passk": {"pass_at_k"},
 }
 
 
