@@ -59,6 +59,12 @@ CONTRIBUTIONS = {
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},
     "passk": {"pass_at_k"},
+    "qae": {"quantile_norm"},
+    "entropy_advantage": {"entropy_advantage"},
+    "w_reinforce": {"signed_reward", "answer_filter"},
+    "lite_ppo": {"center_batch_std", "token_mean"},
+    "positive_nll": {"positive_nll"},
+    "reinforce": {"reinforce"},
 }
 
 

@@ -108,6 +108,9 @@ NEUTRAL = [
     "clip_cov(low=1e9,high=2e9)",
     "cov_penalty(beta=0)",
     "kl_reward(beta=0)",
+    "entropy_advantage(alpha=0)",
+    "positive_nll(mu=0)",
+    "answer_filter(keep=all)",
 ]
 
 

@@ -4,7 +4,6 @@ import torch
 
 from tests.objectives.breaks import Break, given, negated, per_group, result
 
-
 BREAKS = [
     Break("sign", "baseline minus reward", "optimal_baseline", "of", result(negated)),
     Break(
