@@ -53,6 +53,11 @@ CONTRIBUTIONS = {
     "clip_cov": {"clip_cov"},
     "kl_cov": {"cov_penalty", "unclipped"},
     "nft": {"implicit_negative"},
+    "gmpo": {"geometric_ratio", "unclipped", "seq_mean"},
+    "ce_gppo": {"gradient_preserving_clip", "dual_clip"},
+    "aspo": {"flipped_clip"},
+    "bapo": {"balanced_clip"},
+    "kpo": {"kalman_ratio", "clip", "clip_higher", "seq_mean"},
 }
 
 
