@@ -3,8 +3,8 @@
     x_t = (1 - K_t) x_{t-1} + K_t log pi/pi_old,   K_t = (K_{t-1} + q) / (K_{t-1} + q + 1),   x_0 = K_0 = 0
     r_t = exp(sg[x_t]) pi / sg[pi];   clip(r_t, 1 - 3e-4, 1 + 4e-4), mean per response
 
-q is the process noise over the observation noise, Q/R. The filter forgets nothing quickly: K_t is about t q at first, so
-that the first hundreds of tokens have a ratio near 1, which is why GSPO's tiny widths go with it.
+q is the process noise over the observation noise, Q/R. K_t is about t q at first, so that the first hundreds of tokens
+have a ratio near 1, which is why GSPO's tiny widths go with it.
 Deviations: tokens that the loss does not see (a tool's) are not there, whereas the code lets them pull the filter to 0;
 each log-ratio is clamped to [-20, 20]; the gains are exact, those of the code's closed form are off by up to 2.4 %.
 An upper bound that it is added to gives way to its own.

@@ -1,7 +1,7 @@
 """BAPO (arXiv:2510.18927): PPO's clip with bounds found by Algorithm 1, or as the authors' code finds them.
 
-The share of P = sum over A > 0 of min(r, upper) A in P + N, N = sum over A < 0 of max(r, lower) |A|, weighted by pi_old;
-in the code the ratio P/N, unweighted, of each micro-batch, with the lower bound first. Equal up to 1e-6 is reached.
+The share of P = sum over A > 0 of min(r, upper) A in P + N, N = sum over A < 0 of max(r, lower) |A|, weighted by
+pi_old; in the code P/N, unweighted, of each micro-batch, with the lower bound first. Equal up to 1e-6 is reached.
 """
 
 import math
