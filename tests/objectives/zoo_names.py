@@ -2,7 +2,11 @@
 
 from objectives import Name, names
 
-GIVEN = {"drift": "beta=0.1", "off_policy_mask": "delta=0.1"}
+GIVEN = {
+    "drift": "beta=0.1",
+    "off_policy_mask": "delta=0.1",
+    "minpro": "low=1,high=4",
+}
 """Recipe or part -> the parameters that it asks for."""
 
 
