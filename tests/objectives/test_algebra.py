@@ -61,6 +61,13 @@ CONTRIBUTIONS = {
     "kpo": {"kalman_ratio", "clip", "clip_higher", "seq_mean"},
     "dppo": {"group_center", "sampler_ratio", "divergence_clip"},
     "icepop": {"sampler_correction"},
+    "minpro": {"prefix_min_ratio", "cispo"},
+    "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
+    "vespo": {"sequence_ratio", "gamma_gate"},
+    "fipo": {"future_kl"},
+    "agpo": {"agpo"},
+    "m2po": {"second_moment_clip"},
+    "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
 }
 
 
