@@ -6,6 +6,8 @@ GIVEN = {
     "drift": "beta=0.1",
     "off_policy_mask": "delta=0.1",
     "minpro": "low=1,high=4",
+    "second_moment_clip": "budget=0.04",
+    "m2po": "budget=0.04",
 }
 """Recipe or part -> the parameters that it asks for."""
 
