@@ -67,7 +67,6 @@ CONTRIBUTIONS = {
     "fipo": {"future_kl"},
     "agpo": {"agpo"},
     "m2po": {"second_moment_clip"},
-    "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
 }
 
 
