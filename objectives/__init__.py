@@ -27,11 +27,12 @@ from objectives.kinds import (
 )
 from objectives.objective import Objective, parse
 from objectives.order import drawn, largest, quantile
-from objectives.part import Part, Stage, parameter
+from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.zoo import Name, names, recipe, register
 
 __all__ = [
+    "ASKED",
     "Advantage",
     "Aggregate",
     "Bounds",

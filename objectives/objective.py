@@ -50,6 +50,16 @@ class Objective:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_order(self.parts))
+        names = [part.name for part in self.parts]
+        for part in self.parts:
+            if part.asked:
+                values = ",".join(f"{name}=NUMBER" for name in part.asked)
+                raise ObjectiveError(
+                    f"{part.name} needs {' and '.join(part.asked)}, for which no value is published: "
+                    f"give it, as in {part.written}({values})"
+                )
+            for name in sorted(part.excludes.intersection(names)):
+                raise ObjectiveError(f"{part.name} and {name} do not go together: leave one of them out")
         reader = self.the(Advantage)
         for part in self.all(Reward):
             if part.per_token and not reader.takes_token_rewards:

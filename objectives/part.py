@@ -25,6 +25,15 @@ class Stage(IntEnum):
     SCHEDULE = 10
 
 
+class _Asked:
+    def __str__(self) -> str:
+        return "?"
+
+
+ASKED: Any = _Asked()
+"""Stands for a parameter that nobody has published a value for: whoever uses the part has to give one."""
+
+
 def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str) -> Any:
     """Declares a parameter of a part: its default, an interval such as "[0, 1)" or a tuple of choices, its meaning."""
     return field(default=default, metadata={"allowed": allowed, "doc": doc})
@@ -38,6 +47,8 @@ class Part:
     stage: ClassVar[Stage]
     exclusive: ClassVar[bool] = False
     """Whether the stage holds one such part, which an addition replaces."""
+    excludes: ClassVar[frozenset[str]] = frozenset()
+    """Names of parts of other stages beside which it has no meaning."""
     paper: ClassVar[str] = ""
     origin: ClassVar[str] = ""
     """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
@@ -58,6 +69,11 @@ class Part:
     def needs(self) -> frozenset[str]:
         """What it reads with its actual parameters."""
         return self.reads
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Its parameters that still have to be given."""
+        return tuple(item.name for item in fields(self) if getattr(self, item.name) is ASKED)
 
     @property
     def written(self) -> str:
@@ -112,6 +128,8 @@ def write_value(value: Any) -> str:
 
 
 def _checked(owner: str, item: Field[Any], kind: Any, value: Any) -> Any:
+    if value is ASKED:
+        return value
     kinds = typing.get_args(kind) or (kind,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

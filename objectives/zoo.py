@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from objectives.errors import ObjectiveError, shown
-from objectives.part import Part
+from objectives.part import ASKED, Part
 
 PartClass = TypeVar("PartClass", bound=type[Part])
 
@@ -251,6 +251,8 @@ class Name:
     aliases: tuple[str, ...] = ()
     doc: str = ""
     """A recipe's own words: equations, what is open, deviations, variants."""
+    asked: tuple[str, ...] = ()
+    """Parameters that have to be given, because no value of theirs is published."""
 
 
 def names() -> list[Name]:
@@ -258,7 +260,17 @@ def names() -> list[Name]:
     for module in sorted(set(_announced().values())):
         _import(module, module)
     recipes = [
-        Name(entry.written, "recipe", "", entry.paper, entry.summary, tuple(entry.variants), entry.aliases, entry.doc)
+        Name(
+            entry.written,
+            "recipe",
+            "",
+            entry.paper,
+            entry.summary,
+            tuple(entry.variants),
+            entry.aliases,
+            entry.doc,
+            tuple(name for part in next(iter(entry.variants.values())) for name in part.asked),
+        )
         for entry in in_zoo_order()
     ]
     parts = [
@@ -268,6 +280,7 @@ def names() -> list[Name]:
             part.stage.name.lower(),
             part.paper,
             (part.__doc__ or "").split("\n")[0],
+            asked=tuple(item.name for item in fields(part) if item.default is ASKED),
         )
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from objectives import names, parse
+from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
@@ -24,6 +24,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, slug
 from rlzoo.report.grid_view import GridView
 from tests.conftest import error_of, interruptible
+from tests.objectives.zoo_names import RECIPES
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -79,7 +80,7 @@ def test_expressions_that_mean_the_same_are_one_row(tmp_path: Path) -> None:
     assert entry.key == parse("justrl").key
 
 
-@pytest.mark.parametrize("recipe", [name.name for name in names() if name.kind == "recipe"])
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_an_ablation_removes_each_part_that_can_be_removed(recipe: str) -> None:
     whole, *rows = leave_one_out(recipe)
     assert whole == (parse(recipe), recipe)

@@ -7,16 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaModel
 
-from objectives import names
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.layout import grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.collect import Collected
 from tests.model.tiny_models import slow_statistics, tiny_policy
+from tests.objectives.zoo_names import VARIANTS
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
-RECIPES = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants if name.kind == "recipe"]
 MODELS = ["llama", "qwen3", "gemma2", "mistral", "gpt2"]
 
 
@@ -91,7 +90,7 @@ def test_sharing_packing_and_cutting_change_no_gradient_of_any_recipe(name: str,
     policy = tiny_policy(name).double()
     old, moved, reference = (with_noise(policy, seed) for seed in range(3))
     longest, tolerance = policy.longest_tree, 1e-10 if name == "gpt2" else 1e-6  # rotary embeddings are float32
-    whole = [recipe for recipe in RECIPES if "authors" not in recipe]
+    whole = [recipe for recipe in VARIANTS if "authors" not in recipe]
     expected = {}
     for share, budget in ((0, 10_000), (longest, 10_000), (longest, 90), (20, 60), (0, 50)):
         trainer, collected = recording(policy, reference, budget)

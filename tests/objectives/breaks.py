@@ -53,9 +53,9 @@ def negated(value: Tensor, *given: object) -> Tensor:
 def with_negative(name: str) -> Wrong:
     """The method on a batch in which a field has the other sign."""
 
-    def change(batch: TokenBatch) -> tuple[TokenBatch]:
+    def change(batch: TokenBatch, *more: Any) -> tuple[Any, ...]:
         value = getattr(batch, name)
-        return (batch if value is None else batch.with_fields(**{name: -value}),)
+        return (batch if value is None else batch.with_fields(**{name: -value}), *more)
 
     return given(change)
 

@@ -108,11 +108,24 @@ def _over_deviation(case: Case, values: Array, over: str, shift: bool) -> tuple[
     return values / deviation, size / deviation
 
 
-def sampler_correction(cap: float = 2.0) -> Callable[[Case, Array], Array]:
-    """min(p_old / p_sampler, cap)."""
+def mismatch(case: Case, level: str) -> Array:
+    """P_old / p_sampler of each token, of the response's product, or of its geometric mean."""
+    ratio = np.exp(np.clip(case.logp_old - case.logp_sampler, -20, 20))
+    if level != "token":
+        for row, tokens in enumerate(case.mask):
+            total = np.log(ratio[row, tokens]).sum()
+            ratio[row] = np.exp(np.clip(total / (max(1, tokens.sum()) if level == "geometric" else 1), -20, 20))
+    return ratio
+
+
+def sampler_correction(
+    cap: float = 2.0, low: float = 0.0, level: str = "token", drop: bool = False
+) -> Callable[[Case, Array], Array]:
+    """P_old / p_sampler, clamped to [low, cap], or 0 outside."""
 
     def weight(case: Case, advantage: Array) -> Array:
-        return np.minimum(np.exp(np.clip(case.logp_old - case.logp_sampler, -20, 20)), cap)
+        ratio = mismatch(case, level)
+        return np.where((ratio >= low) & (ratio <= cap), ratio, 0.0) if drop else np.clip(ratio, low, cap)
 
     return weight
 

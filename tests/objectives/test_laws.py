@@ -176,6 +176,7 @@ def test_the_push_of_an_unmoved_policy_is_the_advantage_over_the_denominator(exp
     objective = without_penalties(expression)
     for seed in range(4):
         batch = at_current(token_batch(random_case(seed, moved=False)))
+        batch = batch.with_fields(logp_sampler=batch.logp_old)
         for update in objective.passes(objective.prepare(batch)):
             plan = objective.plan(update)
             expected = plan.policy_coefficient * plan.batch.advantage
@@ -278,10 +279,10 @@ def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expr
 
 @pytest.mark.parametrize("base", RECIPES)
 def test_silenced_tokens_have_no_policy_gradient(base: str) -> None:
-    masks = [name for name in PARTS if any(isinstance(part, Mask) and part.name == name for part in parse(name).parts)]
+    masks = {name.split("(")[0]: name for name in PARTS if any(isinstance(part, Mask) for part in parse(name).parts)}
     assert len(masks) >= 3
-    for mask in masks:
-        objective, silenced = without_penalties(f"{base}+{mask}"), 0
+    for mask, addition in masks.items():
+        objective, silenced = without_penalties(f"{base}+{addition}"), 0
         for seed in range(10):
             for update in objective.passes(objective.prepare(at_current(token_batch(random_case(seed))))):
                 plan = objective.plan(update)

@@ -6,11 +6,9 @@ variant, every part alone, and as few pairs of recipes as have every two signatu
 
 from itertools import combinations, permutations
 
-from objectives import Objective, ObjectiveError, Part, names, parse
+from objectives import Objective, ObjectiveError, Part, parse
+from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
 
-RECIPES = [name.name for name in names() if name.kind == "recipe"]
-VARIANTS = [f"{name.name}(variant={variant})" for name in names() for variant in name.variants]
-PARTS = [name.name for name in names() if name.kind == "part"]
 SETTINGS = [
     "clip(low=0.1)",
     "clip_higher(high=0.3)",

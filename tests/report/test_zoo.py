@@ -9,9 +9,7 @@ from rich.console import Console
 from objectives import Modifier, names, parse
 from rlzoo.commands import main
 from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
-
-RECIPES = [name for name in names() if name.kind == "recipe"]
-VARIANTS = [f"{name.name}(variant={variant})" for name in RECIPES for variant in name.variants]
+from tests.objectives.zoo_names import VARIANTS
 
 
 def printed(show, *arguments) -> str:  # type: ignore[no-untyped-def]

@@ -1,0 +1,65 @@
+"""FIPO: future-KL weights (arXiv:2603.19835, as ms-swift has it).
+
+    f_t = clip( exp( sum_{s >= t} gamma^(s-t) z_s 1[r_s <= 10] ), 1, 1.2 ),   z = log pi/pi_old,  gamma = 2^(-1/32)
+    f_t <= 1 where A < 0 and r_t > 4;   l_t = f_t times the clipped objective
+
+A token counts more where the policy has come to prefer what follows it. f is not differentiated and enters through the
+advantage, which is the same, for it is positive. Open: its base; here GRPO's clip at 0.2 and the mean over all tokens.
+low=0.8 lets f fall as well. Deviations: each log-ratio is clamped to [-20, 20]; tokens that the loss does not see are
+not there, and do not lengthen the distance either.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from objectives.batch import TokenBatch
+from objectives.kinds import Weight
+from objectives.part import parameter
+from objectives.parts.clip import Clip
+from objectives.parts.group_norm import GroupNorm
+from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_mean import TokenMean
+from objectives.parts.token_ratio import TokenRatio, log_ratio
+from objectives.scan import recurrence
+from objectives.zoo import recipe, register
+
+
+@register
+@dataclass(frozen=True)
+class FutureKL(Weight):
+    """Weighs each token by how much the policy has moved towards what follows it."""
+
+    name = "future_kl"
+    paper = "arXiv:2603.19835"
+    reads = frozenset({"logp", "logp_old"})
+    planned = True
+    half_life: float = parameter(32.0, "(0, inf)", "tokens after which a log-ratio counts half")
+    low: float = parameter(1.0, "(0, 1]", "smallest weight")
+    high: float = parameter(1.2, "[1, inf)", "largest weight")
+    cap: float = parameter(10.0, "(0, inf)", "ratio above which a token has no say in the sum")
+    safe: float = parameter(4.0, "(0, inf)", "ratio above which a bad token is not weighed more")
+
+    def weight(self, batch: TokenBatch) -> Tensor:
+        change = log_ratio(batch, batch.require("logp", self.name), self.name)
+        ratio = change.exp()
+        counted = torch.where(batch.mask & (ratio <= self.cap), change, 0.0)
+        decay = torch.ones_like(change).masked_fill(batch.mask, 2 ** (-1 / self.half_life))
+        future = recurrence(decay.flip(1), counted.flip(1)).flip(1)
+        weight = future.exp().clamp(self.low, self.high)
+        risky = (batch.require("advantage", self.name) < 0) & (ratio > self.safe)
+        return torch.where(risky, weight.clamp(max=1.0), weight)
+
+    def formula(self) -> str:
+        return f"A *= exp(sum of log r from there on, halved in {self.half_life:g}) in [{self.low:g}, {self.high:g}]"
+
+
+recipe(
+    "fipo",
+    paper="arXiv:2603.19835",
+    summary="tokens weighed by how the policy has moved on what follows them",
+    variants={"paper": (GroupNorm(), FutureKL(), TokenRatio(), Clip(), TokenMean(), SinglePass())},
+    contribution=("future_kl",),
+    doc=__doc__,
+)
