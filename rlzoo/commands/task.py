@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
 from rlzoo.commands.train import FIRST
-from rlzoo.config import Config, keys, load_config, with_embedded_default
+from rlzoo.config import Config, keys, load_config
 
 SUMMARY = "show what a task asks, how it grades, and whether a model can learn it"
 READ = ("model.", "task.", "rollout.", "seed")
@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
     from rlzoo.experiment.first_check import check_words
 
-    config = load_config(with_embedded_default(arguments.words))
+    config = load_config(arguments.words)
     check_words(config)  # before torch is imported, which takes seconds
 
     from rlzoo.inspecting.task_look import look_at_task
