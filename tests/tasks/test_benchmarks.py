@@ -28,6 +28,53 @@ def test_the_six_benchmarks_have_the_papers_sizes_and_samples() -> None:
     assert [benchmark.samples for benchmark in six] == [32, 32, 32, 4, 4, 4]
 
 
+def test_justrls_nine_are_the_six_and_three_of_matharena() -> None:
+    nine = find(["justrl"])
+    assert [(it.name, it.rows, it.samples, it.hub) for it in nine[6:]] == [
+        ("hmmt25", 30, 32, "MathArena/hmmt_feb_2025"),
+        ("brumo25", 30, 32, "MathArena/brumo_2025"),
+        ("cmimc25", 40, 32, "MathArena/cmimc_2025"),
+    ]
+    assert nine[:6] == find(["all"])
+
+
+def own(folder: Path, text: str, rows: list[dict[str, object]]) -> Path:
+    """A benchmark of one's own."""
+    save(folder / "problems.parquet", rows)
+    (folder / "mine.yaml").write_text(text)
+    return folder / "mine.yaml"
+
+
+def test_a_benchmark_of_ones_own_has_its_template_and_its_metric(tmp_path: Path) -> None:
+    text = "{source: problems.parquet, samples: 2, template: 'Q: {problem}', instruction: ' A:', metric: gsm8k}"
+    (mine,) = find([str(own(tmp_path, text, [{"problem": "1+1? {x}", "answer": "2"}]))])
+    assert (mine.name, mine.samples) == ("mine", 2)
+    task, (problem,) = load_benchmark(mine)
+    assert last(problem) == "Q: 1+1? {x} A:"
+    assert [task.grader(problem, it).correct for it in ("#### 2", r"\boxed{2}", "2")] == [1, 1, 0]
+    _, (other,) = load_benchmark(
+        find([str(own(tmp_path, "source: problems.parquet", [{"problem": "1?", "answer": "2"}]))])[0]
+    )
+    assert last(other) == "1?" + BOXED and task.grader(other, "#### 2").correct == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("samples: 2", r"mine\.yaml has no source="),
+        ("{source: problems.parquet, template: Q}", r"template='Q' has no \{problem\} where"),
+        ("{source: problems.parquet, metric: boxd}", r"metric=boxd; did you mean .*boxed"),
+        ("{source: problems.parquet, sample: 2}", r"unknown key sample=2 in .*did you mean samples"),
+        ("{source: problems.parquet, metric: knights_and_knaves}", r"has no roles in its gold answer"),
+        ("{source: nowhere.parquet}", r"nowhere\.parquet"),
+    ],
+)
+def test_a_mistake_in_a_benchmark_of_ones_own_is_one_clear_error(text: str, message: str, tmp_path: Path) -> None:
+    path = own(tmp_path, text, [{"problem": "1+1?", "answer": "2"}])
+    with pytest.raises(UserError, match=message):
+        load_benchmark(find([str(path)])[0])
+
+
 def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     names = [benchmark.name for benchmark in find(["math500", "knights_and_knaves", "aime24"])]
     assert names == ["math500", "kk3", "kk4", "kk5", "kk6", "kk7", "aime24"]
@@ -39,7 +86,7 @@ def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     [
         (["aime2024"], r"benchmarks=aime2024 is not a benchmark; did you mean .*aime24"),
         (["AIME24"], r"did you mean aime24"),
-        (["zzz"], r"there are aime24, aime25, .*, all, knights_and_knaves"),
+        (["zzz"], r"there are aime24, aime25, .*, all, justrl, knights_and_knaves"),
         (["aime24", "all"], r"aime24 is there twice"),
         ([], r"benchmarks= names none"),
     ],
