@@ -38,6 +38,8 @@ class BenchmarksConfig:
     YAML files of your own, with source, split, samples, instruction, template and metric."""
     benchmarks_folder: str = ""
     """A folder with `NAME.parquet` for each benchmark; if empty, they come from the hub."""
+    examples: str = ""
+    """A file of worked examples, JSON lines with problem and response, put before every prompt as earlier turns."""
 
 
 @dataclass

@@ -136,6 +136,8 @@ class Evaluator:
     source: TaskConfig
     """Where the task comes from."""
     seed: int
+    stop: Sequence[str] = ()
+    """Texts that end a response."""
 
     def __call__(
         self,
@@ -150,7 +152,8 @@ class Evaluator:
         """
         samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
         seed = step_seed(self.seed, 0, "evaluation")
-        sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
+        chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
+        sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
         per_batch = max(1, rollout.rows_per_batch // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)

@@ -141,6 +141,7 @@ def _evaluate(
                     config.rollout,
                     one.source,
                     config.seed,
+                    config.evaluation.stop,
                 )
                 claim = kept.claimed(part.settings) if accelerator.is_main_process else nullcontext()
                 with claim, view.evaluating(part.decoding, one.name) as progress:
@@ -169,7 +170,7 @@ def _task_set(config: Config) -> ProblemSet:
 
 def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
     evaluation, given = target.config.evaluation, target.given
-    task, problems = load_benchmark(benchmark, target.benchmarks_folder, target.instruction)
+    task, problems = load_benchmark(benchmark, target.benchmarks_folder, target.instruction, target.examples)
     if "evaluation.problems" in given:
         problems = problems[: evaluation.problems]
     samples = evaluation.samples if "evaluation.samples" in given else benchmark.samples

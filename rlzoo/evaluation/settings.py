@@ -49,6 +49,7 @@ def settings_of(
         "problems": len(problems),
         "samples": samples,
         "decoding": asdict(decoding),
+        "stop": list(config.evaluation.stop),
         "max_response_tokens": config.rollout.max_response_tokens,
         "engine": config.rollout.engine,
         "rows_per_batch": config.rollout.rows_per_batch,

@@ -22,7 +22,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
-from rlzoo.tasks.benchmarks import Benchmark, find
+from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 
 BENCHMARK_TASK_KEYS = ("task.instruction", "task.grade_truncated", "task.grader_workers", "task.grader_timeout")
 """The keys of a task that have an effect on benchmarks."""
@@ -44,6 +44,7 @@ class Target:
     """The keys that were set. Of the others some follow the benchmarks."""
     benchmarks: Sequence[Benchmark] = ()
     benchmarks_folder: str = ""
+    examples: Sequence[Example] = ()
     instruction: str | None = None
     """For the prompts of benchmarks, if not each benchmark's own."""
 
@@ -77,6 +78,7 @@ def read_target(name: str, words: Sequence[str]) -> Target:
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
+        examples=read_examples(own.examples) if own.examples else (),
         instruction=config.task.instruction if any(word.startswith("task.instruction=") for word in words) else None,
     )
 

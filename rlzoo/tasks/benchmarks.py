@@ -8,6 +8,7 @@ folder that holds `NAME.parquet` (or `.jsonl`, `.json`, or a dataset folder `NAM
 file with the keys of `OwnBenchmark`.
 """
 
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlzoo.config import TaskConfig, load_config
-from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.base import FORMATS, Problem
+from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.tasks.base import FORMATS, Message, Problem
 from rlzoo.tasks.text import Prompt, instructed, is_rendered
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ class Benchmark:
     instruction: str = BOXED
     template: str = PROBLEM
     metric: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A worked example."""
+
+    problem: str
+    response: str
 
 
 @dataclass
@@ -174,9 +183,11 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
 
 
 def load_benchmark(
-    benchmark: Benchmark, folder: str = "", instruction: str | None = None
+    benchmark: Benchmark, folder: str = "", instruction: str | None = None, examples: Sequence[Example] = ()
 ) -> tuple["DatasetTask", list[Problem]]:
     """A benchmark's task and its problems with their instruction, its own unless another is given.
+
+    Worked examples come before them as earlier turns, asked for as the problems are.
 
     Raises UserError if the problems cannot be read, or if an instruction is given that all prompts have already.
     """
@@ -200,7 +211,33 @@ def load_benchmark(
         )
     text = benchmark.instruction if instruction is None else instruction
     changed = {problem.id: replace(problem, prompt=instructed(problem.prompt, text)) for problem in own}
-    return task, [changed.get(problem.id, problem) for problem in problems]
+    problems = [changed.get(problem.id, problem) for problem in problems]
+    turns = [turn for it in examples for turn in _turns(benchmark, it, text if own else "")]
+    return task, [_with_turns(problem, turns) for problem in problems] if turns else problems
+
+
+def _turns(benchmark: Benchmark, example: Example, instruction: str) -> list[Message]:
+    """A worked example as the problems are asked, and its response."""
+    question = {"role": "user", "content": benchmark.template.replace(PROBLEM, example.problem)}
+    return [*instructed([question], instruction), {"role": "assistant", "content": example.response}]
+
+
+def read_examples(file: str) -> list[Example]:
+    """Worked examples from JSON lines with problem and response. Raises UserError for anything else."""
+    if not Path(file).expanduser().is_file():
+        raise UserError(f"examples={file}: there is no such file")
+    try:
+        lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
+        return [Example(**json.loads(line)) for line in lines if line.strip()]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"examples={file} are not JSON lines with problem and response: {one_line(error)}") from None
+
+
+def _with_turns(problem: Problem, turns: Sequence[Message]) -> Problem:
+    if isinstance(problem.prompt, str):
+        raise UserError(f"examples= cannot come before the prompt of {problem.id}, which is rendered already")
+    *before, last = problem.prompt
+    return replace(problem, prompt=[*before, *turns, last])
 
 
 def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:

@@ -8,7 +8,16 @@ import pytest
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.benchmarks import BENCHMARKS, BOXED, GROUPS, ROLES, find, load_benchmark, says_how_to_answer
+from rlzoo.tasks.benchmarks import (
+    BENCHMARKS,
+    BOXED,
+    GROUPS,
+    ROLES,
+    find,
+    load_benchmark,
+    read_examples,
+    says_how_to_answer,
+)
 
 GOLDS = Path(__file__).parents[1] / "data" / "golds.jsonl"
 
@@ -155,3 +164,22 @@ def test_another_number_of_problems_than_the_papers_is_said(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING):
         load_benchmark(BENCHMARKS["aime24"], str(tmp_path))
     assert "aime24 has 1 problems here; the papers' has 30" in caplog.text
+
+
+def test_worked_examples_come_before_every_prompt_asked_for_as_the_problems_are(tmp_path: Path) -> None:
+    save(tmp_path / "aime24.parquet", [{"problem": "1+1?", "answer": "2"}])
+    (tmp_path / "shots.jsonl").write_text('{"problem": "2+2?", "response": "4"}\n{"problem": "3?", "response": "3"}\n')
+    examples = read_examples(str(tmp_path / "shots.jsonl"))
+    _, (problem,) = load_benchmark(BENCHMARKS["aime24"], str(tmp_path), " Box it.", examples)
+    turns = [(message["role"], message["content"]) for message in problem.prompt]  # type: ignore[index]
+    assert turns == [
+        ("user", "2+2? Box it."),
+        ("assistant", "4"),
+        ("user", "3? Box it."),
+        ("assistant", "3"),
+        ("user", "1+1? Box it."),
+    ]
+    (tmp_path / "bad.jsonl").write_text('{"problem": "2+2?"}')
+    for file, message in (("bad.jsonl", "are not JSON lines with problem and response"), ("no.jsonl", "no such file")):
+        with pytest.raises(UserError, match=message):
+            read_examples(str(tmp_path / file))
