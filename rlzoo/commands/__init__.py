@@ -13,7 +13,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from rlzoo.commands import compare, completion, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
+from rlzoo.commands import (
+    compare,
+    completion,
+    eval,
+    grade,
+    inspect,
+    leaderboard,
+    objectives,
+    push,
+    regrade,
+    train,
+    warmup,
+)
 from rlzoo.config import option_as_word
 from rlzoo.errors import UserError, nearest
 
@@ -43,6 +55,7 @@ COMMANDS: dict[str, Command] = {
     "inspect": inspect,
     "objectives": objectives,
     "warmup": warmup,
+    "push": push,
     "completion": completion,
 }
 

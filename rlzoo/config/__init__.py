@@ -6,7 +6,9 @@ from rlzoo.config.command_keys import (
     GridConfig,
     InspectConfig,
     LeaderboardConfig,
+    PushConfig,
     RegradeConfig,
+    VerifierConfig,
     WarmupConfig,
     WarmupTaskConfig,
 )
@@ -14,6 +16,7 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.ranges import check_ranges
 from rlzoo.config.sections import (
     CheckpointConfig,
+    ColumnsConfig,
     Config,
     EvaluationConfig,
     LogConfig,
@@ -39,6 +42,7 @@ __all__ = [
     "EVALUATION_KEYS",
     "BenchmarksConfig",
     "CheckpointConfig",
+    "ColumnsConfig",
     "Config",
     "Decoding",
     "EvaluationConfig",
@@ -48,10 +52,12 @@ __all__ = [
     "LeaderboardConfig",
     "LogConfig",
     "ModelConfig",
+    "PushConfig",
     "RegradeConfig",
     "RolloutConfig",
     "TaskConfig",
     "TrainConfig",
+    "VerifierConfig",
     "WarmupConfig",
     "WarmupTaskConfig",
     "check_ranges",

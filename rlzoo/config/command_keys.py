@@ -43,6 +43,20 @@ class BenchmarksConfig:
 
 
 @dataclass
+class VerifierConfig:
+    url: str = ""
+    """An OpenAI-compatible endpoint that judges what the rules refuse: `http://localhost:8000/v1`; none if empty."""
+    model: str = ""
+    """The model to ask for there, e.g. `opencompass/CompassVerifier-3B`."""
+    template: str = ""
+    """A file with its prompt, which names {question}, {gold_answer} and {llm_response}; if empty, a short one."""
+    parallel: int = 16
+    """How many answers are judged at a time."""
+    timeout: float = 120.0
+    """Seconds to wait for a verdict."""
+
+
+@dataclass
 class RegradeConfig:
     output: str = ""
     """The folder that the new records go to; if empty, they go beside the old as `NAME.regraded.jsonl`."""
@@ -54,6 +68,8 @@ class RegradeConfig:
     """Seconds after which the grading of one response is killed and counted as a time-out."""
     show: int = 10
     """How many changed grades are listed for each file."""
+    verifier: VerifierConfig = field(default_factory=VerifierConfig)
+    """A model that judges what the rules refuse; scores with and without it are shown."""
 
 
 @dataclass
@@ -86,6 +102,14 @@ class InspectConfig:
     """The quantile of the entropy from which a place counts as uncertain."""
     output: str = ""
     """The page to write; if empty, one in the folder `microscope` of the run."""
+
+
+@dataclass
+class PushConfig:
+    private: bool = False
+    """Make a new model private."""
+    revision: str = ""
+    """The branch to commit to, which must exist; if empty, the main one."""
 
 
 @dataclass

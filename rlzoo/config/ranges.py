@@ -10,6 +10,7 @@ from rlzoo.errors import UserError
 _AT_LEAST = {
     "task.problems": 1,
     "task.few_shot": 0,
+    "task.held_out_rows": 0,
     "task.grader_workers": 1,
     "rollout.prompts_per_step": 1,
     "rollout.responses_per_prompt": 1,

@@ -27,15 +27,34 @@ class ModelConfig:
 
 
 @dataclass
+class ColumnsConfig:
+    question: str = ""
+    """The column of a dataset that holds the question, text or chat messages; if empty, it is found by its name."""
+    answer: str = ""
+    """The column that holds the gold answer or a solution that says it; if empty, it is found by its name."""
+
+
+@dataclass
 class TaskConfig:
     name: str = "arithmetic"
-    """`arithmetic`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a folder."""
+    """`arithmetic`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a folder; one of
+    your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
     split: str = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: str | None = None
     """Where held-out problems come from if not from the same place: a hub id, file or folder."""
     held_out_split: str = "test"
     """The split that evaluation reads."""
+    held_out_rows: int = 0
+    """How many questions are held out of `split` where there is no other; 0 is one in eight, 512 at most."""
+    held_out_seed: int = 0
+    """Chooses these questions; `seed` does not, so that runs with other seeds are compared on the same ones."""
+    columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    reward: list[str] = field(default_factory=list)
+    """Functions that grade in place of the task: `my_module:reward` or `./reward.py:reward`, in rlzoo's form
+    (`reward(response, gold, **columns)`), TRL's or verl's; rlzoo/tasks/reward.py says more."""
+    reward_weights: list[float] = field(default_factory=list)
+    """What the reward of each of these functions is multiplied by before they are added up; 1 unless given."""
     options: dict[str, Any] = field(default_factory=dict)
     """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
     problems: int = 20_000
@@ -44,6 +63,10 @@ class TaskConfig:
     """Worked examples put before every prompt of a reasoning_gym task."""
     instruction: str = ""
     """Text appended to every prompt, e.g. the request to put the answer into a box."""
+    system_prompt: str = ""
+    """The system message of every prompt, in place of the dataset's own."""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    """What the chat template is told besides, e.g. `task.chat_template_kwargs.enable_thinking=false`."""
     wrong_reward: float = 0.0
     """The reward of a wrong answer; a right one earns 1. DAPO and JustRL use -1."""
     grade_truncated: bool = False

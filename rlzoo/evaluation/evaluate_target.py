@@ -77,7 +77,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     config = target.config
     target.check()
     check_engine(config.rollout, config.evaluation)
-    tokenizer = load_tokenizer(config.model)
+    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     if target.benchmarks:
         sets = [_benchmark_set(benchmark, target) for benchmark in target.benchmarks]
         config = replace(config, rollout=_with_room(target, tokenizer, sets))

@@ -120,6 +120,5 @@ def _problem(line: Line, place: str) -> Problem:
     try:
         messages = prompt if isinstance(prompt, str) else prompt_of(prompt)
         return problem_to_grade(line["gold"], line.get("data_source", ""), messages, str(line.get("id", place)))
-    except (ValueError, AttributeError, TypeError) as error:
-        said = error if isinstance(error, ValueError) else "has a prompt that is neither text nor chat messages"
-        raise UserError(f"{place} {said}") from None
+    except ValueError as error:
+        raise UserError(f"{place} {error}") from None

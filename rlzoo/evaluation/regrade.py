@@ -1,7 +1,8 @@
 """Grades the responses that an evaluation has kept once more, with the grader as it is now."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from rlzoo.config import RegradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
+from rlzoo.evaluation.verifier import Verifier, load_verifier
 from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.environment import environment
 from rlzoo.files import read_json_lines, write_json_lines
@@ -30,17 +32,31 @@ class RegradingView(Protocol):
         """A file is done: every record before and after. `show` changes are to be listed."""
         ...
 
+    def judging(self) -> AbstractContextManager[Callable[[int, int], None]]:
+        """Shows how many refused answers the verifier has judged, of how many."""
+        ...
+
+    def show_verified(self, records: Sequence[Record], model: str) -> None:
+        """The verifier has judged what the rules refused."""
+        ...
+
 
 def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -> list[Path]:
     """Regrades files of responses and writes the new records; returns where. Raises UserError before it grades any."""
     files = _originals(files)
     targets = _targets(files, config)
+    verifiers = [load_verifier(config.verifier, target.with_suffix(".verdicts.jsonl")) for target in targets]
     read = {file: _read(file) for file in files}
-    for file, target in zip(files, targets, strict=True):
+    for file, target, verifier in zip(files, targets, verifiers, strict=True):
         records = regraded(read[file], config.workers, config.timeout)
+        if verifier:
+            with view.judging() as judged:
+                records = verified(records, verifier, judged)
         write_json_lines(target, records)
-        _write_figures(file, target, records)
+        _write_figures(file, target, records, config.verifier.model)
         view.show_regraded(file, target, list(zip(read[file], records, strict=True)), config.show)
+        if verifier:
+            view.show_verified(records, config.verifier.model)
     return targets
 
 
@@ -55,28 +71,40 @@ def regraded(records: Sequence[Record], workers: int = 1, timeout: float = 10.0)
 def _regraded(records: Sequence[Record], workers: int, timeout: float) -> list[Record]:
     task = grading_task(records[0]["task"])
     problems = [problem_of(record) for record in records]
-    cut = [record["outcome"] == "truncated" for record in records]
-    empty = [is_cut and not records[0]["task"].get("grade_truncated", False) for is_cut in cut]
-    responses = ["" if is_empty else record["response"] for record, is_empty in zip(records, empty, strict=True)]
+    responses = ["" if _counts_as_empty(record) else record["response"] for record in records]
     with GraderPool(task.grader, workers, timeout) as pool:
         graded = pool.grade(problems, responses)
-        changed = _changed(task, records, problems, cut, empty, graded)
+        changed = _changed(task, records, problems, graded)
         return with_votes(pool, problems, list(changed))
 
 
 def _changed(
-    task: Task,
-    records: Sequence[Record],
-    problems: Sequence[Problem],
-    cut: Sequence[bool],
-    empty: Sequence[bool],
-    graded: Sequence[Graded],
+    task: Task, records: Sequence[Record], problems: Sequence[Problem], graded: Sequence[Graded]
 ) -> Iterator[Record]:
-    for record, problem, is_cut, is_empty, one in zip(records, problems, cut, empty, graded, strict=True):
+    for record, problem, one in zip(records, problems, graded, strict=True):
         grade = {"correct": one.grade.correct, "reward": one.grade.reward}
-        outcome = {"outcome": "truncated" if is_cut else one.outcome}
-        answer = {"final_answer": None if is_empty else task.final_answer(problem, record["response"])}
+        outcome = {"outcome": "truncated" if record["outcome"] == "truncated" else one.outcome}
+        answer = {"final_answer": None if _counts_as_empty(record) else task.final_answer(problem, record["response"])}
         yield {**record, **grade, **outcome, **(answer if "final_answer" in record else {})}
+
+
+def verified(
+    records: Sequence[Record], verifier: Verifier, judged: Callable[[int, int], None] = lambda done, of: None
+) -> list[Record]:
+    """The records with `verified`, which is 1 if the rules or the verifier accept the response, and its `verdict`.
+
+    The verifier is asked about what the rules refuse, but not about responses whose text earns nothing as it was cut.
+    """
+    refused = [i for i, record in enumerate(records) if record["correct"] != 1 and not _counts_as_empty(record)]
+    verdicts = dict(zip(refused, verifier([records[i] for i in refused], judged), strict=True))
+    return [
+        {**record, "verified": float(record["correct"] == 1 or verdicts.get(i) == "A"), "verdict": verdicts.get(i)}
+        for i, record in enumerate(records)
+    ]
+
+
+def _counts_as_empty(record: Record) -> bool:
+    return record["outcome"] == "truncated" and not record["task"].get("grade_truncated", False)
 
 
 def _read(file: Path) -> list[Record]:
@@ -129,9 +157,12 @@ def _targets(files: Sequence[Path], config: RegradeConfig) -> list[Path]:
     return targets
 
 
-def _write_figures(file: Path, target: Path, records: Sequence[Record]) -> None:
-    """The figures of the new records, if `results.json` has those of the old."""
+def _write_figures(file: Path, target: Path, records: Sequence[Record], verifier: str) -> None:
+    """The figures of the new records, if `results.json` has those of the old; with the score of a verifier too."""
     entry = read_results(file.parent).get(file.stem)
     if entry is not None:
         figures = Evaluation.of(records).summary()
+        if verifier:
+            either = Evaluation.of([{**record, "correct": record["verified"]} for record in records]).accuracy
+            figures["verified"] = {"by": verifier, "accuracy": either.mean, "low": either.low, "high": either.high}
         record_result(target, {**entry, "figures": figures, "regraded_with": environment()})

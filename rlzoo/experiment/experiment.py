@@ -12,7 +12,7 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 from rlzoo.experiment.output import output_folder
-from rlzoo.experiment.prompts import check_prompts, without_long_prompts
+from rlzoo.experiment.prompts import check_prompts, check_readable, without_long_prompts
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, warn_of_cache
 from rlzoo.tasks import load_task
@@ -84,15 +84,18 @@ def check(config: Config) -> Experiment:
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
     folder = output_folder(config, objective)
-    tokenizer = load_tokenizer(config.model)
+    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     warn_of_cache(config.rollout, config.model, tokenizer)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     experiment = Experiment(config, objective, tokenizer, task, folder)
+    if not len(task.train) or not len(task.held_out):
+        raise UserError(f"task.name={config.task.name} has {len(task.train)} problems, {len(task.held_out)} held out")
     rollouts = config.train.steps * config.rollout.prompts_per_step
     training = experiment.problems(0, min(rollouts, len(task.train)))
     check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
+    check_readable(config.model, tokenizer, training)
     return experiment
 
 

@@ -32,6 +32,12 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if of_training(path, PROGRESS).is_file())
 
 
+def model_files(checkpoint: Path) -> list[Path]:
+    """What of a checkpoint is the model: all that is not there to go on training."""
+    training = {Path(PROGRESS).parent.name, *_ONCE.values()}
+    return sorted(path for path in checkpoint.iterdir() if path.name not in training)
+
+
 def read_progress(checkpoint: Path) -> Progress:
     """Where training stood."""
     return Progress(**json.loads(of_training(checkpoint, PROGRESS).read_text(encoding="utf-8")))

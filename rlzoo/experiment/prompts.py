@@ -9,6 +9,11 @@ from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Grader, Problem, Task
 
+UNREADABLE = 0.5
+"""The share of unknown tokens from which on a model cannot read its prompts."""
+READ = 256
+"""How many prompts are looked at for that."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -29,6 +34,24 @@ def check_prompts(
                 f"the prompt of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
                 f"{response} exceeds the context of {model.name}, {context} tokens"
             )
+
+
+def check_readable(model: ModelConfig, tokenizer: Tokenizer, problems: Sequence[Problem]) -> None:
+    """Refuses prompts most of whose tokens are unknown to the tokenizer; where some are, a warning says so."""
+    tokens, unknown = count_unknown(tokenizer, problems[:READ])
+    if unknown > UNREADABLE * tokens:
+        raise UserError(
+            f"model.name={model.name} cannot read the prompts of this task: {unknown / tokens:.0%} of their tokens are "
+            f"unknown to its tokenizer; choose a model that knows them, or another task.name"
+        )
+    if unknown:
+        _logger.warning("%d of %d prompt tokens are unknown to the tokenizer of %s", unknown, tokens, model.name)
+
+
+def count_unknown(tokenizer: Tokenizer, problems: Sequence[Problem]) -> tuple[int, int]:
+    """The tokens of their prompts, and how many of these are unknown to the tokenizer."""
+    prompts = [tokenizer.encode(problem.prompt) for problem in problems]
+    return sum(map(len, prompts)), sum(map(tokenizer.unknown, prompts))
 
 
 def without_long_prompts(task: Task, limit: int, tokenizer: Tokenizer) -> Task:

@@ -1,7 +1,7 @@
 """Text to token ids and back, usable before any weights load."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jinja2 import TemplateError
@@ -37,6 +37,8 @@ class Tokenizer:
     context_length: int | None
     uses_template: bool
     cached_numbers: int = 0
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    """What the chat template is told besides the messages."""
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
         """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
@@ -45,7 +47,9 @@ class Tokenizer:
         """
         if not isinstance(prompt, str) and self.uses_template:
             messages = [dict(message) for message in prompt]
-            ids: Any = self.backend.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            ids: Any = self.backend.apply_chat_template(
+                messages, add_generation_prompt=True, return_dict=False, **self.template_options
+            )
             return list(ids)
         text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
         return list(self.backend(text)["input_ids"])
@@ -64,13 +68,23 @@ class Tokenizer:
         alone, twice = (str(self.backend.decode([token] * n, clean_up_tokenization_spaces=False)) for n in (1, 2))
         return twice[len(alone) :]  # at the start of a text some tokenizers drop a token's space
 
+    def unknown(self, ids: Sequence[int]) -> int:
+        """How many of the tokens stand for text that the tokenizer does not know."""
+        unknown, backend = self.backend.unk_token_id, self.backend
+        if unknown is None or unknown in (backend.eos_token_id, backend.bos_token_id, backend.pad_token_id):
+            return 0  # one that knows every byte, and has no token for what it does not know
+        return list(ids).count(unknown)
+
     def is_special(self, token: int) -> bool:
         """Whether it stands for no text, as the end of a sequence does."""
         return token in self.stop_tokens or token in self.backend.all_special_ids
 
 
-def load_tokenizer(config: ModelConfig) -> Tokenizer:
-    """The tokenizer of `model.name`. Raises UserError if the name, the model's kind or the tokenizer is of no use."""
+def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | None = None) -> Tokenizer:
+    """The tokenizer of `model.name`; `template_options` are `task.chat_template_kwargs`.
+
+    Raises UserError if the name, the model's kind or the tokenizer is of no use, and for options that nothing reads.
+    """
     source = locate(config)
     model = _model_config(config, source)
     try:
@@ -85,7 +99,12 @@ def load_tokenizer(config: ModelConfig) -> Tokenizer:
         )
     context = getattr(model.get_text_config(), "max_position_embeddings", None)
     uses_template = config.chat_template == "auto" and backend.chat_template is not None
-    tokenizer = Tokenizer(backend, stops, context, uses_template, _cached_numbers(model))
+    options = template_options or {}
+    for name in options:
+        if not uses_template or name not in str(backend.chat_template):
+            why = f"the chat template of {config.name} reads no {name}" if uses_template else "no chat template is used"
+            raise UserError(f"task.chat_template_kwargs.{name}={options[name]} has no effect: {why}; leave it out")
+    tokenizer = Tokenizer(backend, stops, context, uses_template, _cached_numbers(model), options)
     if not uses_template:
         return tokenizer
     _try_template(config, tokenizer)

@@ -19,8 +19,10 @@ from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.evaluation import changes_table, results_tables
+from rlzoo.report.model_card import write_model_card
 from rlzoo.report.words import percent
 from rlzoo.training.run import PHASES, Outcome, ShowStep
+from rlzoo.training.troubles import Watch, trouble
 
 
 class Terminal:
@@ -79,7 +81,7 @@ class Terminal:
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
-        row = StepRow(steps, [part.name for part in experiment.objective.all(Mask)])
+        row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch()
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps) as (progress, task):
 
@@ -89,6 +91,8 @@ class Terminal:
                     self.console.print(row.heading())
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
+                if found := watch(metrics):
+                    self.console.print(f"warning: {found}", style="bold red")
                 progress.update(task, completed=metrics["step"])
 
             if done < steps:
@@ -130,6 +134,21 @@ class Terminal:
         self.console.print(f"written to {target}", soft_wrap=True)
 
     @contextmanager
+    def judging(self) -> Iterator[Callable[[int, int], None]]:
+        """Shows how many refused answers a verifier has judged."""
+        with self._progress("judging", "answers") as (progress, task):
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+
+    def show_verified(self, records: Sequence[Mapping[str, Any]], model: str) -> None:
+        """The share that the rules accept beside the share that they or the verifier accept."""
+        judged = [record["verdict"] for record in records if record["verdict"] is not None]
+        rules, either = (100 * sum(record[by] for record in records) / len(records) for by in ("correct", "verified"))
+        self.console.print(
+            f"rules {rules:.2f} %, rules or {model} {either:.2f} %: it judged {len(judged)} of {len(records)} "
+            f"responses, accepted {judged.count('A')}, and gave no verdict on {judged.count('')}"
+        )
+
+    @contextmanager
     def _progress(self, what: str, unit: str, completed: int = 0, total: int = 1) -> Iterator[tuple[Progress, Any]]:
         columns = (
             TextColumn(f"{what}"),
@@ -143,18 +162,22 @@ class Terminal:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
     def conclude(self, outcome: Outcome) -> None:
-        """Draws the curves, then says: before and after, where the time went, where all lies, what to type next."""
+        """Writes the card, draws the curves, then says: before and after, where the time went, what to type next."""
+        folder, model = outcome.folder, outcome.folder.last_checkpoint()
+        if model is not None:
+            write_model_card(folder, model)
         draw_curves(outcome)
-        folder = outcome.folder
         self.console.print(_comparison({it: _first_and_last(found) for it, found in outcome.evaluations.items()}))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
+        if found := trouble(outcome.metrics):
+            grid.add_row("not learning", f"at the end {found}", style="bold red")
         grid.add_row("curves", str(folder.curves))
         grid.add_row("metrics", str(folder.metrics))
-        grid.add_row("model", str(folder.last_checkpoint()))
+        grid.add_row("model", str(model))
         grid.add_row("next", f"rlzoo eval {folder.path} 'evaluation.decodings=[0/1]'")
         grid.add_row("", "rlzoo objectives")
         self.console.print(grid)

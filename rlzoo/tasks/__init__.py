@@ -3,13 +3,17 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.outside import check_outside_task, is_outside, load_outside_task
+from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt
 
 __all__ = [
@@ -34,19 +38,24 @@ OWN = {
 }
 """The tasks with a model in the package: name -> module and class."""
 
+ENTRY_POINTS = "rlzoo.tasks"
+"""The group of entry points by which installed packages announce tasks: a name, and `module:class`."""
+
 _REASONING_GYM = "reasoning_gym:"
+_DATASET_KEYS = ("split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns")
+_PROMPT_KEYS = ("few_shot", "instruction", "system_prompt")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
 def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -> Task:
-    """The task `config.name`: one of the own ones, `reasoning_gym:NAME`, or a dataset (file, folder, hub id).
+    """The task `config.name`: one of ours, `reasoning_gym:NAME`, one from outside, or a dataset (file, folder, hub id).
 
     `seed` chooses the training problems of a procedural task; `held_out_problems` is how many such a task holds out.
     The splits of a dataset are read when first asked for. Raises UserError for an unknown name, for a dataset that
     cannot be read or is empty, and for every key that would have no effect on this kind of task.
     """
     check_task(config)
-    return _kind(config.name).load(config, seed, held_out_problems)
+    return rewarded(_kind(config.name).load(config, seed, held_out_problems), config)
 
 
 def check_task(config: TaskConfig) -> None:
@@ -58,11 +67,12 @@ def check_task(config: TaskConfig) -> None:
     if config.few_shot < 0:
         raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
     _kind(config.name).check(config)
+    load_rewards(config)
 
 
 def load_to_grade(config: TaskConfig) -> Task:
     """The task of `load_task`, to grade with alone: it may have no problems, and the dataset may be gone."""
-    return _kind(config.name).load_to_grade(config)
+    return rewarded(_kind(config.name).load_to_grade(config), config)
 
 
 def grade(gold: Any, response: str, data_source: str = "", prompt: Prompt = "") -> Grade:
@@ -99,13 +109,20 @@ def _kind(name: str) -> _Kind:
         return _Kind(_own, lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
     if name.startswith(_REASONING_GYM):
         return _Kind(_check_reasoning_gym, _reasoning_gym, _reasoning_gym_to_grade)
+    written = _announced().get(name, name) if name.isidentifier() else name
+    if is_outside(written):
+        return _Kind(
+            lambda config: _check_outside(config, written),
+            lambda config, seed, held_out: load_outside_task(written, config, seed=seed, held_out_problems=held_out),
+            lambda config: load_outside_task(written, config),
+        )
     return _Kind(_check_dataset, lambda config, *_: _dataset_to_grade(config), _dataset_to_grade)
 
 
 def _own(config: TaskConfig) -> DemonstratedTask:
     module, name = OWN[config.name]
     made = getattr(import_module(module), name)
-    _refuse(config, config.name, "split", "held_out", "held_out_split", "few_shot", "instruction")
+    _refuse(config, config.name, *_DATASET_KEYS, *_PROMPT_KEYS, "chat_template_kwargs")
     names = {field.name for field in fields(made)} - {"problems", "wrong_reward"}
     for option in config.options:
         if option not in names:
@@ -114,8 +131,19 @@ def _own(config: TaskConfig) -> DemonstratedTask:
     return task
 
 
+@cache
+def _announced() -> dict[str, str]:
+    """Name -> `module:class` of the tasks that installed packages announce."""
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _check_outside(config: TaskConfig, written: str) -> None:
+    _refuse(config, "a task from outside", *_DATASET_KEYS, *_PROMPT_KEYS)
+    check_outside_task(written, config)
+
+
 def _check_reasoning_gym(config: TaskConfig) -> None:
-    _refuse(config, "reasoning_gym", "split", "held_out", "held_out_split")
+    _refuse(config, "reasoning_gym", *_DATASET_KEYS)
 
 
 def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Task:
@@ -128,6 +156,7 @@ def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Tas
         held_out_problems=held_out_problems,
         few_shot=config.few_shot,
         instruction=config.instruction,
+        system_prompt=config.system_prompt,
         wrong_reward=config.wrong_reward,
         seed=seed,
     )
@@ -143,6 +172,11 @@ def _check_dataset(config: TaskConfig) -> None:
     _check_source("task.name", config.name)
     if config.held_out is not None:
         _check_source("task.held_out", config.held_out)
+        for key in ("held_out_rows", "held_out_seed"):
+            if getattr(config, key):
+                raise UserError(
+                    f"task.{key}={getattr(config, key)} has no effect with task.held_out; leave one of them out"
+                )
     _refuse(config, "a dataset", "options", "problems", "few_shot")
 
 
@@ -164,7 +198,8 @@ def _check_source(key: str, source: str) -> None:
         near = nearest(source, OWN) or nearest(source, _names())
         raise UserError(
             f"{key}={source} is not a task{near}; a task is {', '.join(OWN)}, "
-            f"reasoning_gym:NAME, a parquet or JSON file, a folder, or a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION"
+            f"reasoning_gym:NAME, a parquet or JSON file, a folder, a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION, "
+            f"or one of your own, my_module:MyTask or ./my_file.py:MyTask"
         )
 
 

@@ -174,7 +174,7 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
     candidates = [path.with_suffix(suffix) for suffix in FORMATS]
     for candidate in candidates:
         if candidate.is_file():
-            return TaskConfig(str(candidate))
+            return TaskConfig(str(candidate), held_out=str(candidate))
     if path.is_dir():
         return TaskConfig(str(path))
     raise UserError(

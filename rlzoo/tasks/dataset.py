@@ -10,25 +10,29 @@ A response must box its answer, which math-verify compares. Two kinds of `data_s
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.base import FORMATS, Grade, Grader, Problem
+from rlzoo.errors import UserError
+from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
-from rlzoo.tasks.text import Boxes, Prompt, final_boxes, instructed, is_rendered, last_boxed
+from rlzoo.tasks.reward import ROW
+from rlzoo.tasks.rows import Columns, Split, in_order, plain, read_rows, split_names
+from rlzoo.tasks.text import Boxes, Prompt, directed, final_boxes, instructed, is_rendered, last_boxed, question
 
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
 
-QUESTIONS = ("question", "problem", "prompt", "query", "quiz")
-ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution", "target")
 _GSM8K = "openai/gsm8k"
 _KNIGHTS_AND_KNAVES = "kk_logic"
+MOST_HELD_OUT = 512
+"""Questions that are split off at most, unless `task.held_out_rows` says how many."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -71,25 +75,14 @@ def problem_to_grade(gold: Any, data_source: str = "", prompt: Prompt = "", id: 
     return Problem(id, prompt, answer, {"data_source": data_source})
 
 
-@dataclass(frozen=True)
-class Split:
-    """Where problems come from, and the two keys that say so."""
-
-    key: str
-    source: str
-    split_key: str
-    split: str
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.source} ({self.split_key}={self.split})"
-
-
 class DatasetTask:
     """Train and held-out problems, each split read when it is first asked for.
 
-    Training problems whose question is also held out are dropped, with a warning that counts them. Questions that the
-    training split repeats stay repeated; held-out ones are taken once. Rows without question or answer are dropped,
-    with a warning. Reading raises UserError if there is no such file, dataset, split or column, or no usable row.
+    A dataset with one split, as every file has, is cut in two: some of its questions are held out, by a hash of their
+    text, so that they stay the same where rows are added or moved. Of two splits, training problems whose question is
+    also held out are dropped, with a warning that counts them. Questions that the training split repeats stay repeated;
+    held-out ones are taken once. Rows without question or answer are dropped, with a warning. Reading raises UserError
+    if there is no such file, dataset, split or column, or no usable row.
     """
 
     def __init__(self, config: TaskConfig) -> None:
@@ -105,34 +98,78 @@ class DatasetTask:
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:
-        config = self.config
-        key, source = ("task.held_out", config.held_out) if config.held_out else ("task.name", config.name)
-        problems = self._problems(Split(key, source, "task.held_out_split", config.held_out_split))
+        rows = self._held_out_rows
+        problems = self._split_off() if rows is None else self._problems(rows, self._other)
         return list({question(problem.prompt): problem for problem in problems}.values())
 
     @cached_property
     def train(self) -> Sequence[Problem]:
-        split = Split("task.name", self.config.name, "task.split", self.config.split)
-        problems = self._problems(split)
+        problems = self._of_split
         held_out = {question(problem.prompt) for problem in self.held_out}
         kept = [problem for problem in problems if question(problem.prompt) not in held_out]
         if not kept:
-            raise UserError(f"all of {split} is held out as well; set task.held_out or task.held_out_split")
-        if len(kept) < len(problems):
+            raise UserError(f"all of {self._split} is held out as well; set task.held_out or task.held_out_split")
+        if len(kept) < len(problems) and self._held_out_rows is not None:
             dropped = len(problems) - len(kept)
-            _logger.warning("%s: %d of %d problems are held out and not trained on", split, dropped, len(problems))
+            _logger.warning(
+                "%s: %d of %d problems are held out and not trained on", self._split, dropped, len(problems)
+            )
         return kept
 
-    def _problems(self, split: Split) -> list[Problem]:
-        rows = read_rows(split)
-        columns = Columns.of(rows.column_names, split)
+    @property
+    def _split(self) -> Split:
+        return Split("task.name", self.config.name, "task.split", self.config.split)
+
+    @property
+    def _other(self) -> Split:
+        config = self.config
+        key, source = ("task.held_out", config.held_out) if config.held_out else ("task.name", config.name)
+        return Split(key, source, "task.held_out_split", config.held_out_split)
+
+    @cached_property
+    def _held_out_rows(self) -> "Dataset | None":
+        """The rows of the other split; None if there is none, or if it is not wanted."""
+        config = self.config
+        if config.held_out is None:
+            whole = all(split.isidentifier() for split in (config.split, config.held_out_split))
+            if config.held_out_rows or (whole and Path(config.name).expanduser().is_file()):
+                return None
+        try:
+            return read_rows(self._other)
+        except UserError:
+            if config.held_out is None and split_names(self._split) == [config.split]:
+                return None
+            raise
+
+    @cached_property
+    def _of_split(self) -> list[Problem]:
+        return self._problems(read_rows(self._split), self._split)
+
+    def _split_off(self) -> list[Problem]:
+        """Problems to hold out of a single split."""
+        problems, config = self._of_split, self.config
+        texts = {question(problem.prompt) for problem in problems}
+        count = config.held_out_rows or min(MOST_HELD_OUT, max(1, len(texts) // 8))
+        if count >= len(texts) > 1 or (len(texts) == 1 and config.held_out_rows):
+            raise UserError(
+                f"task.held_out_rows={count}: {self._split} has {len(texts)} different questions, and some must be left"
+            )
+        held_out = set(sorted(texts, key=lambda text: _place(text, config.held_out_seed))[:count])
+        _logger.warning(
+            "%s: %d of its %d questions are held out (task.held_out_rows=%d task.held_out_seed=%d)",
+            *(self._split, count, len(texts), count, config.held_out_seed),
+        )
+        return [problem for problem in problems if question(problem.prompt) in held_out]
+
+    def _problems(self, rows: "Dataset", split: Split) -> list[Problem]:
+        columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self.config.reward)
         # Equal rows share one Problem: some datasets repeat theirs a hundred times.
         problems: dict[tuple[str, str], Problem] = {}
         result = []
         unusable = []
-        for number, row in enumerate(rows):
+        for number, row in in_order(rows, split):
             try:
-                problem = columns.problem(row, f"{Path(split.source).stem}/{split.split}/{number}")
+                problem = self._problem(row, columns, f"{Path(split.source).stem}/{split.split}/{number - 1}")
             except ValueError as error:
                 unusable.append(f"row {number} {error}")
                 continue
@@ -141,76 +178,41 @@ class DatasetTask:
                     f"task.wrong_reward={self.config.wrong_reward} has no effect on {split}: Knights and Knaves has "
                     f"rewards of its own; leave it out"
                 )
-            problem = replace(problem, prompt=instructed(problem.prompt, self.config.instruction))
-            result.append(problems.setdefault((question(problem.prompt), problem.answer), problem))
+            key = question(problem.prompt), problem.answer
+            result.append(problem if self.config.reward else problems.setdefault(key, problem))
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
         if unusable:
             _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
         return result
 
-
-def read_rows(split: Split) -> "Dataset":
-    """The rows of a split: of a file (where the split may be a slice such as `train[:100]`), a folder, or a hub id."""
-    import datasets
-
-    # One clear error from here instead of a log and a bar from there.
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(logging.CRITICAL)
-    path = Path(split.source).expanduser()
-    try:
-        if path.is_file():
-            name = re.split(r"\W", split.split)[0]
-            rows = datasets.load_dataset(FORMATS[path.suffix], data_files={name: str(path)}, split=split.split)
-        elif path.is_dir():
-            rows = datasets.load_dataset(str(path.absolute()), split=split.split)
-        else:
-            name, _, configuration = split.source.partition(":")
-            rows = datasets.load_dataset(name, configuration or None, split=split.split)
-    except Exception as error:
-        reason = one_line(error.__cause__ or error)
-        raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
-    if not len(rows):
-        raise UserError(f"{split} is empty")
-    return rows
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns hold the question and the answer of a row."""
-
-    question: str
-    answer: str
-
-    @classmethod
-    def of(cls, names: Sequence[str], split: Split) -> "Columns":
-        """Finds them by name; capitals do not matter. Verl's schema comes first."""
-        if "prompt" in names and "reward_model" in names:
-            return cls("prompt", "reward_model")
-        lower = {name.lower(): name for name in names}
-        questions = [lower[name] for name in QUESTIONS if name in lower]
-        answers = [lower[name] for name in ANSWERS if name in lower]
-        if not questions or not answers:
-            raise UserError(
-                f"{split} has the columns {', '.join(names)}; it needs prompt and reward_model (verl's schema), or "
-                f"a question ({', '.join(QUESTIONS)}) and an answer ({', '.join(ANSWERS)})"
-            )
-        return cls(questions[0], answers[0])
-
-    def problem(self, row: Mapping[str, Any], id: str) -> Problem:
+    def _problem(self, row: Mapping[str, Any], columns: Columns, id: str) -> Problem:
         """The problem of a row. Raises ValueError if its question or answer is missing or not understood."""
-        answer = row[self.answer]
-        if self.answer == "reward_model":
-            answer = (answer or {}).get("ground_truth")
-        own = _KNIGHTS_AND_KNAVES if self.answer.lower() == "solution_text_format" else ""
-        return Problem(
-            id, prompt_of(row[self.question]), gold_of(answer), {"data_source": row.get("data_source") or own}
-        )
+        config, answer, raw = self.config, columns.answer_in(row), row[columns.question]
+        prompt = prompt_of(raw)
+        own = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
+        data: dict[str, Any] = {"data_source": row.get("data_source") or own}
+        if config.reward:
+            data[ROW] = {
+                "question": question(prompt),
+                "ground_truth": plain(answer),
+                "is_chat": not isinstance(raw, str) or bool(config.system_prompt),
+                "columns": plain(row),
+            }
+        gold = "" if config.reward and answer in (None, "") else gold_of(answer)
+        return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)
+
+
+def _place(text: str, seed: int) -> bytes:
+    """Where a question stands in the order in which they are held out."""
+    return blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
 
 
 def prompt_of(value: Any) -> Prompt:
     """Chat messages; plain text only where a chat template has been applied already."""
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    if messages and not (isinstance(messages, Sequence) and all(isinstance(it, Mapping) for it in messages)):
+        raise ValueError("has a question that is neither text nor chat messages")
     if not messages or not all(message.get("role") and message.get("content") for message in messages):
         raise ValueError("has no question")
     if len(messages) == 1 and is_rendered(messages[0]["content"]):
@@ -238,8 +240,3 @@ def after_hashes(text: str) -> str | None:
     """The number behind the last `####`, as in GSM8K."""
     numbers = re.findall(r"####[ \t]*\$?(-?[\d,]*\.?\d+)", text)
     return numbers[-1] if numbers else None
-
-
-def question(prompt: Prompt) -> str:
-    """What tells problems apart: the last message."""
-    return (prompt if isinstance(prompt, str) else prompt[-1]["content"]).strip()

@@ -2,12 +2,14 @@
 
 A grader runs third-party code on what a model wrote: it may hang, crash, or be talked into running the answer itself
 (some scorers of reasoning-gym evaluate it as Python). So every response is graded in a worker process with a limit of
-time and memory, and no right to write files, start processes or open connections. That stops accidents, not attackers.
+time and memory, and no right to write files, start processes or open connections (which rewards from outside may, to
+ask a judge). That stops accidents, not attackers.
 """
 
 import contextlib
 import logging
 import multiprocessing
+import os
 import resource
 import signal
 import sys
@@ -15,12 +17,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from pebble import ProcessPool
 
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 MEMORY_LIMIT = 4 * 2**30
@@ -43,8 +47,9 @@ class GraderPool:
     """Grades responses in `workers` processes, each response in at most `timeout` seconds.
 
     Use it as a context manager. A response whose grading takes longer is killed with its worker, costs that time and no
-    other response anything. One whose grading raises or crashes the worker has failed and is logged. Workers inherit
-    nothing from this process: no threads, no torch, no Ctrl-C.
+    other response anything. One whose grading raises or crashes the worker has failed and is logged, but a UserError is
+    raised here: it says that the grader is of no use. Workers inherit nothing from this process but its environment: no
+    threads, no torch, no Ctrl-C. A grader that `may_connect` may open connections in them.
     """
 
     def __init__(self, grader: Grader, workers: int = 1, timeout: float = 10.0) -> None:
@@ -91,18 +96,40 @@ class GraderPool:
         try:
             return Graded(future.result(), "graded")
         except TimeoutError:
-            return Graded(self.grader(problem, ""), "timed_out")
+            return self._as_empty(problem, "timed_out")
         except BrokenProcessPool:
             return None
+        except UserError:
+            raise
         except Exception as error:
             _logger.warning("grading a response to %s failed: %s", problem.id, error)
-            return Graded(self.grader(problem, ""), "failed")
+            return self._as_empty(problem, "failed")
+
+    def _as_empty(self, problem: Problem, outcome: Literal["timed_out", "failed"]) -> Graded | None:
+        """The grade of an empty response, which is given in a worker too: that may be slow as well."""
+        try:
+            return Graded(self._pool.schedule(_grade, (problem, ""), timeout=self.timeout).result(), outcome)
+        except TimeoutError:
+            raise UserError(
+                f"task.grader_timeout={self.timeout:g} seconds are not enough to grade an empty response to "
+                f"{problem.id}; raise it"
+            ) from None
+        except BrokenProcessPool:
+            return None
 
     def _start(self) -> None:
+        try:
+            ForkingPickler.dumps(self.grader)
+        except Exception as error:
+            raise UserError(
+                f"the grader cannot be sent to the processes that grade ({one_line(error)}); define it, or "
+                f"the function that task.reward names, at the top of a module"
+            ) from None
         # A worker that replaces a killed one is forked from a process that has imported the grader already.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__, self.grader.__module__])
-        worker = (self.grader, self.timeout + _GRACE)
+        may_connect = getattr(self.grader, "may_connect", False)
+        worker = (self.grader, self.timeout + _GRACE, may_connect, dict(os.environ))
         self._pool = ProcessPool(self.workers, initializer=_start_worker, initargs=worker, context=context)
         self._pool.schedule(int)  # starts the workers now, while the caller does something else
 
@@ -115,15 +142,16 @@ _grader: Grader
 _lifetime: float
 
 
-def _start_worker(grader: Grader, lifetime: float) -> None:
+def _start_worker(grader: Grader, lifetime: float, may_connect: bool, environment: Mapping[str, str]) -> None:
     global _grader, _lifetime
+    os.environ.update(environment)  # as it is now: the process that workers are forked from may be older
     _grader, _lifetime = grader, lifetime
     # Die at once even inside a long calculation in C, where a Python handler would have to wait.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.dont_write_bytecode = True
     with contextlib.suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    sys.addaudithook(_forbid)
+    sys.addaudithook(partial(_forbid, tuple(it for it in _FORBIDDEN if not (may_connect and it == "socket."))))
 
 
 def _grade(problem: Problem, response: str) -> Grade:
@@ -131,19 +159,21 @@ def _grade(problem: Problem, response: str) -> Grade:
     signal.setitimer(signal.ITIMER_REAL, _lifetime)
     try:
         return _grader(problem, response)
+    except UserError:
+        raise
     except BaseException as error:  # an answer may even call exit(); and not every exception survives the way back
         raise RuntimeError(repr(error)) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _forbid(event: str, arguments: tuple[Any, ...]) -> None:
+def _forbid(forbidden: tuple[str, ...], event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook that lets a worker read, and nothing else."""
     if event == "open":
         _, mode, flags = arguments
         if set(mode or "") & set("wax+") or flags & 0b11:  # os.O_WRONLY | os.O_RDWR
             raise PermissionError("a grader must not write files")
-    elif event.startswith(_FORBIDDEN) and event not in _ALLOWED:
+    elif event.startswith(forbidden) and event not in _ALLOWED:
         raise PermissionError(f"a grader must not call {event}")
 
 

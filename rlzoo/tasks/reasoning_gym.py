@@ -34,7 +34,7 @@ from reasoning_gym.factory import DATASETS, create_dataset
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks import text
 from rlzoo.tasks.base import Grade, Message, Problem
-from rlzoo.tasks.text import instructed, last_boxed
+from rlzoo.tasks.text import directed, instructed, last_boxed
 
 Entry = Mapping[str, Any]
 
@@ -91,6 +91,7 @@ def load(
     held_out_problems: int = 512,
     few_shot: int = 0,
     instruction: str = "",
+    system_prompt: str = "",
     wrong_reward: float = 0.0,
     seed: int = 0,
 ) -> ReasoningGym:
@@ -104,7 +105,8 @@ def load(
     shots = [message for example in examples for message in _shot(example)]
 
     def problem(entry: Entry) -> Problem:
-        prompt = instructed([*shots, {"role": "user", "content": entry["question"]}], instruction)
+        messages = directed([*shots, {"role": "user", "content": entry["question"]}], system_prompt)
+        prompt = instructed(messages, instruction)
         return Problem(f"{dataset}-{digest(entry)}", prompt, entry["answer"] or "", {"entry": entry})
 
     candidates = source.distinct(_HELD_OUT_SEED, 16 * held_out_problems)

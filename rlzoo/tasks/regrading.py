@@ -13,12 +13,13 @@ _TUPLE = "tuple"
 def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
     keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
-    return {**keys, "grade_truncated": True} if config.grade_truncated else keys
+    others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights")}
+    return keys | {name: value for name, value in others.items() if value}
 
 
 def grading_task(keys: Mapping[str, Any]) -> Task:
     """The task of these keys, to grade with; it may have no problems."""
-    return load_to_grade(TaskConfig(keys["name"], options=dict(keys["options"]), wrong_reward=keys["wrong_reward"]))
+    return load_to_grade(TaskConfig(**keys))
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:

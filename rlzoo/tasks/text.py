@@ -58,6 +58,18 @@ def instructed(prompt: Prompt, instruction: str) -> Prompt:
     return prompt + text
 
 
+def directed(prompt: Prompt, system: str) -> Prompt:
+    """The prompt with this system message, in place of its own if it has one."""
+    if not system:
+        return prompt
+    if isinstance(prompt, str):
+        raise UserError(
+            f"task.system_prompt={system!r} cannot be set: the prompts of this dataset are rendered with a chat "
+            f"template already; leave it out"
+        )
+    return [{"role": "system", "content": system}, *(message for message in prompt if message["role"] != "system")]
+
+
 def last_boxed(response: str) -> str | None:
     r"""The content of the last `\boxed{}`; None if there is none or if it is never closed."""
     start = response.rfind(r"\boxed")
@@ -123,6 +135,11 @@ def _is_choice(gap: str) -> bool:
     """Whether the words between two boxes leave it open which of them is meant."""
     sentence = _MARKUP.sub(" ", gap).strip(" .,;")
     return len(sentence) <= LONGEST_CHOICE and _END.search(sentence) is None and _CHOICE.search(sentence) is not None
+
+
+def question(prompt: Prompt) -> str:
+    """What tells problems apart: the last message."""
+    return (prompt if isinstance(prompt, str) else prompt[-1]["content"]).strip()
 
 
 def is_held_out(text: str, one_in: int, digest_size: int) -> bool:

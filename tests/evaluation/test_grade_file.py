@@ -70,7 +70,7 @@ def test_an_output_is_replaced_only_if_that_is_asked_for(tmp_path: Path, capsys:
         ({"gold": "7", "response": 7}, "line 3: response must be text, not 7"),
         ({"gold": "", "response": "7"}, "line 3 has no answer"),
         ({"gold": "7", "response": "7", "data_source": "kk_logic"}, "line 3 has no roles in its gold answer"),
-        ({"gold": "7", "response": "7", "prompt": 7}, "line 3 has a prompt that is neither text nor chat messages"),
+        ({"gold": "7", "response": "7", "prompt": 7}, "line 3 has a question that is neither text nor chat messages"),
         ({"gold": "7", "response": "\ud800"}, "line 3 has half of a character"),
     ],
 )

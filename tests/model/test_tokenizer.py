@@ -50,6 +50,16 @@ def test_messages_without_a_template_are_joined(folder: Path, template: str | No
     assert tokenizer.encode(CHAT) == tokenizer.encode("12\n\n3")
 
 
+def test_what_the_template_is_told_reaches_it_and_what_it_does_not_read_is_refused(folder: Path) -> None:
+    config = ModelConfig(name=str(folder))
+    with pytest.raises(UserError, match=r"task\.chat_template_kwargs\.enable_thinking=False .*no chat template"):
+        load_tokenizer(config, {"enable_thinking": False})
+    (folder / "chat_template.jinja").write_text(TEMPLATE + "{% if enable_thinking is false %}0{% endif %}")
+    assert load_tokenizer(config, {"enable_thinking": False}).encode(CHAT) == load(folder).encode("=12-=3-+0")
+    with pytest.raises(UserError, match=r"task\.chat_template_kwargs\.thinking_budget=5 .* reads no thinking_budget"):
+        load_tokenizer(config, {"thinking_budget": 5})
+
+
 def test_stop_tokens_are_those_of_tokenizer_and_generation_config(folder: Path) -> None:
     tokenizer = load(folder)
     assert tokenizer.stop_tokens == {tokenizer.backend.eos_token_id}

@@ -115,7 +115,7 @@ def test_rows_without_question_or_answer_are_dropped_and_counted(
     rows = [verl("1?", "1"), verl("2?", ""), verl("", "3"), verl("4?", None)]
     with caplog.at_level(logging.WARNING):
         assert questions(task(parquet(tmp_path / "data.parquet", rows)).held_out) == ["1?"]
-    assert "3 of 4 rows are dropped: row 1 has no answer" in caplog.text
+    assert "3 of 4 rows are dropped: row 2 has no answer" in caplog.text
 
 
 def test_knights_and_knaves_prompts_are_rendered_already_and_graded_by_their_own_rules(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_gold_answer_that_is_none_is_not_made_up(value: Any) -> None:
     [
         ('{"text": "1?", "answer": 1}\n', r"has the columns text, answer; it needs prompt and reward_model"),
         ('{"question": "1?", "text": 1}\n', r"has the columns question, text; it needs"),
-        ('{"question": "1?", "answer": ""}\n', r"has no usable row: row 0 has no answer"),
+        ('{"question": "1?", "answer": ""}\n', r"has no usable row: row 1 has no answer"),
         ('{"question": "1?", \n', r"cannot be read or is empty: JSON parse error"),
         ("", r"task\.name=.*data\.jsonl .* is empty"),
     ],
@@ -174,7 +174,8 @@ def test_an_empty_table_and_an_empty_folder_are_errors(tmp_path: Path) -> None:
 
 
 def test_a_split_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
-    parquet(tmp_path / "math" / "train.parquet", [verl("1+1?", "2")])
+    for name in ("train", "validation"):
+        parquet(tmp_path / "math" / f"{name}.parquet", [verl("1+1?", "2")])
     with pytest.raises(UserError, match=r"task\.held_out_split=test\) cannot be read or is empty: .*'train'"):
         _ = task(str(tmp_path / "math")).held_out
 

@@ -1,0 +1,44 @@
+"""A reward that asks a judge: any model behind an OpenAI-compatible endpoint, a vLLM server for example.
+
+    vllm serve Qwen/Qwen3-8B
+    export JUDGE_URL=http://localhost:8000/v1 JUDGE_MODEL=Qwen/Qwen3-8B    # and JUDGE_KEY where it asks for one
+    rlzoo train task.name=my.jsonl task.reward=examples/judge.py:reward task.grader_workers=16 task.grader_timeout=60
+
+Each of the processes that grade asks one question at a time. An answer that says no number is an error.
+"""
+
+import json
+import os
+import re
+from urllib.request import Request, urlopen
+
+QUESTION = """Question: {question}
+Gold answer: {gold}
+Response: {response}
+
+How good is the response, from 0 (wrong) to 10 (right)? Answer with the number alone."""
+
+
+def reward(response: str, question: str, gold: str) -> float:
+    """The judge's mark, from 0 to 1; an empty response earns 0 without a question."""
+    if not response.strip():
+        return 0.0
+    said = ask(QUESTION.format(question=question, gold=gold, response=response))
+    numbers = re.findall(r"\d+(?:\.\d+)?", said)
+    if not numbers:
+        raise ValueError(f"the judge said no number: {said}")
+    return min(float(numbers[-1]), 10.0) / 10
+
+
+def ask(text: str) -> str:
+    """What the judge says, sampled greedily."""
+    body = {
+        "model": os.environ["JUDGE_MODEL"],
+        "messages": [{"role": "user", "content": text}],
+        "temperature": 0,
+    }
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('JUDGE_KEY', 'none')}"}
+    request = Request(os.environ["JUDGE_URL"].rstrip("/") + "/chat/completions", json.dumps(body).encode(), headers)
+    with urlopen(request) as answer:
+        said: str = json.load(answer)["choices"][0]["message"]["content"]
+    return said

@@ -1,0 +1,27 @@
+"""`rlzoo push`."""
+
+from argparse import ArgumentParser, Namespace
+
+from rlzoo.commands.completion import completed
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import PushConfig, keys, load_config
+
+SUMMARY = "put a run's model with its card on the Hugging Face hub"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """The run, where it goes, and keys."""
+    parser.epilog = key_table(keys(PushConfig))
+    parser.add_argument("folder", metavar="RUN", help="the folder of a run")
+    parser.add_argument("name", metavar="HUB_NAME", help="OWNER/MODEL")
+    words = parser.add_argument("words", nargs="*", default=[], metavar="key=value", help="later ones win")
+    completed(words, keys(PushConfig))
+
+
+def run(arguments: Namespace) -> None:
+    """Uploads the last checkpoint and says where it is."""
+    config: PushConfig = load_config(arguments.words, PushConfig)
+
+    from rlzoo.report.push import push
+
+    print(push(arguments.folder, arguments.name, config))

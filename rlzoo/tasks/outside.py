@@ -1,0 +1,172 @@
+"""What users bring by name: `my_module:name`, found where Python finds modules, or `./my_file.py:name`."""
+
+import importlib
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.tasks.base import Grade, Grader, Problem, Task
+
+_FILE = re.compile(r"(.+\.py):(\w+)")
+_MODULE = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
+
+
+def is_outside(written: str) -> bool:
+    """Whether this is the name of something outside: `module:name` or `file.py:name`."""
+    return bool(_FILE.fullmatch(written) or _MODULE.fullmatch(written))
+
+
+def load_outside(key: str, written: str) -> Any:
+    """What is called so. Raises UserError, naming the key, if it is not there or its module cannot be imported."""
+    said, file, module = f"{key}={written}", _FILE.fullmatch(written), _MODULE.fullmatch(written)
+    if file:
+        path = Path(file[1]).expanduser().resolve()
+        if not path.is_file():
+            raise UserError(f"{said}: there is no file {file[1]}")
+        where, name, load = file[1], file[2], partial(load_file, str(path))
+    elif module:
+        where, name, load = module[1], module[2], partial(importlib.import_module, module[1])
+    else:
+        raise UserError(f"{said} is neither my_module:name nor ./my_file.py:name")
+    try:
+        found = load()
+    except Exception as error:  # whatever a module of somebody else's may raise
+        raise UserError(f"{said}: {where} cannot be imported: {described(error)}") from None
+    if not hasattr(found, name):
+        there = [it for it, value in vars(found).items() if callable(value) and not it.startswith("_")]
+        raise UserError(f"{said}: {where} has no {name}{nearest(name, there)}")
+    return getattr(found, name)
+
+
+def load_file(path: str) -> ModuleType:
+    """The module in a file, whatever else has its name; read again if the file has changed."""
+    name = f"{Path(path).stem}_{blake2b(path.encode(), digest_size=4).hexdigest()}"
+    written, known = Path(path).stat().st_mtime_ns, sys.modules.get(name)
+    if known is not None and known.__dict__["written"] == written:
+        return known
+    if str(Path(path).parent) not in sys.path:
+        sys.path.append(str(Path(path).parent))  # where it finds the files beside it
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    module.__dict__["written"] = written
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def described(error: BaseException) -> str:
+    """An error of somebody else's code in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != __file__]
+    place = f" ({Path(own[-1].filename).name} line {own[-1].lineno})" if own else ""
+    return one_line(f"{type(error).__name__}: {error}") + place
+
+
+@dataclass(frozen=True)
+class FileGrader:
+    """A grader whose class lies in a file: a process that receives it has to load the file first."""
+
+    path: str
+    grader: Grader
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        return self.grader(problem, response)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_file_loaded, (_LoadedFile(self.path), self.grader)
+
+
+@dataclass(frozen=True)
+class _LoadedFile:
+    path: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_file, (self.path,)
+
+
+def _with_file_loaded(module: ModuleType, grader: Grader) -> FileGrader:
+    assert module.__file__ is not None
+    return FileGrader(module.__file__, grader)
+
+
+def check_outside_task(written: str, config: TaskConfig) -> None:
+    """Raises UserError if the task is not there, or takes none of the keys that are set."""
+    made, default = load_outside("task.name", written), TaskConfig()
+    names = _parameters(made)
+    for option in config.options:
+        if option not in names:
+            raise UserError(f"task.options.{option} is not a parameter of {written}{nearest(option, names)}")
+    for key in ("problems", "wrong_reward"):
+        if getattr(config, key) != getattr(default, key) and key not in names:
+            raise UserError(f"task.{key}={getattr(config, key)} has no effect: {written} takes no {key}; leave it out")
+
+
+def load_outside_task(written: str, config: TaskConfig, **others: int) -> Task:
+    """The task of a class or function that makes one, or the object itself.
+
+    It is called with `task.options`, and with `problems`, `wrong_reward`, `seed` and `held_out_problems` if it takes
+    them. Raises UserError if it fails or makes no task.
+    """
+    made = load_outside("task.name", written)
+    given = {**others, "problems": config.problems, "wrong_reward": config.wrong_reward, **config.options}
+    try:
+        names = _parameters(made)
+        task = made(**{name: value for name, value in given.items() if name in names}) if callable(made) else made
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"task.name={written} failed: {described(error)}") from None
+    missing = [name for name in _TASK if not (hasattr(type(task), name) or name in getattr(task, "__dict__", ()))]
+    if missing:
+        raise UserError(f"task.name={written} has no {', no '.join(missing)}; a task has {', '.join(_TASK)}")
+    grader = task.grader
+    module = sys.modules.get(getattr(grader, "__module__", ""))
+    if module is None or "written" not in module.__dict__:
+        return task
+    return _TaskOfFile(task, FileGrader(str(module.__file__), grader))
+
+
+_TASK = ("name", "train", "held_out", "grader", "final_answer")
+
+
+def _parameters(made: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(made).parameters if callable(made) else {}
+
+
+@dataclass(frozen=True)
+class _TaskOfFile:
+    """A task from a file, whose grader other processes can receive."""
+
+    task: Task
+    grader: Grader
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def train(self) -> Sequence[Problem]:
+        return self.task.train
+
+    @property
+    def held_out(self) -> Sequence[Problem]:
+        return self.task.held_out
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        return self.task.final_answer(problem, response)

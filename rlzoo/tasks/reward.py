@@ -1,0 +1,290 @@
+r"""Rewards in one function, from outside: `task.reward=my_module:reward` or `task.reward=./reward.py:reward`.
+
+Three forms run as they are, told apart by the names of their parameters.
+
+    def reward(response, gold, **columns):                            # ours: a number, or (reward, correctness)
+    def reward(prompts, completions, **columns):                      # TRL's: a list of numbers
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None):     # verl's: a number, or a dict
+
+**Ours** is called with `response` (its text), `gold` (the gold answer, out of a solution if need be), `question`,
+`prompt` (what the model reads, text or chat messages) and each column of the row under its name; a function takes those
+that it names, or all with `**columns`. A first parameter of another name is the response too.
+
+**TRL's** is called with one completion at a time, and each column as a list of one. Completions are chat messages where
+the row's prompt is, or a system prompt makes it so, and text otherwise. It may be `async`.
+
+**verl's** gets the ground truth as the row has it, and the row's `extra_info`.
+
+**Correctness**, which evaluations report, is what the function says: the second of its two values, or verl's `acc`.
+Where it says nothing, a response is correct if its reward is at least 1. Of several functions the rewards are added up
+with `task.reward_weights`; the correctness is that of the first that says it, or else comes of the first one's reward.
+
+An empty response, and so a truncated one unless `task.grade_truncated` is set, gets what the function gives to "".
+"""
+
+import asyncio
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.tasks.base import Grade, Grader, Problem, Task
+from rlzoo.tasks.outside import described, load_outside
+from rlzoo.tasks.text import BEGUN, Prompt, question
+
+Function = Callable[..., Any]
+ROW = "row"
+"""The key of a problem's data under which a dataset keeps the columns of its row for rewards."""
+ENOUGH = 1.0
+"""The reward from which on a response is correct, where nothing else says it."""
+
+_RETURNS = {
+    "ours": "a number, or (reward, correctness from 0 to 1)",
+    "trl": "a list with one number for each completion",
+    "verl": "a number, or a dict with score",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What rewards are told of a dataset's row besides its problem."""
+
+    question: str
+    ground_truth: Any
+    """As the row has it."""
+    is_chat: bool
+    """Whether the prompt is chat messages in the row already, or is made so by a system prompt."""
+    columns: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Row":
+        """That of a dataset's problem; for another task, the problem's own data are the columns."""
+        if ROW in problem.data:
+            return cls(**problem.data[ROW])
+        columns = {name: value for name, value in problem.data.items() if name not in (BEGUN, "data_source")}
+        return cls(question(problem.prompt), problem.answer, not isinstance(problem.prompt, str), columns)
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A function from outside, in one of the three forms. Calling it gives a reward, and a correctness if it says one.
+
+    Pickled by its name if it has been loaded by that, and as Python pickles functions otherwise.
+    """
+
+    written: str
+    function: Function
+    is_named: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (load_reward, (self.written,)) if self.is_named else (Reward, (self.written, self.function, False))
+
+    def __call__(self, problem: Problem, response: str) -> tuple[float, float | None]:
+        """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
+        positional, named = self._arguments(problem, response)
+        try:
+            value = self.function(*positional, **named)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
+        except Exception as error:
+            raise UserError(f"{self} raised {described(error)} {_asked(problem, response)}") from None
+        try:
+            return self._understood(value)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"{self} returned {one_line(repr(value))} {_asked(problem, response)}; it must return "
+                f"{_RETURNS[self.form]}"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"task.reward={self.written}"
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Those of the function."""
+        return inspect.signature(self.function).parameters
+
+    @property
+    def form(self) -> str:
+        """`trl`, `verl` or `ours`, by the names of the parameters."""
+        if "completions" in self.parameters:
+            return "trl"
+        return "verl" if {"solution_str", "ground_truth"} <= self.parameters.keys() else "ours"
+
+    def check(self, problem: Problem) -> None:
+        """Raises UserError for a parameter that neither the row of this problem nor rlzoo has."""
+        positional, named = self._arguments(problem, "")
+        asked = [it for it in self.parameters.values() if it.kind not in (it.VAR_KEYWORD, it.VAR_POSITIONAL)]
+        for parameter in asked[len(positional) :]:
+            if parameter.default is parameter.empty and parameter.name not in named:
+                columns = ", ".join(Row.of(problem).columns) or "none"
+                raise UserError(f"{self} asks for {parameter.name}, which no row has; the columns are {columns}")
+
+    def _arguments(self, problem: Problem, response: str) -> tuple[list[Any], dict[str, Any]]:
+        row, names = Row.of(problem), self.parameters
+        takes_all = any(it.kind is it.VAR_KEYWORD for it in names.values())
+        if self.form == "verl":
+            source = problem.data.get("data_source", "")
+            given = {"data_source": source, "solution_str": response, "ground_truth": row.ground_truth}
+            return [], _known({**given, "extra_info": dict(row.columns.get("extra_info") or {})}, names)
+        if self.form == "trl":
+            columns = {name: [value] for name, value in row.columns.items() if name not in ("prompt", "completion")}
+            prompt, completion = _in_trls_words(problem.prompt, response, row.is_chat)
+            given = {**columns, "prompts": [prompt], "completions": [completion]}
+            return [], given if takes_all else _known(given, names)
+        own = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
+        given = {**row.columns, **own}
+        first = next(iter(names.values()))
+        if "response" in names or first.kind is first.VAR_KEYWORD:
+            return [], given if takes_all else _known(given, names)
+        others = {name: value for name, value in given.items() if name not in (first.name, "response")}
+        return [response], others if takes_all else _known(others, names)
+
+    def _understood(self, value: Any) -> tuple[float, float | None]:
+        if self.form == "trl":
+            if isinstance(value, str | Mapping):
+                raise TypeError
+            (value,) = value
+        if self.form == "verl" and isinstance(value, Mapping):
+            return _number(value.get("score")), _share(value["acc"]) if "acc" in value else None
+        if self.form == "ours" and isinstance(value, tuple):
+            reward, correct = value
+            return _number(reward), _share(correct)
+        return _number(value), None
+
+
+@dataclass(frozen=True)
+class RewardGrader:
+    """Grades by functions from outside, whose weighted rewards are added up."""
+
+    rewards: tuple[Reward, ...]
+    weights: tuple[float, ...]
+    may_connect = True
+    """Judges are asked over connections."""
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        found = [reward(problem, response) for reward in self.rewards]
+        total = sum(weight * reward for weight, (reward, _) in zip(self.weights, found, strict=True))
+        said = [correct for _, correct in found if correct is not None]
+        return Grade(total, said[0] if said else float(found[0][0] >= ENOUGH))
+
+
+@dataclass(frozen=True)
+class Rewarded:
+    """A task whose responses are graded by functions from outside. Raises UserError if they ask for what no row has."""
+
+    task: Task
+    grader: Grader
+    rewards: tuple[Reward, ...]
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.task.name
+
+    @cached_property
+    def train(self) -> Sequence[Problem]:
+        """The task's."""
+        return self._checked(self.task.train)
+
+    @cached_property
+    def held_out(self) -> Sequence[Problem]:
+        """The task's."""
+        return self._checked(self.task.held_out)
+
+    def final_answer(self, problem: Problem, response: str) -> str | None:
+        """What the task takes for the answer."""
+        return self.task.final_answer(problem, response)
+
+    def _checked(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+        for reward in self.rewards:
+            for problem in problems[:1]:
+                reward.check(problem)
+        return problems
+
+
+def rewarded(task: Task, config: TaskConfig) -> Task:
+    """The task with the rewards that its configuration names, if it names any. Raises UserError for one of no use."""
+    rewards = load_rewards(config)
+    if not rewards:
+        return task
+    weights = tuple(config.reward_weights) or (1.0,) * len(rewards)
+    return Rewarded(task, RewardGrader(rewards, weights), rewards)
+
+
+def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
+    """The functions of `task.reward`. Raises UserError for one that is not there, and for weights that do not fit."""
+    if config.reward_weights and len(config.reward_weights) != len(config.reward):
+        raise UserError(
+            f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
+            f"{len(config.reward)} functions in task.reward; give each one a weight"
+        )
+    if config.reward and config.wrong_reward:
+        raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on task.reward; leave it out")
+    return tuple(load_reward(it) for it in config.reward)
+
+
+def load_reward(written: str | Function) -> Reward:
+    """The function of that name, or the function itself. Raises UserError for one that is not there or no function."""
+    if not isinstance(written, str):
+        return Reward(name_of(written), written, is_named=False)
+    function = load_outside("task.reward", written)
+    if not callable(function):
+        raise UserError(f"task.reward={written} is {one_line(repr(function))}, and not a function")
+    reward = Reward(written, function)
+    if not reward.parameters:
+        raise UserError(f"task.reward={written} takes no response; write def reward(response, gold, **columns)")
+    return reward
+
+
+def name_of(function: Function) -> str:
+    """How `task.reward` names a function: by its module, or by the file of the script that defines it."""
+    module = sys.modules.get(function.__module__)
+    file = getattr(module, "__file__", None)
+    if function.__module__ == "__main__" and file:
+        return f"{Path(file).resolve()}:{function.__qualname__}"
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def _known(given: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _in_trls_words(prompt: Prompt, response: str, is_chat: bool) -> tuple[Any, Any]:
+    """Prompt and completion, both chat messages or both text."""
+    if not is_chat or isinstance(prompt, str):
+        return (prompt if isinstance(prompt, str) else prompt[-1]["content"]), response
+    return [dict(message) for message in prompt], [{"role": "assistant", "content": response}]
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _number(value: Any) -> float:
+    """Any finite number, of numpy and torch too. Raises TypeError or ValueError."""
+    if value is None or isinstance(value, str | bytes):
+        raise TypeError
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _share(value: Any) -> float:
+    share = _number(value)
+    if not 0 <= share <= 1:
+        raise ValueError
+    return share
+
+
+def _asked(problem: Problem, response: str) -> str:
+    """The row and the response, for an error."""
+    asked, said = (text if len(text) <= 80 else text[:77] + "..." for text in (Row.of(problem).question, response))
+    return f"for the question {asked!r} ({problem.id}) and the response {said!r}"

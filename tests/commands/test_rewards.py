@@ -1,0 +1,117 @@
+"""Rewards of every form train the embedded model, and one that is broken ends the run with one line and status 2."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlzoo.commands import main
+from rlzoo.files import read_json_lines
+from tests.conftest import error_of
+
+JUDGE = Path(__file__).parents[2] / "examples" / "judge.py"
+REWARDS = """
+def ours(response, gold, **columns):
+    return float(response.endswith(f"={gold}")) - 0.25
+
+def trl(prompts, completions, answer, **columns):
+    return [float(it.endswith(f"={gold}")) for it, gold in zip(completions, answer, strict=True)]
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": len(solution_str) / 10, "acc": solution_str.endswith(f"={ground_truth}")}
+
+def broken(response):
+    return [1.0][len(response)]
+
+def nan(response):
+    return float("nan")
+
+def text(response):
+    return "good"
+
+def two(completions, **columns):
+    return [1.0, 2.0]
+"""
+ASKED: list[dict[str, Any]] = []
+
+
+class Judge(BaseHTTPRequestHandler):
+    """Speaks as an OpenAI-compatible endpoint does."""
+
+    def do_POST(self) -> None:
+        ASKED.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        mark = 10 * (len(ASKED) % 2)
+        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": f"It is {mark}"}}]}).encode()
+        self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("JUDGE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("JUDGE_MODEL", "judge")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A run of two small steps on 24 questions of one's own, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    Path("rewards.py").write_text(REWARDS)
+    rows = [{"problem": f"{a}+{b}-{b}=", "answer": str(a)} for a in range(10, 18) for b in (7, 21, 33)]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    steps = ["train.steps=2", "rollout.prompts_per_step=4", "evaluation.problems=2", "evaluation.samples=2"]
+    return ["objective=grpo", "task.name=own.jsonl", "output=run", *steps]
+
+
+@pytest.mark.parametrize("rewards", ["ours", "trl", "compute_score", "ours,compute_score"])
+def test_every_form_trains_the_embedded_model(rewards: str, words: list[str]) -> None:
+    names = rewards.split(",")
+    written = ",".join(f"./rewards.py:{name}" for name in names)
+    weights = ["task.reward_weights=[2, 0.5]"] * (len(names) > 1)
+    assert main(["train", *words, f"task.reward=[{written}]", *weights]) == 0
+    steps = read_json_lines(Path("run/metrics.jsonl"))
+    assert [step["step"] for step in steps] == [1, 2]
+    assert all(step["gradient_norm"] > 0 and step["updates_skipped"] == 0 for step in steps)
+    for record in read_json_lines(Path("run/responses.jsonl")):
+        is_right, length = record["response"].endswith(f"={record['answer']}"), len(record["response"]) / 10
+        single = {"ours": is_right - 0.25, "trl": float(is_right), "compute_score": length}
+        expected = single[names[0]] if len(names) == 1 else 2 * single["ours"] + 0.5 * length
+        correct = 0.0 if rewards == "ours" else float(is_right)  # a reward of 0.75 is below 1
+        assert (record["reward"], record["correct"]) == (pytest.approx(expected), correct)
+
+
+def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:
+    assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
+    assert ASKED[0]["model"] == "judge" and "Gold answer: 1" in ASKED[0]["messages"][0]["content"]
+    steps = read_json_lines(Path("run/metrics.jsonl"))
+    assert len(steps) == 2 and all(0 < step["reward"] < 1 and step["gradient_norm"] > 0 for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("reward", "says"),
+    [
+        ("broken", "raised IndexError: list index out of range (rewards.py line 12)"),
+        ("nan", "returned nan"),
+        ("text", "returned 'good'"),
+        ("two", "returned [1.0, 2.0]"),
+    ],
+)
+def test_a_broken_reward_ends_the_run_with_one_line(
+    reward: str, says: str, words: list[str], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    message = error_of(capsys, "train", *words, f"task.reward=./rewards.py:{reward}")
+    assert f"task.reward=./rewards.py:{reward} {says}" in message and "for the question '1" in message

@@ -1,0 +1,170 @@
+"""A trained model goes to the hub with a card that says what trained it; a local server stands in for the hub."""
+
+import base64
+import hashlib
+import json
+import shlex
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard, constants
+from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlzoo.commands import main
+from rlzoo.config import load_config, with_embedded_default
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.model_card import CARD, model_card
+from rlzoo.report.terminal import Terminal
+from rlzoo.training.run import train
+from tests.conftest import error_of
+
+
+@dataclass
+class Hub:
+    """The calls of the hub's API that a commit makes, and what the commits hold."""
+
+    created: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    large: dict[str, bytes] = field(default_factory=dict)
+    metadata: list[str] = field(default_factory=list)
+    token: str = "token"
+
+
+class Stand(BaseHTTPRequestHandler):
+    """Answers as the hub does."""
+
+    hub: Hub
+
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Authorization") != f"Bearer {self.hub.token}":
+            return self._answer({"error": "Invalid credentials"}, 401)
+        if self.path == "/api/repos/create":
+            made = json.loads(sent)
+            self.hub.created.append(made)
+            return self._answer({"url": f"{self._address()}/{made['organization']}/{made['name']}"})
+        if self.path == "/api/validate-yaml":
+            self.hub.metadata.append(json.loads(sent)["content"])
+            return self._answer({"errors": [], "warnings": []})
+        if self.path.endswith("/preupload/main"):
+            named = [file["path"] for file in json.loads(sent)["files"]]
+            modes = {name: "lfs" if name.endswith((".safetensors", ".png")) else "regular" for name in named}
+            answered = [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in modes.items()]
+            return self._answer({"files": answered})
+        if self.path.endswith("/info/lfs/objects/batch"):
+            uploads = [self._upload(wanted) for wanted in json.loads(sent)["objects"]]
+            return self._answer({"transfer": "basic", "objects": uploads})
+        assert self.path.endswith("/commit/main"), self.path
+        for line in map(json.loads, sent.decode().splitlines()):
+            if line["key"] == "file":
+                self.hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            if line["key"] == "lfsFile":
+                self.hub.files[line["value"]["path"]] = self.hub.large[line["value"]["oid"]]
+        return self._answer({"commitUrl": f"{self._address()}/someone/model/commit/1", "commitOid": "1" * 40})
+
+    def do_PUT(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
+        self.hub.large[hashlib.sha256(sent).hexdigest()] = sent
+        self._answer({})
+
+    def _upload(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        return {**wanted, "actions": {"upload": {"href": f"{self._address()}/upload/{wanted['oid']}"}}}
+
+    def _address(self) -> str:
+        return f"http://{self.headers['Host']}"
+
+    def _answer(self, value: dict[str, Any], status: int = 200) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    Stand.hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stand)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "token")
+    yield Stand.hub
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp("runs") / "my run"
+    words = [
+        "objective=dapo",
+        f"output={folder}",
+        "train.steps=1",
+        "rollout.prompts_per_step=4",
+        "evaluation.samples=2",
+    ]
+    words += ["evaluation.problems=4", "rollout.max_refills=50", "evaluation.decodings=[1/1,0/1]"]
+    return train(load_config(with_embedded_default(words)), Terminal(Console(quiet=True)))
+
+
+def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunFolder) -> None:
+    model = finished.last_checkpoint()
+    assert model is not None
+    card = ModelCard.load(model / CARD)
+    assert card.text == ModelCard(model_card(finished)).text
+    described = json.loads(finished.objective.read_text())
+    assert described["equation"] in card.text and "`dapo`" in card.text
+    assert all(part["formula"].replace("|", "\\|") in card.text for part in described["parts"])
+    last = {path: Evaluation.load(path).accuracy.mean for path in (finished / "evaluation").glob("step-000001-*.jsonl")}
+    said = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert len(said) == len(last) == 2 and all(name.startswith("avg@2, T=") for name in said)
+    assert sorted(said.values()) == pytest.approx(sorted(last.values()), abs=1e-4)
+    assert card.data.library_name == "transformers" and card.data.base_model is None
+    assert f"output={finished.path}" not in card.text and str(finished.path) not in card.text
+
+
+def test_the_command_of_the_card_is_the_run(finished: RunFolder) -> None:
+    (line,) = (line.strip() for line in model_card(finished).splitlines() if line.startswith("    rlzoo train"))
+    words = shlex.split(line)[2:]
+    again = load_config(with_embedded_default([*words, f"output={finished.path}"]))
+    assert again == load_config([str(finished.config)])
+
+
+def test_push_uploads_the_model_without_what_training_needs(finished: RunFolder, hub: Hub, tmp_path: Path) -> None:
+    assert main(["push", str(finished.path), "someone/model", "private=true"]) == 0
+    (made,) = hub.created
+    assert (made["organization"], made["name"], made["visibility"]) == ("someone", "model", "private")
+    folder = tmp_path / "downloaded"
+    folder.mkdir()
+    for name, content in hub.files.items():
+        (folder / name).write_bytes(content)
+    assert {"config.yaml", "curves.png", CARD} <= hub.files.keys() and "optimizer.safetensors" not in hub.files
+    assert hub.metadata, "the hub has looked at the metadata"
+    model = finished.last_checkpoint()
+    assert model is not None
+    assert (folder / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+    AutoModelForCausalLM.from_pretrained(folder)
+    AutoTokenizer.from_pretrained(folder)
+
+
+def test_what_cannot_be_pushed_is_one_line(
+    finished: RunFolder, hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "is no run" in error_of(capsys, "push", tmp_path, "someone/model")
+    assert "is no name of a model" in error_of(capsys, "push", finished.path, "a/b/c")
+    hub.token = "another"
+    assert "refused someone/model" in error_of(capsys, "push", finished.path, "someone/model")
+    assert not hub.files

@@ -1,0 +1,110 @@
+"""Data as people bring it: any column names, a system prompt, one file for both splits, files that do not serve."""
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError
+from rlzoo.tasks import Problem, Task, load_task
+
+
+def jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def task(name: str, **keys: Any) -> Task:
+    return load_task(TaskConfig(name=name, **keys))
+
+
+def numbers(problems: Sequence[Problem]) -> list[int]:
+    return [int(problem.answer) for problem in problems]
+
+
+FORTY = [{"question": f"What is {n}?", "answer": n} for n in range(40)]
+
+
+def test_columns_of_any_name_can_be_chosen(tmp_path: Path) -> None:
+    row = {"text": "2+2?", "label": "4", "question": "none of it", "answer": "5"}
+    config = TaskConfig(jsonl(tmp_path / "data.jsonl", [row]))
+    config.columns.question, config.columns.answer = "text", "label"
+    (problem,) = load_task(config).held_out
+    assert problem.prompt == [{"role": "user", "content": "2+2?"}] and problem.answer == "4"
+    config.columns.answer = "labels"
+    with pytest.raises(UserError, match=r"task\.columns\.answer=labels is no column of .*; did you mean label\?"):
+        _ = load_task(config).held_out
+
+
+def test_a_system_prompt_takes_the_place_of_the_datasets_own(tmp_path: Path) -> None:
+    own = [{"role": "system", "content": "Sing."}, {"role": "user", "content": "2+2?"}]
+    for question in ("2+2?", own):
+        name = jsonl(tmp_path / "data.jsonl", [{"prompt": question, "answer": "4"}])
+        (problem,) = task(name, system_prompt="Think.", instruction="Box it.").held_out
+        assert problem.prompt == [
+            {"role": "system", "content": "Think."},
+            {"role": "user", "content": "2+2?\n\nBox it."},
+        ]
+    gym = task("reasoning_gym:gcd", system_prompt="Think.").held_out[0].prompt
+    assert not isinstance(gym, str) and [message["role"] for message in gym] == ["system", "user"]
+
+
+def test_a_file_is_cut_in_two_by_its_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    name = jsonl(tmp_path / "data.jsonl", [*FORTY, FORTY[0], FORTY[1], FORTY[2]])
+    with caplog.at_level(logging.WARNING):
+        loaded = task(name)
+        train, held_out = numbers(loaded.train), numbers(loaded.held_out)
+    assert len(held_out) == 5 and set(train) | set(held_out) == set(range(40)) and not set(train) & set(held_out)
+    assert "5 of its 40 questions are held out (task.held_out_rows=5 task.held_out_seed=0)" in caplog.text
+    assert len(caplog.records) == 1
+    moved = task(jsonl(tmp_path / "moved.jsonl", FORTY[::-1]))
+    assert set(numbers(moved.held_out)) == set(held_out)
+    other = task(name, held_out_rows=7, held_out_seed=1)
+    assert len(other.held_out) == 7 and not set(numbers(other.held_out)) >= set(held_out)
+
+
+def test_a_folder_with_one_split_is_cut_in_two_and_one_with_two_only_if_asked_to(tmp_path: Path) -> None:
+    jsonl(tmp_path / "data" / "train.jsonl", FORTY)
+    assert (len(task(str(tmp_path / "data")).held_out), len(task(str(tmp_path / "data")).train)) == (5, 35)
+    jsonl(tmp_path / "data" / "test.jsonl", [{"question": "What is 99?", "answer": 99}])
+    assert numbers(task(str(tmp_path / "data")).held_out) == [99]
+    assert len(task(str(tmp_path / "data"), held_out_rows=3).held_out) == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"held_out_rows": 40}, r"task\.held_out_rows=40: .* has 40 different questions, and some must be left"),
+        ({"held_out": "a/b", "held_out_rows": 4}, r"task\.held_out_rows=4 has no effect with task\.held_out"),
+        ({"held_out": "a/b", "held_out_seed": 4}, r"task\.held_out_seed=4 has no effect with task\.held_out"),
+    ],
+)
+def test_a_number_that_cannot_be_held_out_is_refused(keys: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=says):
+        _ = task(jsonl(tmp_path / "data.jsonl", FORTY), **keys).train
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", r"data\.jsonl \(task\.split=train\) is empty$"),
+        (b"\n\n", r"data\.jsonl \(task\.split=train\) .*is empty"),
+        (
+            '{"question": "Où est-ce?", "answer": 1}\n'.encode("latin-1"),
+            r"not in UTF-8 \(row 1\); recode it.*: iconv",
+        ),
+        (b'{"question": 5, "answer": 1}\n', r"row 1 has a question that is neither text nor chat messages"),
+        (b'{"question": "1?", "answer": 1}\n{"question": ', r"cannot be read or is empty: "),
+        (b'{"frage": "1?", "answer": 1}\n', r"task\.columns\.question= and task\.columns\.answer= name others"),
+    ],
+)
+def test_a_file_that_does_not_serve_is_one_line(content: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=says) as caught:
+        _ = task(str(tmp_path / "data.jsonl")).train
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,264 @@
+"""Rewards from outside: three forms, told apart by their signature, in the grader's processes, with one clear error."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError
+from rlzoo.tasks import Problem, load_task, load_to_grade
+from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.regrading import from_json, grading_keys, grading_task, to_json
+from rlzoo.tasks.reward import Reward, load_reward, name_of, rewarded
+
+REWARDS = """
+import socket, time, urllib.request
+
+def ours(response, gold, level):
+    return float(response == gold) * level
+
+def everything(response, **columns):
+    return len(columns), columns["question"] == "1+1?" and columns["gold"] == "2" and columns["level"] == 3
+
+def completion_first(completion, answer):
+    return completion == answer
+
+def trl(prompts, completions, level, **kwargs):
+    assert kwargs["answer"] == ["2"] and prompts == ["1+1?"]
+    return [float(completion == "2") * factor for completion, factor in zip(completions, level, strict=True)]
+
+def trl_chat(completions, **kwargs):
+    return [float(completion[0]["content"] == "2") for completion in completions]
+
+async def trl_async(completions, **kwargs):
+    return [0.5 for _ in completions]
+
+def verl(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source == "math" and extra_info == {"index": 7}
+    return {"score": 1.0 if solution_str == ground_truth else -1.0, "acc": solution_str == ground_truth}
+
+def verl_number(data_source, solution_str, ground_truth, extra_info=None):
+    return 0.1 + 0.9 * (solution_str == ground_truth)
+
+def half(response):
+    return 0.5
+
+def raises(response, **columns):
+    return {}[response]
+
+def returns(response, what):
+    return {"nan": float("nan"), "inf": float("inf"), "text": "good", "none": None, "list": [1.0],
+            "three": (1.0, 1.0, 1.0), "beyond": (1.0, 2.0)}[what]
+
+def trl_returns(completions, what, **kwargs):
+    return {"two": [1.0, 2.0], "no": [], "number": 1.0, "nan": [float("nan")], "none": [None], "text": "1"}[what[0]]
+
+def verl_returns(data_source, solution_str, ground_truth, what="score"):
+    return {"score": {"score": None}, "empty": {}, "none": None}[what]
+
+def writes(response):
+    open("evil", "w")
+    return 1.0
+
+def opens(response):
+    socket.socket().close()
+    return 1.0
+
+def sleeps(response):
+    time.sleep(0 if not response else 60)
+    return 3.0
+
+def never(response):
+    time.sleep(60)
+
+def needs(response, reference_solution):
+    return 1.0
+
+def nothing():
+    return 1.0
+
+number = 5
+"""
+ROW = {"question": "1+1?", "answer": "2", "level": 3}
+VERL = {
+    "prompt": [{"role": "user", "content": "1+1?"}],
+    "data_source": "math",
+    "reward_model": {"ground_truth": "2"},
+    "extra_info": {"index": 7},
+}
+
+
+@pytest.fixture(autouse=True)
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+
+
+def task(*rewards: str, row: dict[str, Any] = ROW, **keys: Any) -> Any:
+    Path("data.jsonl").write_text(json.dumps(row) + "\n")
+    written = [f"./my_rewards.py:{name}" for name in rewards]
+    return load_task(TaskConfig("data.jsonl", reward=written, **keys))
+
+
+def grades(*rewards: str, row: dict[str, Any] = ROW, **keys: Any) -> list[tuple[float, float]]:
+    """Reward and correctness of the right answer, a wrong one and none."""
+    made = task(*rewards, row=row, **keys)
+    found = [made.grader(made.held_out[0], response) for response in ("2", "3", "")]
+    return [(grade.reward, grade.correct) for grade in found]
+
+
+@pytest.mark.parametrize(
+    ("reward", "row", "expected"),
+    [
+        ("ours", ROW, [(3.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("everything", ROW, [(5.0, 1.0)] * 3),
+        ("completion_first", ROW, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("trl", ROW, [(3.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("trl_chat", VERL, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("trl_async", ROW, [(0.5, 0.0)] * 3),
+        ("verl", VERL, [(1.0, 1.0), (-1.0, 0.0), (-1.0, 0.0)]),
+        ("verl_number", ROW, [(1.0, 1.0), (0.1, 0.0), (0.1, 0.0)]),
+    ],
+)
+def test_each_form_is_known_by_its_signature(
+    reward: str, row: dict[str, Any], expected: list[tuple[float, float]]
+) -> None:
+    assert grades(reward, row=row) == expected
+
+
+def test_trls_completions_are_messages_where_a_system_prompt_makes_them_so() -> None:
+    assert grades("trl_chat", system_prompt="Think.")[0] == (1.0, 1.0)
+
+
+def test_weighted_rewards_are_added_and_the_first_correctness_that_is_said_counts() -> None:
+    weights = [0.25, 2.0]
+    assert grades("ours", "half", reward_weights=weights) == [(1.75, 1.0), (1.0, 0.0), (1.0, 0.0)]
+    row = VERL | {"level": 3, "question": "", "prompt": VERL["prompt"]}
+    assert grades("half", "verl", row=row) == [(1.5, 1.0), (-0.5, 0.0), (-0.5, 0.0)]
+
+
+def test_a_reward_needs_no_gold_answer() -> None:
+    made = task("half", row={"question": "Sing."})
+    assert made.held_out[0].answer == ""
+    assert made.grader(made.held_out[0], "la").reward == 0.5
+
+
+def test_a_task_of_ours_takes_a_reward_too() -> None:
+    made = load_task(TaskConfig("arithmetic", problems=4, reward=["./my_rewards.py:half"]))
+    assert made.grader(made.train[0], "1").reward == 0.5
+
+
+def test_a_function_itself_will_do_and_has_a_name_that_loads_it(tmp_path: Path) -> None:
+    Path("data.jsonl").write_text(json.dumps(ROW) + "\n")
+    base = load_task(TaskConfig("data.jsonl"))
+    made = rewarded(base, TaskConfig("data.jsonl", reward=[module_reward]))  # type: ignore[list-item]
+    assert made.grader(made.held_out[0], "2").reward == 1.0
+    assert name_of(module_reward) == f"{__name__}:module_reward"
+    assert load_reward(name_of(module_reward)).function is module_reward
+    assert pickle.loads(pickle.dumps(made.grader))(made.held_out[0], "3").reward == 0.0
+
+
+def module_reward(response: str, gold: str) -> float:
+    return float(response == gold)
+
+
+def test_kept_responses_are_graded_again_by_the_same_functions() -> None:
+    made = task("ours", "half", reward_weights=[1.0, 2.0])
+    record = json.loads(json.dumps({"keys": grading_keys(made.task.config), "data": to_json(made.held_out[0].data)}))
+    problem = Problem("1", "1+1?", "2", from_json(record["data"]))
+    assert grading_task(record["keys"]).grader(problem, "2").reward == 4.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "what", "says"),
+    [
+        ("raises", "", "raised KeyError: '2' (my_rewards.py line"),
+        ("returns", "nan", "returned nan"),
+        ("returns", "inf", "returned inf"),
+        ("returns", "text", "returned 'good'"),
+        ("returns", "none", "returned None"),
+        ("returns", "list", "returned [1.0]"),
+        ("returns", "three", "returned (1.0, 1.0, 1.0)"),
+        ("returns", "beyond", "returned (1.0, 2.0)"),
+        ("trl_returns", "two", "returned [1.0, 2.0]"),
+        ("trl_returns", "no", "returned []"),
+        ("trl_returns", "number", "returned 1.0"),
+        ("trl_returns", "nan", "returned [nan]"),
+        ("trl_returns", "none", "returned [None]"),
+        ("trl_returns", "text", "returned '1'"),
+        ("verl_returns", "score", "returned {'score': None}"),
+    ],
+)
+def test_what_it_raises_or_returns_wrongly_is_one_error_that_shows_the_row(reward: str, what: str, says: str) -> None:
+    made = task(reward, row=ROW | {"what": what})
+    with GraderPool(made.grader) as pool, pytest.raises(UserError) as caught:
+        pool.grade([made.held_out[0]] * 2, ["2"] * 2)
+    message = str(caught.value)
+    assert f"task.reward=./my_rewards.py:{reward} {says}" in message
+    assert "'1+1?' (data/train/0)" in message and "response '2'" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"reward": ["./missing.py:f"]}, "there is no file ./missing.py"),
+        ({"reward": ["./my_rewards.py:our"]}, "has no our; did you mean ours?"),
+        ({"reward": ["my_missing_module:f"]}, "cannot be imported: ModuleNotFoundError"),
+        ({"reward": ["./broken.py:f"]}, "./broken.py cannot be imported: SyntaxError"),
+        ({"reward": ["my_rewards"]}, "is neither my_module:name nor ./my_file.py:name"),
+        ({"reward": ["./my_rewards.py:number"]}, "is 5, and not a function"),
+        ({"reward": ["./my_rewards.py:nothing"]}, "takes no response"),
+        ({"reward": ["./my_rewards.py:needs"]}, "asks for reference_solution, which no row has; the columns are quest"),
+        ({"reward": ["./my_rewards.py:half"], "reward_weights": [1.0, 2.0]}, "are 2 for 1 functions in task.reward"),
+        ({"reward": ["./my_rewards.py:half"], "wrong_reward": -1.0}, "task.wrong_reward=-1.0 has no effect"),
+    ],
+)
+def test_a_reward_of_no_use_is_refused_before_anything_is_graded(keys: dict[str, Any], says: str) -> None:
+    Path("broken.py").write_text("def f(:\n")
+    Path("data.jsonl").write_text(json.dumps(ROW) + "\n")
+    with pytest.raises(UserError) as caught:
+        _ = load_task(TaskConfig("data.jsonl", **keys)).held_out
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reward", ["opens", "sleeps", "writes"])
+def test_it_runs_in_the_graders_processes_under_their_limits(reward: str) -> None:
+    made = task(reward)
+    with GraderPool(made.grader, timeout=2.0) as pool:
+        if reward == "writes":
+            with pytest.raises(UserError, match="must not write files"):
+                pool.grade([made.held_out[0]], ["2"])
+            assert not Path("evil").exists()
+            return
+        (graded,) = pool.grade([made.held_out[0]], ["2"])
+    assert (graded.outcome, graded.grade.reward) == {"opens": ("graded", 1.0), "sleeps": ("timed_out", 3.0)}[reward]
+
+
+def test_one_that_is_too_slow_for_an_empty_response_names_the_limit() -> None:
+    made = task("never")
+    with GraderPool(made.grader, timeout=0.5) as pool, pytest.raises(UserError, match=r"task\.grader_timeout=0\.5"):
+        pool.grade([made.held_out[0]], ["2"])
+
+
+def test_what_no_other_process_can_load_is_refused_before_it_grades() -> None:
+    local: Callable[..., float] = lambda response: 1.0  # noqa: E731
+    made = rewarded(load_task(TaskConfig("arithmetic")), TaskConfig(reward=[local]))  # type: ignore[list-item]
+    with pytest.raises(UserError, match="at the top of a module"), GraderPool(made.grader):
+        pass
+
+
+def test_an_edited_file_is_read_again() -> None:
+    before = load_reward("./my_rewards.py:half")
+    Path("my_rewards.py").write_text("def half(response):\n    return 0.25\n")
+    assert isinstance(before, Reward)
+    problem = Problem("1", "1+1?", "2")
+    assert (before(problem, ""), load_reward("./my_rewards.py:half")(problem, "")) == ((0.5, None), (0.25, None))
+
+
+def test_regrading_needs_no_dataset() -> None:
+    assert load_to_grade(TaskConfig("gone.jsonl", reward=["./my_rewards.py:half"])).grader is not None
