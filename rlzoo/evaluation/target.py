@@ -24,7 +24,10 @@ from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 
-BENCHMARK_TASK_KEYS = ("task.instruction", "task.grade_truncated", "task.grader_workers", "task.grader_timeout")
+BENCHMARK_TASK_KEYS = (
+    *("task.instruction", "task.system_prompt", "task.chat_template_kwargs"),
+    *("task.grade_truncated", "task.grader_workers", "task.grader_timeout"),
+)
 """The keys of a task that have an effect on benchmarks."""
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
 
@@ -47,6 +50,8 @@ class Target:
     examples: Sequence[Example] = ()
     instruction: str | None = None
     """For the prompts of benchmarks, if not each benchmark's own."""
+    system_prompt: str = ""
+    """For the prompts of benchmarks."""
 
     @property
     def of_a_run(self) -> bool:
@@ -80,6 +85,7 @@ def read_target(name: str, words: Sequence[str]) -> Target:
         benchmarks_folder=own.benchmarks_folder,
         examples=read_examples(own.examples) if own.examples else (),
         instruction=config.task.instruction if any(word.startswith("task.instruction=") for word in words) else None,
+        system_prompt=config.task.system_prompt if any(it.startswith("task.system_prompt=") for it in words) else "",
     )
 
 

@@ -149,7 +149,7 @@ def _of_file(path: Path) -> Benchmark:
         raise UserError(f"{path}: template={own.template!r} has no {PROBLEM} where the problem stands")
     if own.metric not in METRICS:
         raise UserError(
-            f"{path}: metric={own.metric}{nearest(own.metric, METRICS)}; there are {', '.join(METRICS)[2:]}"
+            f"{path}: metric={own.metric}{nearest(own.metric, METRICS)}; there are {', '.join(filter(None, METRICS))}"
         )
     beside = path.parent / own.source
     return Benchmark(
@@ -167,7 +167,8 @@ def _of_file(path: Path) -> Benchmark:
 def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
     """Where the problems come from. Raises UserError if a folder is given that does not hold them."""
     if not folder or benchmark.name not in BENCHMARKS:
-        return TaskConfig(benchmark.hub, held_out_split=benchmark.split)
+        is_file = Path(benchmark.hub).is_file()
+        return TaskConfig(benchmark.hub, held_out=benchmark.hub if is_file else None, held_out_split=benchmark.split)
     if not Path(folder).expanduser().is_dir():
         raise UserError(f"benchmarks_folder={folder}: there is no such folder")
     path = Path(folder).expanduser() / benchmark.name
@@ -183,17 +184,20 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
 
 
 def load_benchmark(
-    benchmark: Benchmark, folder: str = "", instruction: str | None = None, examples: Sequence[Example] = ()
+    benchmark: Benchmark,
+    folder: str = "",
+    instruction: str | None = None,
+    examples: Sequence[Example] = (),
+    system_prompt: str = "",
 ) -> tuple["DatasetTask", list[Problem]]:
     """A benchmark's task and its problems with their instruction, its own unless another is given.
 
-    Worked examples come before them as earlier turns, asked for as the problems are.
-
+    Worked examples come before them as earlier turns, asked for as the problems are, and before all a system prompt.
     Raises UserError if the problems cannot be read, or if an instruction is given that all prompts have already.
     """
     from rlzoo.tasks.dataset import DatasetTask  # which takes a second: names are checked before
 
-    task = DatasetTask(task_config(benchmark, folder))
+    task = DatasetTask(replace(task_config(benchmark, folder), system_prompt=system_prompt))
     try:
         problems = task.held_out
     except UserError as error:

@@ -113,11 +113,12 @@ def test_texts_that_end_a_response_worked_examples_and_decodings_reach_the_sampl
     (folder / "shots.jsonl").write_text('{"problem": "3+3=", "response": "6"}')
     whole, _ = evaluate(model, *benchmark_words(folder, "evaluation.samples=8", "evaluation.decodings=[1/1]", SMALL[0]))
     words = ("evaluation.samples=8", "evaluation.decodings=[1/1/5/0.01]", SMALL[0], 'evaluation.stop=["1","+"]')
-    cut, _ = evaluate(model, *benchmark_words(folder, *words, f"examples={folder / 'shots.jsonl'}"))
+    words = (*words, "task.system_prompt=Add.", f"examples={folder / 'shots.jsonl'}")
+    cut, _ = evaluate(model, *benchmark_words(folder, *words))
     assert cut[0].name == "aime24-T1-p1-top5-min0.01-k8-seed0.jsonl"
     before, after = (read_json_lines(paths[0]) for paths in (whole, cut))
     assert not any("1" in record["response"] or "+" in record["response"] for record in after)
-    assert [message["content"] for message in after[0]["prompt"][:2]] == ["3+3=" + BOXED, "6"]
+    assert [message["content"] for message in after[0]["prompt"][:3]] == ["Add.", "3+3=" + BOXED, "6"]
     assert {record["outcome"] for record in after} >= {"graded"} and len(before) == len(after)
     settings = read_results(cut[0].parent)[cut[0].stem]["settings"]
     assert (settings["stop"], settings["decoding"]["top_k"]) == (["1", "+"], 5)
