@@ -160,8 +160,8 @@ class Evaluator:
         seen = kept.records() if kept else {}
         seen_by: list[set[int]] = gather_object([set(seen)])
         left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
-        own, done = (sum(len(numbers) for _, numbers in it) for it in (shares, left))
-        done = own - done
+        own = sum(len(numbers) for _, numbers in shares)
+        done = own - sum(len(numbers) for _, numbers in left)
         records = seen if process == 0 else {it: seen[it] for it in seen.keys() - seen_by[0]}
         for start, numbers in left:
             if numbers:
