@@ -40,9 +40,12 @@ class LeaderboardConfig:
 @dataclass
 class BenchmarksConfig:
     benchmarks: list[str] = field(default_factory=list)
-    """Named benchmarks instead of the task: `benchmarks=aime24,math500`; `all` are the six of the STAPO paper."""
+    """Instead of the task: `benchmarks=aime24,math500`; `all`, the six of the STAPO paper; `justrl`, JustRL's nine; or
+    YAML files of your own, with source, split, samples, instruction, template and metric."""
     benchmarks_folder: str = ""
     """A folder with `NAME.parquet` for each benchmark; if empty, they come from the hub."""
+    examples: str = ""
+    """A file of worked examples, JSON lines with problem and response, put before every prompt as earlier turns."""
 
 
 @dataclass

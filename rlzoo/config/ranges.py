@@ -63,6 +63,8 @@ def check_ranges(config: Config) -> None:
     if config.model.attention.startswith("flash") and config.model.precision == "float32":
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     read_decodings(config.evaluation.decodings)
+    if "" in config.evaluation.stop:
+        raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
     if config.train.minibatches_per_step > config.rollout.prompts_per_step:
         raise UserError(
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "

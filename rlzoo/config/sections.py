@@ -134,7 +134,10 @@ class EvaluationConfig:
     samples: int = 8
     """k of avg@k: responses per held-out problem."""
     decodings: list[str] = field(default_factory=lambda: ["1.0/1.0"])
-    """How responses are sampled, temperature/top-p, each evaluated by itself: `[1.0/1.0, 0.7/0.9]`; `0/1` is greedy."""
+    """How responses are sampled, temperature/top-p, each evaluated by itself: `[1.0/1.0, 0.7/0.9]`; `0/1` is greedy;
+    `0.6/0.95/20/0.05` has top-k and min-p as well."""
+    stop: list[str] = field(default_factory=list)
+    """Texts that end a response, which is graded without them: `["\\n\\n", "Question:"]`."""
     every: int = 0
     """Evaluate every so many steps as well as before and after; 0 is only before and after."""
 

@@ -27,6 +27,7 @@ EVALUATION_KEYS = (
     "evaluation.problems",
     "evaluation.samples",
     "evaluation.decodings",
+    "evaluation.stop",
     "rollout.max_",
     "rollout.rows_",
     "rollout.engine",

@@ -136,6 +136,8 @@ class Evaluator:
     source: TaskConfig
     """Where the task comes from."""
     seed: int
+    stop: Sequence[str] = ()
+    """Texts that end a response."""
 
     def __call__(
         self,
@@ -150,15 +152,16 @@ class Evaluator:
         """
         samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
         seed = step_seed(self.seed, 0, "evaluation")
-        sampling = Sampling(rollout.max_response_tokens, decoding.temperature, decoding.top_p)
+        chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
+        sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
         per_batch = max(1, rollout.rows_per_batch // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)
         seen = kept.records() if kept else {}
         seen_by: list[set[int]] = gather_object([set(seen)])
         left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
-        own, done = (sum(len(numbers) for _, numbers in it) for it in (shares, left))
-        done = own - done
+        own = sum(len(numbers) for _, numbers in shares)
+        done = own - sum(len(numbers) for _, numbers in left)
         records = seen if process == 0 else {it: seen[it] for it in seen.keys() - seen_by[0]}
         for start, numbers in left:
             if numbers:

@@ -141,6 +141,7 @@ def _evaluate(
                     config.rollout,
                     one.source,
                     config.seed,
+                    config.evaluation.stop,
                 )
                 claim = kept.claimed(part.settings) if accelerator.is_main_process else nullcontext()
                 with claim, view.evaluating(part.decoding, one.name) as progress:
@@ -169,12 +170,20 @@ def _task_set(config: Config) -> ProblemSet:
 
 def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
     evaluation, given = target.config.evaluation, target.given
-    task, problems = load_benchmark(benchmark, target.benchmarks_folder, target.instruction)
+    task, problems = load_benchmark(
+        benchmark, target.benchmarks_folder, target.instruction, target.examples, target.system_prompt
+    )
     if "evaluation.problems" in given:
         problems = problems[: evaluation.problems]
     samples = evaluation.samples if "evaluation.samples" in given else benchmark.samples
     instruction = benchmark.instruction if target.instruction is None else target.instruction
-    source = replace(task.config, instruction=instruction, grade_truncated=target.config.task.grade_truncated)
+    own = target.config.task
+    source = replace(
+        task.config,
+        instruction=instruction,
+        chat_template_kwargs=own.chat_template_kwargs,
+        grade_truncated=own.grade_truncated,
+    )
     return ProblemSet(benchmark.name, task, problems, source, samples)
 
 

@@ -16,8 +16,8 @@ from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.regrading import to_json
 
-_DECIDE_NOTHING = ("problems", "split", "grader_workers", "grader_timeout")
-"""Keys of a task that touch no response and no grade."""
+_DECIDE_NOTHING = ("problems", "split", "grader_workers", "grader_timeout", "name", "held_out", "held_out_split")
+"""Keys of a task that touch no response and no grade, or say where the data are, whose digest is there."""
 _CHUNK = 2**20
 
 
@@ -49,6 +49,7 @@ def settings_of(
         "problems": len(problems),
         "samples": samples,
         "decoding": asdict(decoding),
+        "stop": list(config.evaluation.stop),
         "max_response_tokens": config.rollout.max_response_tokens,
         "engine": config.rollout.engine,
         "rows_per_batch": config.rollout.rows_per_batch,

@@ -22,9 +22,12 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
-from rlzoo.tasks.benchmarks import Benchmark, find
+from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 
-BENCHMARK_TASK_KEYS = ("task.instruction", "task.grade_truncated", "task.grader_workers", "task.grader_timeout")
+BENCHMARK_TASK_KEYS = (
+    *("task.instruction", "task.system_prompt", "task.chat_template_kwargs"),
+    *("task.grade_truncated", "task.grader_workers", "task.grader_timeout"),
+)
 """The keys of a task that have an effect on benchmarks."""
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
 
@@ -44,8 +47,11 @@ class Target:
     """The keys that were set. Of the others some follow the benchmarks."""
     benchmarks: Sequence[Benchmark] = ()
     benchmarks_folder: str = ""
+    examples: Sequence[Example] = ()
     instruction: str | None = None
     """For the prompts of benchmarks, if not each benchmark's own."""
+    system_prompt: str = ""
+    """For the prompts of benchmarks."""
 
     @property
     def of_a_run(self) -> bool:
@@ -77,7 +83,9 @@ def read_target(name: str, words: Sequence[str]) -> Target:
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
+        examples=read_examples(own.examples) if own.examples else (),
         instruction=config.task.instruction if any(word.startswith("task.instruction=") for word in words) else None,
+        system_prompt=config.task.system_prompt if any(it.startswith("task.system_prompt=") for it in words) else "",
     )
 
 

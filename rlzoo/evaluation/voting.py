@@ -24,7 +24,8 @@ def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[
         [place for place, _ in group]
         for _, group in itertools.groupby(enumerate(records), key=lambda it: it[1]["problem"])
     ]
-    distinct = [_distinct_wrong(records, places) for places in groups if "data_source" in problems[places[0]].data]
+    by_gold = [places for places in groups if _compares_with_gold(problems[places[0]], records[places[0]])]
+    distinct = [_distinct_wrong(records, places) for places in by_gold]
     pairs = [pair for places in distinct for pair in itertools.combinations(places, 2) if _may_be_equal(records, pair)]
     asked = [replace(problems[first], answer=records[first]["final_answer"]) for first, _ in pairs]
     graded = pool.grade(asked, [records[second]["response"] for _, second in pairs])
@@ -35,6 +36,11 @@ def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[
             answer = str(records[first]["final_answer"])
             votes[key] = votes.get((key[0], answer), answer)
     return [_voting(record, votes.get((record["problem"], record.get("final_answer") or ""))) for record in records]
+
+
+def _compares_with_gold(problem: Problem, record: Record) -> bool:
+    """Whether a grader of ours does; what somebody's own reward makes of another gold answer, nobody knows."""
+    return "data_source" in problem.data and not record["task"].get("reward")
 
 
 def _distinct_wrong(records: Sequence[Record], places: Sequence[int]) -> list[int]:

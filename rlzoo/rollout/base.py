@@ -12,11 +12,18 @@ from rlzoo.model.policy import Policy
 
 @dataclass(frozen=True)
 class Sampling:
-    """How responses are decoded. `temperature` 0 is greedy."""
+    """How responses are decoded. `temperature` 0 is greedy; `top_k` 0 and `min_p` 0 leave out nothing.
+
+    Of what `min_p` times the likeliest token's probability leaves, the `top_k` likeliest, and of these the nucleus.
+    A response ends before one of the `stop` texts; an engine may go on, what it writes behind them is cut off.
+    """
 
     max_response_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

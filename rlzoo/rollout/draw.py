@@ -20,7 +20,8 @@ def uniform(seed: int, step: int, lot: Tensor) -> Tensor:
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens [n], their log-probs [n] and the entropies [n] in nats of the distributions, from `logits` [n, V] float32.
 
-    The distribution is softmax(logits / temperature) cut to the smallest nucleus of mass `top_p` and renormalised.
+    The distribution is softmax(logits / temperature) without tokens below `min_p` times the likeliest, cut to the
+    `top_k` likeliest, then to the smallest nucleus of mass `top_p`, and renormalised.
     At temperature 0 the token is the likeliest, and log-prob and entropy are those of softmax(logits).
     `logits` are overwritten.
     """
@@ -28,6 +29,10 @@ def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
         logits /= sampling.temperature
     logits -= logits.amax(1, keepdim=True)
     weights = logits.exp()
+    if sampling.temperature > 0 and sampling.min_p > 0:
+        weights = weights.where(weights >= sampling.min_p, 0)  # the likeliest has weight 1
+    if sampling.temperature > 0 and 0 < sampling.top_k < weights.shape[1]:
+        weights = weights.where(weights >= weights.topk(sampling.top_k).values[:, -1:], 0)
     if sampling.temperature > 0 and sampling.top_p < 1:
         weights = weights.where(weights >= _nucleus_edge(weights, sampling.top_p), 0)
     tokens = weights.argmax(1) if sampling.temperature == 0 else _inverse_cdf(weights, uniform)

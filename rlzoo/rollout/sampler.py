@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
+from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.text import BEGUN
@@ -60,8 +61,7 @@ class Sampler:
         problems = [self._with_what_is_begun(*pair) for pair in zip(problems, prompts, strict=True)]
         rollouts = self.engine.generate(prompts, responses, sampling, seed, numbers)
         sampled = time.perf_counter()
-        lengths = rollouts.lengths.tolist()
-        texts = [self.tokenizer.decode(row[:n]) for row, n in zip(rollouts.tokens.tolist(), lengths, strict=True)]
+        rollouts, texts = cut_at_stop(rollouts, sampling.stop, self.tokenizer.decode)
         grades, outcomes = self._grade(problems, rollouts, texts)
         return GradedRollouts(
             problems=problems,

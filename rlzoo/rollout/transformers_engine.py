@@ -12,6 +12,7 @@ from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.draw import draw, uniform
+from rlzoo.rollout.stop import Watch
 
 FINISHED_FRACTION = 0.1
 """Finished rows leave the batch when they make up this part of it: leaving copies the cache of those that stay."""
@@ -37,7 +38,7 @@ class TransformersEngine:
         version: int = 0,
         will_be_sharded: bool = False,
     ) -> None:
-        self.rows_per_batch, self.version = rows_per_batch, version
+        self.rows_per_batch, self.version, self.tokenizer = rows_per_batch, version, tokenizer
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         needs_copy = will_be_sharded or precision == "bfloat16"
@@ -111,12 +112,15 @@ class TransformersEngine:
         cache.batch_select_indices(which)
         logits, mask, position = logits[which], mask[which], position[which, -1:]
         running = torch.ones(len(rows), dtype=torch.bool, device=device)
+        watch = Watch(sampling.stop, self.tokenizer.decode) if sampling.stop else None
         steps: list[_Step] = []
         while True:
             chosen = draw(logits, sampling, uniform(seed, len(steps), lot)[rows].to(device))
             steps.append(_Step(rows, *chosen))
             tokens = chosen[0]
             running = running & ~torch.isin(tokens, stop_tokens)
+            if watch:
+                running = running & torch.tensor(watch.go_on(rows.tolist(), tokens.tolist()), device=device)
             left = int(running.sum())
             if left == 0 or len(steps) == sampling.max_response_tokens:
                 return steps

@@ -133,6 +133,8 @@ class VllmEngine:
             n=1 if greedy else responses_per_prompt,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
             max_tokens=sampling.max_response_tokens,
             stop_token_ids=self.stop_tokens,
             ignore_eos=True,

@@ -1,12 +1,14 @@
 r"""Benchmarks by name, each sampled as often as the papers sample it.
 
-AIME and AMC are avg@32, MATH-500, Minerva and OlympiadBench avg@4, as JustRL (arXiv 2512.16649), STARE and STAPO report
-them. For GSM8K and Knights and Knaves the papers name no number of samples; 4 is taken.
+AIME, AMC, HMMT, BRUMO and CMIMC are avg@32, MATH-500, Minerva and OlympiadBench avg@4, as JustRL (arXiv 2512.16649),
+STARE and STAPO report them. For GSM8K and Knights and Knaves the papers name no number of samples; 4 is taken.
 
 The instruction is appended to a prompt that does not say yet how to answer. Problems come from the hub, or from a
-folder that holds `NAME.parquet` (or `.jsonl`, `.json`, or a dataset folder `NAME`).
+folder that holds `NAME.parquet` (or `.jsonl`, `.json`, or a dataset folder `NAME`). A benchmark of one's own is a YAML
+file with the keys of `OwnBenchmark`.
 """
 
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -14,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.base import FORMATS, Problem
+from rlzoo.config import TaskConfig, load_config
+from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.tasks.base import FORMATS, Message, Problem
 from rlzoo.tasks.text import Prompt, instructed, is_rendered
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ ROLES = (
     "tags, for example <answer> (1) Zoey is a knight\n(2) Oliver is a knave </answer>."
 )
 """The format that Logic-RL asks for in its system message."""
+
+PROBLEM = "{problem}"
+METRICS = {"": "", "boxed": "", "gsm8k": "openai/gsm8k", "knights_and_knaves": "kk_logic"}
+"""Metric -> the `data_source` whose rules it is."""
 
 RESPONSE_TOKENS = 20_480
 """STAPO's limit in its evaluations."""
@@ -43,9 +49,39 @@ class Benchmark:
     name: str
     hub: str
     rows: int
+    """As the papers have it; 0 if nobody said."""
     samples: int
     split: str = "test"
     instruction: str = BOXED
+    template: str = PROBLEM
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A worked example."""
+
+    problem: str
+    response: str
+
+
+@dataclass
+class OwnBenchmark:
+    """What the YAML file of a benchmark of one's own may say; its name is the file's."""
+
+    source: str = ""
+    """Where the problems are: a parquet or JSON file, seen from this one or from here; a folder; a hub id."""
+    split: str = "test"
+    """The split of a hub dataset or folder."""
+    samples: int = 4
+    """k of avg@k."""
+    instruction: str = BOXED
+    """Appended to prompts that do not say yet how to answer; may be empty."""
+    template: str = PROBLEM
+    """What is asked, with `{problem}` where the problem stands."""
+    metric: str = ""
+    """Which answer counts: `boxed`; `gsm8k`, where it may also stand behind `####`; `knights_and_knaves`. If empty,
+    what the data's own `data_source` says, or else `boxed`."""
 
 
 BENCHMARKS = {
@@ -57,6 +93,9 @@ BENCHMARKS = {
         Benchmark("math500", "HuggingFaceH4/MATH-500", rows=500, samples=4),
         Benchmark("minerva", "math-ai/minervamath", rows=272, samples=4),
         Benchmark("olympiadbench", "math-ai/olympiadbench", rows=674, samples=4),
+        Benchmark("hmmt25", "MathArena/hmmt_feb_2025", rows=30, samples=32, split="train"),
+        Benchmark("brumo25", "MathArena/brumo_2025", rows=30, samples=32, split="train"),
+        Benchmark("cmimc25", "MathArena/cmimc_2025", rows=40, samples=32, split="train"),
         Benchmark("gsm8k", "openai/gsm8k:main", rows=1319, samples=4),
         *(
             Benchmark(f"kk{people}", "K-and-K/knights-and-knaves:test", 100, 4, split=f"{people}ppl", instruction=ROLES)
@@ -64,34 +103,72 @@ BENCHMARKS = {
         ),
     )
 }
+_SIX = ("aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench")
 GROUPS = {
-    "all": ("aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"),
+    "all": _SIX,
+    "justrl": (*_SIX, "hmmt25", "brumo25", "cmimc25"),
     "knights_and_knaves": ("kk3", "kk4", "kk5", "kk6", "kk7"),
 }
-"""`all` are the six of the STAPO paper."""
+"""`all` are the six of the STAPO paper, `justrl` JustRL's nine."""
 
 
 def find(names: Sequence[str]) -> list[Benchmark]:
-    """The benchmarks and groups of these names, in their order. Raises UserError if one is unknown or there twice."""
+    """The benchmarks, groups and YAML files of these names, in their order.
+
+    Raises UserError if one is unknown or there twice, or if a file is of no use.
+    """
     if not names:
         raise UserError(f"benchmarks= names none; there are {', '.join([*BENCHMARKS, *GROUPS])}")
     found: list[Benchmark] = []
     for name in names:
-        if name not in BENCHMARKS and name not in GROUPS:
-            known = [*BENCHMARKS, *GROUPS]
-            meant = nearest(name.lower(), known) or f"; there are {', '.join(known)}"
-            raise UserError(f"benchmarks={name} is not a benchmark{meant}")
-        for member in GROUPS.get(name, (name,)):
-            if BENCHMARKS[member] in found:
-                raise UserError(f"benchmarks={','.join(names)}: {member} is there twice")
-            found.append(BENCHMARKS[member])
+        for member in _members(name):
+            if member.name in [benchmark.name for benchmark in found]:
+                raise UserError(f"benchmarks={','.join(names)}: {member.name} is there twice")
+            found.append(member)
     return found
+
+
+def _members(name: str) -> list[Benchmark]:
+    if name.endswith((".yaml", ".yml")):
+        return [_of_file(Path(name).expanduser())]
+    if name not in BENCHMARKS and name not in GROUPS:
+        known = [*BENCHMARKS, *GROUPS]
+        meant = nearest(name.lower(), known) or f"; there are {', '.join(known)}, and YAML files of your own"
+        raise UserError(f"benchmarks={name} is not a benchmark{meant}")
+    return [BENCHMARKS[member] for member in GROUPS.get(name, (name,))]
+
+
+def _of_file(path: Path) -> Benchmark:
+    """The benchmark that a YAML file describes. Raises UserError for what it cannot say."""
+    own: OwnBenchmark = load_config([str(path)], OwnBenchmark)
+    if not own.source:
+        raise UserError(f"{path} has no source=; name a file, a folder or a hub id")
+    if own.samples < 1:
+        raise UserError(f"{path}: samples={own.samples} must be at least 1")
+    if PROBLEM not in own.template:
+        raise UserError(f"{path}: template={own.template!r} has no {PROBLEM} where the problem stands")
+    if own.metric not in METRICS:
+        raise UserError(
+            f"{path}: metric={own.metric}{nearest(own.metric, METRICS)}; there are {', '.join(filter(None, METRICS))}"
+        )
+    beside = path.parent / own.source
+    return Benchmark(
+        path.stem,
+        str(beside) if beside.exists() else own.source,
+        rows=0,
+        samples=own.samples,
+        split=own.split,
+        instruction=own.instruction,
+        template=own.template,
+        metric=own.metric,
+    )
 
 
 def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
     """Where the problems come from. Raises UserError if a folder is given that does not hold them."""
-    if not folder:
-        return TaskConfig(benchmark.hub, held_out_split=benchmark.split)
+    if not folder or benchmark.name not in BENCHMARKS:
+        is_file = Path(benchmark.hub).is_file()
+        return TaskConfig(benchmark.hub, held_out=benchmark.hub if is_file else None, held_out_split=benchmark.split)
     if not Path(folder).expanduser().is_dir():
         raise UserError(f"benchmarks_folder={folder}: there is no such folder")
     path = Path(folder).expanduser() / benchmark.name
@@ -107,22 +184,30 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
 
 
 def load_benchmark(
-    benchmark: Benchmark, folder: str = "", instruction: str | None = None
+    benchmark: Benchmark,
+    folder: str = "",
+    instruction: str | None = None,
+    examples: Sequence[Example] = (),
+    system_prompt: str = "",
 ) -> tuple["DatasetTask", list[Problem]]:
     """A benchmark's task and its problems with their instruction, its own unless another is given.
 
+    Worked examples come before them as earlier turns, asked for as the problems are, and before all a system prompt.
     Raises UserError if the problems cannot be read, or if an instruction is given that all prompts have already.
     """
     from rlzoo.tasks.dataset import DatasetTask  # which takes a second: names are checked before
 
-    task = DatasetTask(task_config(benchmark, folder))
+    task = DatasetTask(replace(task_config(benchmark, folder), system_prompt=system_prompt))
     try:
         problems = task.held_out
     except UserError as error:
-        hint = "" if folder else f"; benchmarks_folder=FOLDER reads FOLDER/{benchmark.name}.parquet instead"
+        is_named = not folder and benchmark.name in BENCHMARKS
+        hint = f"; benchmarks_folder=FOLDER reads FOLDER/{benchmark.name}.parquet instead" if is_named else ""
         raise UserError(f"benchmark {benchmark.name} cannot be loaded: {error}{hint}") from None
-    if len(problems) != benchmark.rows:
+    if benchmark.rows and len(problems) != benchmark.rows:
         _logger.warning("%s has %d problems here; the papers' has %d", benchmark.name, len(problems), benchmark.rows)
+    if benchmark.template != PROBLEM or benchmark.metric:
+        problems = [_as_its_own(benchmark, problem) for problem in problems]
     own = [problem for problem in problems if not says_how_to_answer(problem.prompt)]
     if instruction is not None and not own:
         raise UserError(
@@ -130,7 +215,52 @@ def load_benchmark(
         )
     text = benchmark.instruction if instruction is None else instruction
     changed = {problem.id: replace(problem, prompt=instructed(problem.prompt, text)) for problem in own}
-    return task, [changed.get(problem.id, problem) for problem in problems]
+    problems = [changed.get(problem.id, problem) for problem in problems]
+    turns = [turn for it in examples for turn in _turns(benchmark, it, text if own else "")]
+    return task, [_with_turns(problem, turns) for problem in problems] if turns else problems
+
+
+def _turns(benchmark: Benchmark, example: Example, instruction: str) -> list[Message]:
+    """A worked example as the problems are asked, and its response."""
+    question = {"role": "user", "content": benchmark.template.replace(PROBLEM, example.problem)}
+    return [*instructed([question], instruction), {"role": "assistant", "content": example.response}]
+
+
+def read_examples(file: str) -> list[Example]:
+    """Worked examples from JSON lines with problem and response. Raises UserError for anything else."""
+    if not Path(file).expanduser().is_file():
+        raise UserError(f"examples={file}: there is no such file")
+    try:
+        lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
+        return [Example(**json.loads(line)) for line in lines if line.strip()]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"examples={file} are not JSON lines with problem and response: {one_line(error)}") from None
+
+
+def _with_turns(problem: Problem, turns: Sequence[Message]) -> Problem:
+    if isinstance(problem.prompt, str):
+        raise UserError(f"examples= cannot come before the prompt of {problem.id}, which is rendered already")
+    *before, last = problem.prompt
+    return replace(problem, prompt=[*before, *turns, last])
+
+
+def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
+    """With the template around the last message, and the metric's rules. Raises UserError where they do not fit."""
+    from rlzoo.tasks.dataset import problem_to_grade
+
+    prompt, data = problem.prompt, dict(problem.data)
+    if benchmark.template != PROBLEM:
+        if isinstance(prompt, str):
+            raise UserError(f"{benchmark.name}.yaml: template has no effect on prompts that are rendered already")
+        *before, last = prompt
+        prompt = [*before, {**last, "content": benchmark.template.replace(PROBLEM, last["content"])}]
+    if benchmark.metric:
+        data["data_source"] = METRICS[benchmark.metric]
+    try:
+        graded = problem_to_grade(problem.answer, data.get("data_source", ""), prompt, problem.id)
+        return replace(graded, data=data)
+    except ValueError as error:
+        raise UserError(f"{benchmark.name}.yaml: metric={benchmark.metric}: problem {problem.id} {error}") from None
 
 
 _HOW_TO_ANSWER = re.compile(r"\\boxed(\s*\{\s*\}|(?!\s*\{))|####|<answer>")

@@ -266,6 +266,7 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
         config.rollout,
         config.task,
         config.seed,
+        config.evaluation.stop,
     )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)

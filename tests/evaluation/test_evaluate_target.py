@@ -15,6 +15,7 @@ from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
+from rlzoo.tasks.benchmarks import BOXED
 from tests.conftest import save_tiny_model
 
 SMALL = ("rollout.max_response_tokens=4", "evaluation.problems=2", "evaluation.samples=2")
@@ -105,3 +106,19 @@ def test_an_evaluation_of_a_task_shows_pass_and_majority(folder: Path) -> None:
     _, shown = evaluate("embedded:arithmetic", *output)
     for heading in ("avg@2", "pass@2", "maj@2", "truncated"):
         assert heading in shown
+
+
+def test_texts_that_end_a_response_worked_examples_and_decodings_reach_the_sampler(folder: Path) -> None:
+    model = save_tiny_model(folder / "model", context=400)
+    (folder / "shots.jsonl").write_text('{"problem": "3+3=", "response": "6"}')
+    whole, _ = evaluate(model, *benchmark_words(folder, "evaluation.samples=8", "evaluation.decodings=[1/1]", SMALL[0]))
+    words = ("evaluation.samples=8", "evaluation.decodings=[1/1/5/0.01]", SMALL[0], 'evaluation.stop=["1","+"]')
+    words = (*words, "task.system_prompt=Add.", f"examples={folder / 'shots.jsonl'}")
+    cut, _ = evaluate(model, *benchmark_words(folder, *words))
+    assert cut[0].name == "aime24-T1-p1-top5-min0.01-k8-seed0.jsonl"
+    before, after = (read_json_lines(paths[0]) for paths in (whole, cut))
+    assert not any("1" in record["response"] or "+" in record["response"] for record in after)
+    assert [message["content"] for message in after[0]["prompt"][:3]] == ["Add.", "3+3=" + BOXED, "6"]
+    assert {record["outcome"] for record in after} >= {"graded"} and len(before) == len(after)
+    settings = read_results(cut[0].parent)[cut[0].stem]["settings"]
+    assert (settings["stop"], settings["decoding"]["top_k"]) == (["1", "+"], 5)

@@ -86,3 +86,25 @@ def test_numbers_depend_on_seed_step_and_row_alone() -> None:
     assert torch.equal(uniform(1, 2, torch.arange(50))[7:20:3], uniform(1, 2, torch.arange(7, 20, 3)))
     draws = [uniform(*key, torch.arange(20)).tolist() for key in ((1, 2), (2, 1), (1, 3), (0, 2))]
     assert len({tuple(numbers) for numbers in draws}) == 4
+
+
+def test_top_k_and_min_p_leave_what_they_say_and_renormalise() -> None:
+    probabilities = torch.tensor([0.4, 0.3, 0.2, 0.07, 0.03])
+    kept = [
+        (Sampling(1, top_k=2), 2),
+        (Sampling(1, top_k=9), 5),
+        (Sampling(1, min_p=0.45), 3),  # of the likeliest, not of all
+        (Sampling(1, min_p=0.5, top_k=1), 1),
+        (Sampling(1, top_p=0.5, top_k=2), 1),  # 0.4 of 0.7 is a nucleus of 0.5
+        (Sampling(1, temperature=0.5, min_p=0.5), 2),
+    ]
+    for sampling, count in kept:
+        scaled = (probabilities ** (1 / sampling.temperature))[:count]
+        expected = scaled / scaled.sum()
+        lot = torch.arange(20_000)
+        logits = probabilities.log().expand(len(lot), -1).clone()
+        tokens, logp, entropy = draw(logits, sampling, uniform(1, 0, lot))
+        assert tokens.max() < count
+        assert torch.bincount(tokens, minlength=count) / len(lot) == pytest.approx(expected.numpy(), abs=0.02)
+        assert torch.allclose(logp, expected.log()[tokens], atol=1e-5)
+        assert torch.allclose(entropy, -(expected * expected.log()).sum(), atol=1e-5)

@@ -8,7 +8,16 @@ import pytest
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.benchmarks import BENCHMARKS, BOXED, GROUPS, ROLES, find, load_benchmark, says_how_to_answer
+from rlzoo.tasks.benchmarks import (
+    BENCHMARKS,
+    BOXED,
+    GROUPS,
+    ROLES,
+    find,
+    load_benchmark,
+    read_examples,
+    says_how_to_answer,
+)
 
 GOLDS = Path(__file__).parents[1] / "data" / "golds.jsonl"
 
@@ -28,6 +37,53 @@ def test_the_six_benchmarks_have_the_papers_sizes_and_samples() -> None:
     assert [benchmark.samples for benchmark in six] == [32, 32, 32, 4, 4, 4]
 
 
+def test_justrls_nine_are_the_six_and_three_of_matharena() -> None:
+    nine = find(["justrl"])
+    assert [(it.name, it.rows, it.samples, it.hub) for it in nine[6:]] == [
+        ("hmmt25", 30, 32, "MathArena/hmmt_feb_2025"),
+        ("brumo25", 30, 32, "MathArena/brumo_2025"),
+        ("cmimc25", 40, 32, "MathArena/cmimc_2025"),
+    ]
+    assert nine[:6] == find(["all"])
+
+
+def own(folder: Path, text: str, rows: list[dict[str, object]]) -> Path:
+    """A benchmark of one's own."""
+    save(folder / "problems.parquet", rows)
+    (folder / "mine.yaml").write_text(text)
+    return folder / "mine.yaml"
+
+
+def test_a_benchmark_of_ones_own_has_its_template_and_its_metric(tmp_path: Path) -> None:
+    text = "{source: problems.parquet, samples: 2, template: 'Q: {problem}', instruction: ' A:', metric: gsm8k}"
+    (mine,) = find([str(own(tmp_path, text, [{"problem": "1+1? {x}", "answer": "2"}]))])
+    assert (mine.name, mine.samples) == ("mine", 2)
+    task, (problem,) = load_benchmark(mine)
+    assert last(problem) == "Q: 1+1? {x} A:"
+    assert [task.grader(problem, it).correct for it in ("#### 2", r"\boxed{2}", "2")] == [1, 1, 0]
+    _, (other,) = load_benchmark(
+        find([str(own(tmp_path, "source: problems.parquet", [{"problem": "1?", "answer": "2"}]))])[0]
+    )
+    assert last(other) == "1?" + BOXED and task.grader(other, "#### 2").correct == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("samples: 2", r"mine\.yaml has no source="),
+        ("{source: problems.parquet, template: Q}", r"template='Q' has no \{problem\} where"),
+        ("{source: problems.parquet, metric: boxd}", r"metric=boxd; did you mean .*boxed"),
+        ("{source: problems.parquet, sample: 2}", r"unknown key sample=2 in .*did you mean samples"),
+        ("{source: problems.parquet, metric: knights_and_knaves}", r"has no roles in its gold answer"),
+        ("{source: nowhere.parquet}", r"nowhere\.parquet"),
+    ],
+)
+def test_a_mistake_in_a_benchmark_of_ones_own_is_one_clear_error(text: str, message: str, tmp_path: Path) -> None:
+    path = own(tmp_path, text, [{"problem": "1+1?", "answer": "2"}])
+    with pytest.raises(UserError, match=message):
+        load_benchmark(find([str(path)])[0])
+
+
 def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     names = [benchmark.name for benchmark in find(["math500", "knights_and_knaves", "aime24"])]
     assert names == ["math500", "kk3", "kk4", "kk5", "kk6", "kk7", "aime24"]
@@ -39,7 +95,7 @@ def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     [
         (["aime2024"], r"benchmarks=aime2024 is not a benchmark; did you mean .*aime24"),
         (["AIME24"], r"did you mean aime24"),
-        (["zzz"], r"there are aime24, aime25, .*, all, knights_and_knaves"),
+        (["zzz"], r"there are aime24, aime25, .*, all, justrl, knights_and_knaves"),
         (["aime24", "all"], r"aime24 is there twice"),
         ([], r"benchmarks= names none"),
     ],
@@ -108,3 +164,22 @@ def test_another_number_of_problems_than_the_papers_is_said(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING):
         load_benchmark(BENCHMARKS["aime24"], str(tmp_path))
     assert "aime24 has 1 problems here; the papers' has 30" in caplog.text
+
+
+def test_worked_examples_come_before_every_prompt_asked_for_as_the_problems_are(tmp_path: Path) -> None:
+    save(tmp_path / "aime24.parquet", [{"problem": "1+1?", "answer": "2"}])
+    (tmp_path / "shots.jsonl").write_text('{"problem": "2+2?", "response": "4"}\n{"problem": "3?", "response": "3"}\n')
+    examples = read_examples(str(tmp_path / "shots.jsonl"))
+    _, (problem,) = load_benchmark(BENCHMARKS["aime24"], str(tmp_path), " Box it.", examples)
+    turns = [(message["role"], message["content"]) for message in problem.prompt]  # type: ignore[index]
+    assert turns == [
+        ("user", "2+2? Box it."),
+        ("assistant", "4"),
+        ("user", "3? Box it."),
+        ("assistant", "3"),
+        ("user", "1+1? Box it."),
+    ]
+    (tmp_path / "bad.jsonl").write_text('{"problem": "2+2?"}')
+    for file, message in (("bad.jsonl", "are not JSON lines with problem and response"), ("no.jsonl", "no such file")):
+        with pytest.raises(UserError, match=message):
+            read_examples(str(tmp_path / file))

@@ -66,6 +66,22 @@ def test_a_nucleus_cuts_unlikely_tokens_and_reports_the_renormalised_log_prob(
     assert (kept > 0.4999).all() and (kept < 1.0001).all() and kept.min() < 0.9
 
 
+@pytest.mark.parametrize(
+    "cut", [{"top_k": 3}, {"min_p": 0.2}, {"min_p": 0.05, "top_k": 4, "top_p": 0.7}, {"top_k": 2, "top_p": 0.95}]
+)
+def test_top_k_and_min_p_leave_the_same_tokens_as_in_our_own_engine(
+    policy: Policy, engine: VllmEngine, cut: dict[str, Any]
+) -> None:
+    """The log-probs of all tokens that either engine draws first are the same."""
+    prompt, sampling = policy.tokenizer.encode("5+"), Sampling(1, temperature=2.0, **cut)
+    found = []
+    for each in (engine, TransformersEngine(policy, policy.tokenizer)):
+        rollouts = each.generate([prompt], 3000, sampling, seed=1)
+        found.append(dict(zip(rollouts.tokens[:, 0].tolist(), rollouts.logp[:, 0].tolist(), strict=True)))
+    assert found[0].keys() == found[1].keys() and 1 < len(found[0]) < 14
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+
+
 def test_tokens_are_as_frequent_as_they_are_probable(policy: Policy, engine: VllmEngine) -> None:
     """No top-k, penalty or other setting of the model's own comes between."""
     prompt, rows = policy.tokenizer.encode("5+"), 6000
