@@ -62,6 +62,7 @@ CONTRIBUTIONS = {
     "dppo": {"group_center", "sampler_ratio", "divergence_clip"},
     "icepop": {"sampler_correction"},
     "minpro": {"prefix_min_ratio", "cispo"},
+    "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
     "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
     "vespo": {"sequence_ratio", "gamma_gate"},
     "fipo": {"future_kl"},
