@@ -122,6 +122,10 @@ class TokenBatch:
             if getattr(self, name) is None:
                 raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks")
 
+    def right(self, reader: str) -> Tensor:
+        """[N] bool: responses that are correct in full."""
+        return self.require("correct", reader) == 1
+
     def like_tokens(self, row_values: Tensor) -> Tensor:
         """[N] -> [N, T]: a value per response on each of its token positions; [N, T] stays."""
         return row_values if row_values.dim() == 2 else row_values[:, None].expand(self.mask.shape)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from objectives.errors import ObjectiveError, shown
-from objectives.kinds import Modifier, Surrogate, Weight
-from objectives.part import Part, write_term
+from objectives.kinds import Advantage, Modifier, Ratio, Reward, Surrogate, Weight
+from objectives.part import Part, Stage, write_term
 from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
 LONGEST = 2000
@@ -121,9 +121,11 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
         for part in contributed:
             if part in unread:
                 remedy = "leave it out" if all(other in unread for other in contributed) else f"add -{part.name}"
-                what, reader = _by(part, term.name), _surrogate(parts.values()).name
+                what, reader = _by(part, term.name), _reader(part, parts.values()).name
                 raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
-    return in_order(part for part in parts.values() if part not in unread)
+    for part in unread:
+        remove(parts, part.name)
+    return in_order(parts.values())
 
 
 def _replaces(new: Part, old: Part) -> bool:
@@ -134,15 +136,22 @@ def _replaces(new: Part, old: Part) -> bool:
 
 
 def _has_effect(part: Part, parts: Iterable[Part]) -> bool:
-    """Whether the surrogate among the parts heeds a modifier's bounds, or advantages and their weights."""
-    surrogate = _surrogate(parts)
+    """Whether what should heed a reward's shaping, a weight, a ratio or a modifier's bounds does so."""
+    reader = _reader(part, parts)
+    if isinstance(reader, Advantage):
+        return "reward" in reader.needs
     if isinstance(part, Modifier):
-        return bool(part.sets & surrogate.reads_bounds)
-    return surrogate.follows_advantage or not isinstance(part, Weight)
+        return bool(part.sets & reader.reads_bounds)
+    if isinstance(part, Ratio):
+        return reader.reads_ratio or part == _fallback(Stage.RATIO)
+    return reader.follows_advantage or not isinstance(part, Weight)
 
 
-def _surrogate(parts: Iterable[Part]) -> Surrogate:
-    return next(part for part in parts if isinstance(part, Surrogate))
+def _reader(part: Part, parts: Iterable[Part]) -> Advantage | Surrogate:
+    """What a part works through: the advantage for those that shape rewards, the surrogate for all others."""
+    if isinstance(part, Reward):
+        return next(other for other in parts if isinstance(other, Advantage))
+    return next(other for other in parts if isinstance(other, Surrogate))
 
 
 def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
@@ -201,14 +210,17 @@ def remove(parts: dict[str, Part], name: str) -> None:
     removed = parts.pop(name)
     if not removed.exclusive:
         return
-    fallback = next(
-        part for part in RECIPES["grpo"].variants["paper"] if part.exclusive and part.stage == removed.stage
-    )
+    fallback = _fallback(removed.stage)
     if fallback.name == name:
         stage = removed.stage.name.lower()
         choices = [part.name for part in PARTS.values() if part.exclusive and part.stage == removed.stage]
         raise ObjectiveError(f"cannot remove {name}: stage {stage} needs one part; add another of {', '.join(choices)}")
     parts[fallback.name] = fallback
+
+
+def _fallback(stage: Stage) -> Part:
+    """What grpo has at a stage that holds one part."""
+    return next(part for part in RECIPES["grpo"].variants["paper"] if part.exclusive and part.stage == stage)
 
 
 def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:

@@ -29,6 +29,12 @@ def group_centred(values: Tensor, index: Tensor, groups: int) -> Tensor:
     return centred.where(centred.abs() > rounding[index], 0.0)
 
 
+def group_deviation(centred: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] values less their group's mean -> [groups] standard deviations, ddof 1."""
+    size = group_sum(torch.ones_like(centred), index, groups)
+    return (group_sum(centred.square(), index, groups) / (size - 1)).sqrt()
+
+
 def centred(values: Tensor, weight: Tensor) -> Tensor:
     """Values minus their weighted mean, exactly zero where the two differ by no more than the mean's rounding."""
     total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)

@@ -138,6 +138,8 @@ class Surrogate(Part):
     """Which of `low`, `high` and `cap` it heeds, so that modifiers may set them."""
     follows_advantage: ClassVar[bool] = True
     """Whether a token whose advantage is zero has no gradient; if not, weights may not be added."""
+    reads_ratio: ClassVar[bool] = True
+    """Whether the importance ratio has a say; if not, no other than grpo's may be added."""
 
     def bounds(self, batch: TokenBatch) -> Bounds:
         """The bounds before modifiers, for a whole mini-batch."""

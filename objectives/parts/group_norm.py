@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from objectives.groups import group_centred, group_index, group_sum
+from objectives.groups import group_centred, group_deviation, group_index
 from objectives.kinds import Advantage
 from objectives.part import parameter
 from objectives.zoo import register
@@ -31,8 +31,7 @@ class GroupNorm(Advantage):
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         index, groups = group_index(group)
         centred = group_centred(reward, index, groups)
-        size = group_sum(torch.ones_like(reward), index, groups)
-        deviation = (group_sum(centred.square(), index, groups) / (size - 1)).sqrt()
+        deviation = group_deviation(centred, index, groups)
         return torch.where(centred == 0, 0.0, centred / (deviation + self.eps)[index])
 
     def formula(self) -> str:

@@ -68,6 +68,18 @@ CONTRIBUTIONS = {
     "fipo": {"future_kl"},
     "agpo": {"agpo"},
     "m2po": {"second_moment_clip"},
+    "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
+    "sapo": {"soft_gate"},
+    "gpg": {"scaled_center", "reinforce", "seq_mean"},
+    "opo": {"optimal_baseline"},
+    "maxrl": {"mean_norm"},
+    "passk": {"pass_at_k"},
+    "qae": {"quantile_norm"},
+    "entropy_advantage": {"entropy_advantage"},
+    "w_reinforce": {"signed_reward", "answer_filter"},
+    "lite_ppo": {"center_batch_std", "token_mean"},
+    "positive_nll": {"positive_nll"},
+    "reinforce": {"reinforce"},
 }
 
 

@@ -43,6 +43,12 @@ SETTINGS = [
     "center_then_global_norm(over=tokens)",
     "constant_length(length=100)",
     "seq_sum",
+    "soft_gate(tau_pos=0.5,tau_neg=2)",
+    "scaled_center(counts=rewarded,eps=1e-5)",
+    "pass_at_k(k=2)",
+    "quantile_norm(kind=linear,q=0.6)",
+    "entropy_advantage(source=old)",
+    "answer_filter(keep=wrong)",
 ]
 """Parts with other parameters than usual."""
 
