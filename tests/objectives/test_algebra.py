@@ -63,6 +63,8 @@ CONTRIBUTIONS = {
     "icepop": {"sampler_correction"},
     "minpro": {"prefix_min_ratio", "cispo"},
     "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
+    "topr": {"signed_reward", "sequence_ratio", "taper", "seq_mean"},
+    "dro": {"reinforce", "drift"},
     "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
     "vespo": {"sequence_ratio", "gamma_gate"},
     "fipo": {"future_kl"},
