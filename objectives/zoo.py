@@ -228,13 +228,20 @@ def unknown_parameter(owner: str, key: str, known: list[str]) -> ObjectiveError:
     )
 
 
+_EXAMPLES = 12
+"""How many recipes an error names."""
+
+
 def _nearest(name: str, known: list[str], examples: list[str] | None = None) -> str:
     plain = {it.lower(): it for it in known}
     low = shown(name).lower()
     close = [plain[it] for it in ([low] if low in plain else difflib.get_close_matches(low, plain, n=3, cutoff=0.5))]
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(examples)}, and parts" if examples else f"known: {', '.join(sorted(known))}"
+    if not examples:
+        return f"known: {', '.join(sorted(known))}"
+    more = f", {len(examples) - _EXAMPLES} more recipes" if len(examples) > _EXAMPLES else ""
+    return f"known: {', '.join(examples[:_EXAMPLES])}{more}, and parts"
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,22 @@ CONTRIBUTIONS = {
     "clip_cov": {"clip_cov"},
     "kl_cov": {"cov_penalty", "unclipped"},
     "nft": {"implicit_negative"},
+    "gmpo": {"geometric_ratio", "unclipped", "seq_mean"},
+    "ce_gppo": {"gradient_preserving_clip", "dual_clip"},
+    "aspo": {"flipped_clip"},
+    "bapo": {"balanced_clip"},
+    "kpo": {"kalman_ratio", "clip", "clip_higher", "seq_mean"},
+    "dppo": {"group_center", "sampler_ratio", "divergence_clip"},
+    "icepop": {"sampler_correction"},
+    "minpro": {"prefix_min_ratio", "cispo"},
+    "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
+    "topr": {"signed_reward", "sequence_ratio", "taper", "seq_mean"},
+    "dro": {"reinforce", "drift"},
+    "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
+    "vespo": {"sequence_ratio", "gamma_gate"},
+    "fipo": {"future_kl"},
+    "agpo": {"agpo"},
+    "m2po": {"second_moment_clip"},
     "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
     "sapo": {"soft_gate"},
     "gpg": {"scaled_center", "reinforce", "seq_mean"},
@@ -66,19 +82,6 @@ CONTRIBUTIONS = {
     "lite_ppo": {"center_batch_std", "token_mean"},
     "positive_nll": {"positive_nll"},
     "reinforce": {"reinforce"},
-    "gmpo": {"geometric_ratio", "unclipped", "seq_mean"},
-    "ce_gppo": {"gradient_preserving_clip", "dual_clip"},
-    "aspo": {"flipped_clip"},
-    "bapo": {"balanced_clip"},
-    "kpo": {"kalman_ratio", "clip", "clip_higher", "seq_mean"},
-    "dppo": {"group_center", "sampler_ratio", "divergence_clip"},
-    "icepop": {"sampler_correction"},
-    "minpro": {"prefix_min_ratio", "cispo"},
-    "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
-    "vespo": {"sequence_ratio", "gamma_gate"},
-    "fipo": {"future_kl"},
-    "agpo": {"agpo"},
-    "m2po": {"second_moment_clip"},
 }
 
 
@@ -391,7 +394,7 @@ def test_the_zoo_lists_every_name_with_what_it_is() -> None:
     assert {recipe.split("(")[0] for recipe in RECIPES} == set(CONTRIBUTIONS)
     for name in names():
         assert name.summary
-        assert name.paper.startswith("arXiv:") or re.search(r" \d{4}$", name.paper)
+        assert name.paper.startswith(("arXiv:", "doi:")) or re.search(r" \d{4}$", name.paper)
         assert isinstance(parse(written(name)), Objective)
         assert all(parse(alias) == parse(name.name) for alias in name.aliases)
         if name.asked:

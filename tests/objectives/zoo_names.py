@@ -6,6 +6,7 @@ GIVEN = {
     "drift": "beta=0.1",
     "off_policy_mask": "delta=0.1",
     "minpro": "low=1,high=4",
+    "dro": "beta=0.1",
     "second_moment_clip": "budget=0.04",
     "m2po": "budget=0.04",
 }
