@@ -6,7 +6,7 @@ import re
 import pytest
 
 from objectives import Objective, ObjectiveError, Stage, names, parse
-from tests.objectives.zoo_names import written
+from tests.objectives.zoo_names import GIVEN, written
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, SAMPLE, SETTINGS, VARIANTS
 
 
@@ -87,9 +87,10 @@ CONTRIBUTIONS = {
 
 @pytest.mark.parametrize("addition", CONTRIBUTIONS)
 def test_a_further_recipe_adds_its_contribution_only(addition: str) -> None:
-    before, after = parts("grpo"), parts(f"grpo+{addition}")
+    added = f"{addition}({GIVEN[addition]})" if addition in GIVEN else addition
+    before, after = parts("grpo"), parts(f"grpo+{added}")
     assert set(after) - set(before) == CONTRIBUTIONS[addition] - set(before)
-    taken = {part.stage for part in parse(f"grpo+{addition}").parts if part.exclusive and part.name not in before}
+    taken = {part.stage for part in parse(f"grpo+{added}").parts if part.exclusive and part.name not in before}
     assert set(before) - set(after) == {part.name for part in parse("grpo").parts if part.stage in taken}
 
 
