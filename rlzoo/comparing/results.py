@@ -173,10 +173,15 @@ def _planning(averages: Verdicts, decodings: Sequence[Decoding]) -> list[str]:
 
 
 def _alike_rows(alike: Sequence[Mapping[str, str]], decodings: Sequence[Decoding]) -> list[str]:
-    lines = []
+    where: dict[str, list[Decoding]] = {}
     for decoding, names in zip(decodings, alike, strict=True):
         for first in dict.fromkeys(names.values()):
             same = [name for name, other in names.items() if other == first]
             if len(same) > 1:
-                lines.append(f"At {decoding}, {' and '.join(same)} answered just the same; they count once.")
-    return lines
+                where.setdefault(" and ".join(same), []).append(decoding)
+    return [f"{_at(own, decodings)}, {rows} answered just the same; they count once." for rows, own in where.items()]
+
+
+def _at(some: Sequence[Decoding], decodings: Sequence[Decoding]) -> str:
+    everywhere = len(some) == len(decodings) > 1
+    return "Everywhere" if everywhere else f"At {'; '.join(map(str, some))}"
