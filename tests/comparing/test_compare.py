@@ -224,7 +224,7 @@ def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:
     ("words", "says"),
     [
         ([], "nothing to compare"),
-        (["grpo", "dappo"], "did you mean dapo"),
+        (["grpo", "daapo"], "did you mean dapo"),
         (["grpo", "objective=dapo"], "'objective=dapo' has no effect on a grid"),
         (["grpo", "seed=1"], "'seed=1' has no effect on a grid"),
         (["grpo", "seeds=1,1"], "seeds=[1, 1] must be one or more different numbers"),

@@ -196,7 +196,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([str(undone)], "is not done (step 5 of 5)"),
         ([str(run), str(twin)], "both grpo with seed=0"),
         ([str(run), "baseline=dapo"], "baseline=dapo is not among the runs"),
-        ([str(run), "baseline=dappo"], "did you mean dapo"),
+        ([str(run), "baseline=daapo"], "did you mean dapo"),
         ([str(run), "objective=dapo"], "unknown key objective"),
         (["title=x"], "name a grid or runs"),
     ):

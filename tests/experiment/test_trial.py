@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from objectives import names, parse
+from objectives import parse
 from objectives.zoo import PARTS
 from rlzoo.config import RolloutConfig
 from rlzoo.experiment.trial import try_objective
 from tests.conftest import error_of
+from tests.objectives import zoo_names
 
 HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Mask, Weight, parameter, register\n\n"
 BROKEN = {
@@ -36,11 +37,7 @@ BROKEN = {
 }
 
 
-ZOO = [f"{entry.name}(variant={variant})" for entry in names() for variant in entry.variants]
-ZOO += [entry.name for entry in names() if not entry.variants]
-
-
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [*zoo_names.VARIANTS, *zoo_names.PARTS])
 @pytest.mark.parametrize("group", [2, 8])
 def test_all_of_the_zoo_passes(name: str, group: int) -> None:
     objective = parse(name)

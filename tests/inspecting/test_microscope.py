@@ -115,7 +115,7 @@ def test_a_page_shows_no_more_groups_and_tokens_than_asked_for(folder: RunFolder
     ("words", "says"),
     [
         (["step=7"], "step=7: {run} has no checkpoint of that step; it has 0, 1, 2 (0 is the starting model)"),
-        (["objective=dappo"], "did you mean dapo"),
+        (["objective=daapo"], "did you mean dapo"),
         (["against=stapo(tau_p="], "objective 'stapo(tau_p=': expected"),
         (["against=entropy20(fraction=0.5)-soft_overlong"], "is the objective that is looked at already"),
         (["objective=grpo"], "kl needs a reference model, but model.reference=none"),
