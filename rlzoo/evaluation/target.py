@@ -66,7 +66,7 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     return Target(
         config,
         folder,
-        of_a_run=RunFolder(Path(name)).config.exists(),
+        of_a_run=_run_and_checkpoint(Path(name)) is not None,
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
@@ -94,16 +94,26 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
         key = word.partition("=")[0]
         if "=" in word and (not key.startswith(EVALUATION_KEYS) or key == "model.name"):
             raise UserError(f"{word!r} has no effect on an evaluation of {target}{nearest(key, _OWN_KEYS)}")
-    run = RunFolder(Path(target))
+    found = _run_and_checkpoint(Path(target))
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
-    if not run.config.exists():
-        return load_config([*words, key_and_value("model.name", target)]), Path(
-            chosen[-1] if chosen else f"evaluations/{slug(target)}"
-        )
-    checkpoint = run.last_checkpoint()
+    if found is None:
+        folder = Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
+        return load_config([*words, key_and_value("model.name", target)]), folder
+    run, checkpoint = found
     if checkpoint is None:
         raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
     run.read_config()
     config: Config = load_config([str(run.config), *words])
     config.model.name, config.model.revision = str(checkpoint), None
-    return config, Path(chosen[-1]) if chosen else run.path / "evaluation"
+    beside = run / "evaluation" if checkpoint == run.last_checkpoint() else run / "evaluation" / checkpoint.name
+    return config, Path(chosen[-1]) if chosen else beside
+
+
+def _run_and_checkpoint(target: Path) -> tuple[RunFolder, Path | None] | None:
+    """The run that a folder is, with its newest checkpoint, or whose checkpoint it is; None for any other model."""
+    if RunFolder(target).config.exists():
+        return RunFolder(target), RunFolder(target).last_checkpoint()
+    run = RunFolder(target.absolute().parent.parent)
+    if target.absolute().parent.name == "checkpoints" and run.config.exists():
+        return run, target.absolute()
+    return None
