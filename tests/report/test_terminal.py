@@ -1,4 +1,4 @@
-"""What the terminal says of a run's time."""
+"""What the terminal says of a run: its time, its steps, and what to type next."""
 
 import io
 
