@@ -185,19 +185,19 @@ class StepRow:
     def heading(self) -> str:
         """The names above the columns."""
         names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
-        names += f" {'signal':>6} {'entropy':>7} {'length':>7} {'cut off':>7} {'tokens/s':>8} {'left':>7}"
+        names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
         return names + (f" {'silenced':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
-        """The line of a step; signal is the share of groups with one, and accuracy is there if it is not the reward."""
+        """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward."""
         self.shown += 1
         self.is_shaped = metrics["accuracy"] != metrics["reward"] if self.shown == 1 else self.is_shaped
         step = metrics["step"]
         left = (time.perf_counter() - self.started) / self.shown * (self.steps - step)
         line = f"{step:>4}/{self.steps:<4} {metrics['reward']:7.3f}"
         line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
-        line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:7.1f}"
-        line += f" {metrics['truncated']:7.1%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
+        line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
+        line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
         silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
         return line + (f" {silenced:8.3%}" if self.masks else "") + _troubles(metrics)
 
