@@ -11,6 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from rlzoo.errors import UserError
+
+_READABLE = 0o644
+"""The mode of files, whatever a library gives those that it writes; folders keep others out where that is wanted."""
+
 
 @contextmanager
 def file_written_atomically(path: Path) -> Iterator[IO[bytes]]:
@@ -22,7 +27,7 @@ def file_written_atomically(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
+        os.chmod(name, _READABLE)
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -37,6 +42,9 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
     folder.mkdir(parents=True)
     try:
         yield folder
+        for file in folder.rglob("*"):
+            if file.is_file():
+                file.chmod(_READABLE)
         if target.exists():
             os.rename(target, old)
         os.rename(folder, target)
@@ -68,11 +76,17 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a last line that a kill cut short is left out."""
+    """The records of a file; a last line that a kill cut short is left out. Raises UserError for another such line."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1] if line]
+    records, lines = [], path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            records += [json.loads(line)] if line else []
+        except ValueError:
+            remedy = "put back a copy, or remove the line"
+            raise UserError(f"{path} is damaged: line {number} is not readable as JSON; {remedy}") from None
+    return records
 
 
 def locked(path: Path) -> IO[str] | None:

@@ -2,11 +2,10 @@
 
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from rlzoo.config.ranges import CHOICES
+from rlzoo.config.zoo_names import zoo_names
 
 SUMMARY = "print what has a shell complete the words of rlzoo"
 SHELLS = ("bash", "zsh", "fish")
@@ -44,18 +43,14 @@ def completed(action: Action, keys: Iterable[tuple[str, Any, str]], objectives: 
         key, equals, value = prefix.partition("=")
         if equals:
             return [f"{key}={it}" for it in _values(key) if it.startswith(value)]
-        return [it for it in (*(f"{name}=" for name in names), *(zoo() if objectives else ())) if it.startswith(prefix)]
+        return [
+            it
+            for it in (*(f"{name}=" for name in names), *(zoo_names() if objectives else ()))
+            if it.startswith(prefix)
+        ]
 
     action.completer = complete  # type: ignore[attr-defined]
 
 
 def _values(key: str) -> Iterable[str]:
-    return zoo() if key in ("objective", "against", "baseline") else CHOICES.get(key, ())
-
-
-def zoo() -> list[str]:
-    """Our own recipes and parts, by their files, as importing them imports torch."""
-    package = find_spec("objectives")
-    folders = [Path(it) for it in (package.submodule_search_locations or ())] if package else []
-    files = [path for it in folders for kind in ("methods", "parts") for path in sorted((it / kind).glob("[!_]*.py"))]
-    return [file.stem for file in files]
+    return zoo_names() if key in ("objective", "against", "baseline") else CHOICES.get(key, ())

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rlzoo.commands.completion import completed
+from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError
 
 SUMMARY = "show the zoo, an objective, or how two differ"
@@ -22,6 +23,9 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Shows what is asked for. Raises UserError for more than two expressions."""
+    for expression in arguments.words:
+        check_names(expression)
+
     from objectives import names, parse
     from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
 

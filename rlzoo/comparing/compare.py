@@ -52,7 +52,10 @@ class ComparisonView(Protocol):
 def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
     """Runs what is not done; returns the cells that failed. Raises UserError if another call works on the folder."""
     grid.check()
-    grid.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        grid.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={grid.folder} cannot be written: {error.strerror}") from None
     with _locked(grid.folder) as lock:
         grid.save()
         return _Scheduler([Run(cell) for cell in grid.cells], jobs, view, lock).run()

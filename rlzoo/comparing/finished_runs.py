@@ -18,7 +18,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.claim import FREE_TO_CHANGE
 from rlzoo.experiment.identity import Recorded, trained_in
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import RunFolder, missing_steps
 from rlzoo.files import read_json_lines
 
 MAY_DIFFER = ("objective", "seed", *(key for key in FREE_TO_CHANGE if key != "train.steps"))
@@ -54,8 +54,12 @@ class FinishedRun:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """One record per step."""
-        return read_json_lines(self.folder.metrics)
+        """One record per step. Raises UserError if some are lost."""
+        lines = read_json_lines(self.folder.metrics)
+        lost = missing_steps(lines, self.config.train.steps)
+        if lost:
+            raise UserError(f"{self.folder.metrics} is damaged: it has lost {lost}; leave this run out")
+        return lines
 
     @cached_property
     def timings(self) -> list[dict[str, float]]:

@@ -18,7 +18,7 @@ from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines, slug, write_json
+from rlzoo.files import slug, write_json
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,6 @@ def _check_continues(config: Config, folder: RunFolder) -> None:
         check_same(config, folder)
     except UserError as error:
         raise UserError(f"{error}; another output= keeps both grids") from None
-    done = len(read_json_lines(folder.metrics))
-    if done > config.train.steps:
-        raise UserError(f"train.steps={config.train.steps}, but the run in {folder.path} has {done} steps already")
 
 
 def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, int]:
@@ -191,9 +188,13 @@ def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
 
 def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:
     """What to type to train an objective again, with every setting that is not the default."""
-    settings = [word for word in words_of(config) if word.partition("=")[0] not in _OF_A_CELL]
-    words = [objective, f"seeds={','.join(map(str, seeds))}", *settings, "output=runs/again"]
+    words = [objective, f"seeds={','.join(map(str, seeds))}", *settings_of(config), "output=runs/again"]
     return shlex.join(["rlzoo", "compare", *words])
+
+
+def settings_of(config: Config) -> list[str]:
+    """The words of a run that hold for others as well."""
+    return [word for word in words_of(config) if word.partition("=")[0] not in _OF_A_CELL]
 
 
 _OF_A_CELL = ("objective", "seed", "output", "resume", "checkpoint.every", "checkpoint.keep")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlzoo.config import GridConfig, load_config, own_words
+from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 
@@ -36,4 +37,7 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
         raise UserError(f"jobs={own.jobs} must be at least 1")
     settings = tuple(word for word in others if is_setting(word))
     check_words(load_config(settings))
-    return GridWords(own, [word for word in others if not is_setting(word)], settings)
+    expressions = [word for word in others if not is_setting(word)]
+    for expression in expressions:
+        check_names(expression)
+    return GridWords(own, expressions, settings)

@@ -126,7 +126,7 @@ def _read_file(name: str) -> dict[str, Any]:
         content = OmegaConf.to_container(OmegaConf.load(name))
     except (OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"configuration file {name!r} is not readable: {_said(error)}") from None
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or not Path(name).read_text(encoding="utf-8").strip():
         raise UserError(f"configuration file {name!r} holds no keys")
     return {str(key): value for key, value in content.items()}
 

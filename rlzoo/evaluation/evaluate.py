@@ -11,6 +11,7 @@ from accelerate.utils import gather_object
 
 from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
+from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import KeptBatches, in_order
 from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.evaluation.voting import with_votes
@@ -105,8 +106,11 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: Path) -> "Evaluation":
-        """Reads what `save` wrote."""
-        return cls.of(read_json_lines(path))
+        """Reads what `save` wrote. Raises UserError if that is not all there."""
+        records = read_json_lines(path)
+        if not records or len(records) % (1 + max(record["sample"] for record in records)):
+            raise damaged(path, f"it ends after {len(records)} responses")
+        return cls.of(records)
 
     def save(self, path: Path) -> None:
         """Writes the records as JSON lines, so that anyone can re-grade them."""
@@ -114,8 +118,20 @@ class Evaluation:
 
 
 def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluation]:
-    """The evaluations of a run so far, by step."""
-    return {step: Evaluation.load(path) for step, path in folder.evaluations(decoding).items()}
+    """The evaluations of a run so far, by step. Raises UserError for one that is not all there."""
+    files = folder.evaluations(decoding)
+    found = {step: Evaluation.load(path) for step, path in files.items()}
+    longest = max((len(it.records) for it in found.values()), default=0)
+    for step, evaluation in found.items():
+        if len(evaluation.records) < longest:
+            raise damaged(files[step], f"it ends after {len(evaluation.records)} of {longest} responses")
+    return found
+
+
+def damaged(path: Path, how: str) -> UserError:
+    """The error for a file of an evaluation that something else than rlzoo cut short."""
+    remedy = "remove it, and rlzoo train with resume=true makes the last one again"
+    return UserError(f"{path} is damaged: {how}; {remedy}")
 
 
 @dataclass(frozen=True)

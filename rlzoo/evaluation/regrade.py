@@ -112,8 +112,8 @@ def _read(file: Path) -> list[Record]:
         raise UserError(f"{file}: there is no such file; rlzoo regrade takes files of responses, FILE.jsonl")
     try:
         records = read_json_lines(file)
-    except (ValueError, OSError) as error:
-        raise UserError(f"{file} is not readable as JSON lines: {error}") from None
+    except OSError as error:
+        raise UserError(f"{file} is not readable: {error.strerror}") from None
     if not records:
         raise UserError(f"{file} holds no response")
     for number, record in enumerate(records, 1):

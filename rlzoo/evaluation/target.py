@@ -79,7 +79,7 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     return Target(
         config,
         folder,
-        run=_run(RunFolder(Path(name))),
+        run=_run(Path(name)),
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
@@ -89,9 +89,11 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     )
 
 
-def _run(folder: RunFolder) -> dict[str, Any] | None:
-    checkpoint = folder.last_checkpoint() if folder.config.exists() else None
-    return None if checkpoint is None else {"folder": str(folder.path), "step": read_progress(checkpoint).step}
+def _run(target: Path) -> dict[str, Any] | None:
+    run, checkpoint = _run_and_checkpoint(target) or (None, None)
+    if run is None or checkpoint is None:
+        return None
+    return {"folder": str(run.path), "step": read_progress(checkpoint).step}
 
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:
@@ -114,16 +116,26 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
         key = word.partition("=")[0]
         if "=" in word and (not key.startswith(EVALUATION_KEYS) or key == "model.name"):
             raise UserError(f"{word!r} has no effect on an evaluation of {target}{nearest(key, _OWN_KEYS)}")
-    run = RunFolder(Path(target))
+    found = _run_and_checkpoint(Path(target))
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
-    if not run.config.exists():
-        return load_config([*words, key_and_value("model.name", target)]), Path(
-            chosen[-1] if chosen else f"evaluations/{slug(target)}"
-        )
-    checkpoint = run.last_checkpoint()
+    if found is None:
+        folder = Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
+        return load_config([*words, key_and_value("model.name", target)]), folder
+    run, checkpoint = found
     if checkpoint is None:
         raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
     run.read_config()
     config: Config = load_config([str(run.config), *words])
     config.model.name, config.model.revision = str(checkpoint), None
-    return config, Path(chosen[-1]) if chosen else run.path / "evaluation"
+    beside = run / "evaluation" if checkpoint == run.last_checkpoint() else run / "evaluation" / checkpoint.name
+    return config, Path(chosen[-1]) if chosen else beside
+
+
+def _run_and_checkpoint(target: Path) -> tuple[RunFolder, Path | None] | None:
+    """The run that a folder is, with its newest checkpoint, or whose checkpoint it is; None for any other model."""
+    if RunFolder(target).config.exists():
+        return RunFolder(target), RunFolder(target).last_checkpoint()
+    run = RunFolder(target.absolute().parent.parent)
+    if target.absolute().parent.name == "checkpoints" and run.config.exists():
+        return run, target.absolute()
+    return None

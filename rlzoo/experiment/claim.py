@@ -1,5 +1,6 @@
 """Who may write into the folder of a run, and what a resumed run keeps."""
 
+import logging
 import shutil
 from dataclasses import asdict
 from typing import IO
@@ -9,7 +10,8 @@ from rlzoo.config import EVALUATION_KEYS, Config, flat, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
-from rlzoo.experiment.run_folder import RunFolder, evaluated_step
+from rlzoo.experiment.progress import read_progress
+from rlzoo.experiment.run_folder import RunFolder, evaluated_step, missing_steps
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
 
 FREE_TO_CHANGE = (
@@ -25,6 +27,7 @@ FREE_TO_CHANGE = (
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
 
 LOCK = ".lock"
+_logger = logging.getLogger(__name__)
 
 
 def claim(folder: RunFolder, config: Config) -> IO[str]:
@@ -38,6 +41,9 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
                 f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
             )
         check_same(config, folder)
+        _tell_of_losses(folder)
+    elif folder.path.is_file():
+        raise UserError(f"output={folder.path} is a file; choose another output=")
     elif not folder.config.exists() and _holds_others(folder):
         raise UserError(f"output={folder.path} is a folder with other things in it; choose another output=")
     try:
@@ -54,6 +60,14 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
     return lock
 
 
+def _tell_of_losses(folder: RunFolder) -> None:
+    """Steps that are behind the run and have no line of metrics: something else than rlzoo cut the file."""
+    last = folder.last_checkpoint()
+    lost = missing_steps(read_json_lines(folder.metrics), 0 if last is None else read_progress(last).step)
+    if lost:
+        _logger.warning("%s has lost %s: curves and means will be without", folder.metrics, lost)
+
+
 def _holds_others(folder: RunFolder) -> bool:
     return folder.path.exists() and any(path.name != LOCK for path in folder.path.iterdir())
 
@@ -65,6 +79,9 @@ def check_same(config: Config, folder: RunFolder) -> None:
     """
     if folder.has_steps:
         _check_same_objective(config, folder)
+    done = len(read_json_lines(folder.metrics))
+    if done > config.train.steps:
+        raise UserError(f"train.steps={config.train.steps}, but the run in {folder.path} has {done} steps already")
     before, now = flat(asdict(folder.read_config())), flat(asdict(config))
     fixed = () if config.train.schedule == "constant" else ("train.steps",)  # others depend on where the run ends
     for key in sorted(before.keys() | now.keys()):

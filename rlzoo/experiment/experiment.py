@@ -52,17 +52,30 @@ class Experiment:
 
     def counting(self) -> list[str]:
         """The arithmetic of a step in words."""
-        rollout, train = self.config.rollout, self.config.train
+        rollout, train, updates = self.config.rollout, self.config.train, self.updates_per_step
         responses = rollout.prompts_per_step * rollout.responses_per_prompt
-        passes = self.objective.pass_count
-        updates = self.updates_per_step
-        each = responses // train.minibatches_per_step
+        sampled = f"{counted(rollout.prompts_per_step, 'prompt')} x {counted(rollout.responses_per_prompt, 'response')}"
+        learnt = f"{counted(self.objective.pass_count, 'pass')} x {counted(train.minibatches_per_step, 'mini-batch')}"
+        each = counted(responses // train.minibatches_per_step, "response")
+        in_all = f"{counted(train.steps * responses, 'rollout')}, {counted(train.steps * updates, 'update')}"
         return [
-            f"{rollout.prompts_per_step} prompts x {rollout.responses_per_prompt} responses = {responses} rollouts",
-            f"{passes} pass{'es' * (passes > 1)} x {train.minibatches_per_step} mini-batch"
-            f"{'es' * (train.minibatches_per_step > 1)} of {each} responses = {updates} update{'s' * (updates > 1)}",
-            f"{train.steps} steps = {train.steps * responses:,} rollouts, {train.steps * updates:,} updates",
+            f"{sampled} = {counted(responses, 'rollout')}",
+            f"{learnt} of {each} = {counted(updates, 'update')}",
+            f"{counted(train.steps, 'step')} = {in_all}",
         ]
+
+    def learning_rate(self) -> str:
+        """How fast it learns, in words."""
+        train = self.config.train
+        warmup = f", reached in {counted(train.warmup_steps, 'step')}" if train.warmup_steps else ""
+        after = "" if train.schedule == "constant" else f", falling towards 0 ({train.schedule})"
+        return f"{train.learning_rate:g}{warmup}{after}"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 step`, `2 steps`, `1,000 passes`."""
+    plural = "" if number == 1 else "es" if thing.endswith(("s", "ch")) else "s"
+    return f"{number:,} {thing}{plural}"
 
 
 def epoch_order(size: int, seed: int, epoch: int) -> list[int]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from rlzoo.config import Config, check_ranges
+from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
@@ -16,6 +17,7 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), **{name: (name,) for
 def check_words(config: Config) -> None:
     """Checks ranges, names of the model and the task, and trackers. Raises UserError."""
     check_ranges(config)
+    check_names(config.objective)
     check_trackers(config.log.trackers)
     locate(config.model)
     check_task(config.task)

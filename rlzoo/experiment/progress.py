@@ -1,9 +1,12 @@
 """Where training stands, as every checkpoint records it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rlzoo.errors import UserError, one_line
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
@@ -39,8 +42,19 @@ def model_files(checkpoint: Path) -> list[Path]:
 
 
 def read_progress(checkpoint: Path) -> Progress:
-    """Where training stood."""
-    return Progress(**json.loads(of_training(checkpoint, PROGRESS).read_text(encoding="utf-8")))
+    """Where training stood. Raises UserError if that cannot be read."""
+    with readable(checkpoint):
+        return Progress(**json.loads(of_training(checkpoint, PROGRESS).read_text(encoding="utf-8")))
+
+
+@contextmanager
+def readable(checkpoint: Path) -> Iterator[None]:
+    """While a checkpoint is read: whatever a damaged file has the libraries raise is one UserError."""
+    try:
+        yield
+    except Exception as error:
+        remedy = "remove this folder, and resume=true goes on from the one before, or from the first step"
+        raise UserError(f"the checkpoint {checkpoint} is damaged: {one_line(error)}; {remedy}") from None
 
 
 def of_training(checkpoint: Path, name: str) -> Path:

@@ -1,7 +1,9 @@
 """The folder that a run leaves: what lies where."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rlzoo.config import Config, given_keys, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -103,6 +105,12 @@ class RunFolder:
         decodings = read_decodings(config.evaluation.decodings)
         last = [self.evaluation(config.train.steps, decoding) for decoding in decodings]
         return self.curves.exists() and all(path.exists() for path in last)
+
+
+def missing_steps(lines: Sequence[Mapping[str, Any]], done: int) -> str:
+    """The steps up to `done` that have no line of metrics, in words; empty if there are none."""
+    lost = sorted({*range(1, done + 1)} - {line["step"] for line in lines})
+    return f"step{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}" if lost else ""
 
 
 def evaluated_step(evaluation: Path) -> int:

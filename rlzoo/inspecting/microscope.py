@@ -15,6 +15,7 @@ from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
 from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Comparison, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
@@ -118,6 +119,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     ]
     for objective in objectives:
         check_objective(objective, config.model, config.rollout)
+        try_objective(objective, config.rollout)
     if not settings.objective and objectives[0].key != (trained := trained_in(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")
         raise UserError(f"{change}; objective= says what to look at instead")

@@ -1,5 +1,6 @@
 """What a run shows while it works: in place on a terminal, as plain lines in a pipe; 80 columns are enough."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,15 +9,18 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from objectives import Mask
+from rlzoo.comparing.grid import settings_of
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.statistics import paired_difference
-from rlzoo.experiment.experiment import Experiment
+from rlzoo.experiment.experiment import Experiment, counted
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.console import plain_console
 from rlzoo.report.curves import draw_curves
 from rlzoo.report.evaluation import changes_table, results_tables
@@ -46,13 +50,18 @@ class Terminal:
         grid.add_row("objective", canonical if written == canonical else f"{written}  =  {canonical}")
         for part in experiment.objective.parts:
             grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
-        machine = f"{device} in {processes} process{'es' * (processes > 1)}"
+        machine = f"{device} in {counted(processes, 'process')}"
         grid.add_row("model", f"{config.model.name} on {machine}, {config.model.precision}")
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
+        grid.add_row("learning rate", experiment.learning_rate())
         grid.add_row("run folder", str(experiment.folder))
         self.console.print(grid)
+
+    def nothing_left(self, folder: RunFolder) -> None:
+        """What follows is about a run that was done before."""
+        self.console.print(f"{folder.path} is finished: nothing is left to train", soft_wrap=True)
 
     @contextmanager
     def evaluating(self, decoding: Decoding, name: str = "") -> Iterator[Callable[[int, int], None]]:
@@ -84,7 +93,7 @@ class Terminal:
         steps = experiment.config.train.steps
         row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch()
         every = max(1, steps // 20) if self.console.is_terminal else 1
-        with self._progress("training", "steps", completed=done, total=steps) as (progress, task):
+        with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
 
             def show(metrics: dict[str, Any], timings: dict[str, float]) -> None:
                 line = row.text(metrics, timings)
@@ -150,15 +159,12 @@ class Terminal:
         )
 
     @contextmanager
-    def _progress(self, what: str, unit: str, completed: int = 0, total: int = 1) -> Iterator[tuple[Progress, Any]]:
-        columns = (
-            TextColumn(f"{what}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-        )
+    def _progress(
+        self, what: str, unit: str, completed: int = 0, total: int = 1, timed: bool = True
+    ) -> Iterator[tuple[Progress, Any]]:
+        columns: list[ProgressColumn] = [TextColumn(f"{what}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit)]
+        if timed:  # the lines of steps say themselves how much time is left
+            columns += [TimeRemainingColumn(), TextColumn("left")]
         with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
@@ -171,17 +177,26 @@ class Terminal:
         self.console.print(_comparison({it: _first_and_last(found) for it, found in outcome.evaluations.items()}))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold")
-        grid.add_column(overflow="fold")
         if found := trouble(outcome.metrics):
-            grid.add_row("not learning", f"at the end {found}", style="bold red")
-        grid.add_row("curves", str(folder.curves))
-        grid.add_row("metrics", str(folder.metrics))
-        grid.add_row("model", str(model))
-        grid.add_row("next", f"rlzoo eval {folder.path} 'evaluation.decodings=[0/1]'")
-        grid.add_row("", "rlzoo objectives")
-        self.console.print(grid)
+            self.console.print(Text(f"not learning: at the end {found}", style="bold red"))
+        self._say("curves", str(folder.curves))
+        self._say("metrics", str(folder.metrics))
+        self._say("model", str(model))
+        for i, command in enumerate(_next(outcome)):
+            self._say("" if i else "next", shlex.join(command))
+
+    def _say(self, label: str, text: str) -> None:
+        """A line that can be copied, however long it is."""
+        self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
+
+
+def _next(outcome: Outcome) -> Iterator[list[str]]:
+    """What to type next: which tokens were pushed, whether it is better than another, and how good it is greedily."""
+    config, folder = outcome.experiment.config, str(outcome.folder.path)
+    other = "dapo" if str(outcome.experiment.objective) == "grpo" else "grpo"
+    yield ["rlzoo", "inspect", folder]
+    yield ["rlzoo", "compare", other, config.objective, "seeds=0,1,2", *settings_of(config)]
+    yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1"]
 
 
 class StepRow:
@@ -189,33 +204,35 @@ class StepRow:
 
     def __init__(self, steps: int, masks: Sequence[str]) -> None:
         self.steps, self.masks = steps, masks
-        self.started, self.shown = time.perf_counter(), 0
+        self.started, self.shown, self.is_shaped = time.perf_counter(), 0, False
 
     def heading(self) -> str:
         """The names above the columns."""
-        names = f"{'step':>9} {'reward':>8} {'accuracy':>9} {'entropy':>8} {'length':>7} {'tokens/s':>9} {'left':>7}"
-        return names + (f" {'silenced':>9}" if self.masks else "")
+        names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
+        names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
+        return names + (f" {'silenced':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
-        """The line of a step."""
+        """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward."""
         self.shown += 1
+        self.is_shaped = metrics["accuracy"] != metrics["reward"] if self.shown == 1 else self.is_shaped
         step = metrics["step"]
         left = (time.perf_counter() - self.started) / self.shown * (self.steps - step)
-        line = (
-            f"{step:>4}/{self.steps:<4} {metrics['reward']:8.3f} {metrics['accuracy']:9.3f} {metrics['entropy']:8.3f} "
-            f"{metrics['length']:7.1f} {thousands(timings['tokens'] / timings['seconds']):>9} {clock(left):>7}"
-        )
+        line = f"{step:>4}/{self.steps:<4} {metrics['reward']:7.3f}"
+        line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
+        line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
+        line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
         silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
-        return line + (f" {silenced:9.3%}" if self.masks else "") + _troubles(metrics)
+        return line + (f" {silenced:8.3%}" if self.masks else "") + _troubles(metrics)
 
 
 def _troubles(metrics: dict[str, Any]) -> str:
     counts = {
-        "updates skipped": metrics["updates_skipped"],
-        "gradings timed out": metrics["grading_timed_out"],
-        "gradings failed": metrics["grading_failed"],
+        ("update", "skipped"): metrics["updates_skipped"],
+        ("grading", "timed out"): metrics["grading_timed_out"],
+        ("grading", "failed"): metrics["grading_failed"],
     }
-    return "".join(f"\n          {count:.0f} {name}" for name, count in counts.items() if count)
+    return "".join(f"\n          {counted(int(count), it)} {how}" for (it, how), count in counts.items() if count)
 
 
 def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, Evaluation]:
@@ -253,7 +270,7 @@ def _time_spent(timings: Sequence[dict[str, float]], peak: float) -> Table:
     steps, seconds = len(timings), sum(line["seconds"] for line in timings)
     tokens = sum(line["tokens"] for line in timings)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.title = f"{steps} steps in {clock(seconds)}, {thousands(tokens / seconds)} sampled tokens/s"
+    table.title = f"{counted(steps, 'step')} in {clock(seconds)}, {thousands(tokens / seconds)} sampled tokens/s"
     table.title_justify = "left"
     table.caption = f"positions: tokens the model calculated; peak: {peak / 1e9:,.0f} GFLOP/s in a matrix product"
     table.caption_justify = "left"

@@ -1,6 +1,8 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
 import dataclasses
+import errno
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -17,7 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.claim import claim, forget_after
 from rlzoo.experiment.experiment import Experiment, check
-from rlzoo.experiment.progress import Progress, read_progress
+from rlzoo.experiment.progress import Progress, read_progress, readable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json_lines
 from rlzoo.model.accelerator import make_accelerator, said_by_main
@@ -65,6 +67,10 @@ class TrainingView(Protocol):
         """The run begins, or goes on."""
         ...
 
+    def nothing_left(self, folder: RunFolder) -> None:
+        """The run was finished before."""
+        ...
+
     def evaluating(self, decoding: Decoding) -> AbstractContextManager[ShowProgress]:
         """While the policy is evaluated; yields what to call as responses come."""
         ...
@@ -91,17 +97,30 @@ def train(config: Config, view: TrainingView) -> RunFolder:
         view.silence()
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
-        _start_trackers(accelerator, config)
-        view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
-        try:
-            with load_trainer(experiment, accelerator, folder) as trainer:
+        if said_by_main(accelerator, folder.finished(config)):
+            view.nothing_left(folder)
+        else:
+            _start_trackers(accelerator, config)
+            view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
+            with _ended_early(folder), load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_what_is_saved(folder)) from None
-        accelerator.end_training()
+            accelerator.end_training()
         if accelerator.is_main_process:
             view.conclude(_outcome(experiment, folder, accelerator.device))
     return folder
+
+
+@contextmanager
+def _ended_early(folder: RunFolder) -> Iterator[None]:
+    """While it trains: who interrupts it, or runs out of disk, is told what is saved."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_what_is_saved(folder)) from None
+    except Exception as error:
+        if getattr(error, "errno", None) != errno.ENOSPC and os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise UserError(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None
 
 
 def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) -> Outcome:
@@ -149,7 +168,8 @@ def load_trainer(
         if "logp_ref" in experiment.objective.needs | needs:
             reference = _load_reference(experiment, policy, accelerator)
         if checkpoint is not None:
-            policy.load(checkpoint)
+            with readable(checkpoint):
+                policy.load(checkpoint)
         policy.to(accelerator.device)
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         sharded = is_to_be_sharded(config.train, accelerator)
@@ -158,7 +178,8 @@ def load_trainer(
             sampler = Sampler(engine, graders, experiment.tokenizer, config.task.grade_truncated)
             trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
             if checkpoint is not None:
-                load_optimizer(checkpoint, trainer.optimizer)
+                with readable(checkpoint):
+                    load_optimizer(checkpoint, trainer.optimizer)
             yield trainer
 
 

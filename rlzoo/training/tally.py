@@ -91,7 +91,10 @@ class Tally:
 
 
 def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accelerator) -> dict[str, float]:
-    """Reward, accuracy, length, entropy and outcomes of a step's rollouts over all processes."""
+    """Rewards, accuracy, length, entropy and outcomes of a step's rollouts over all processes.
+
+    With a reference, also KL(policy || reference) per token, by the estimator k3.
+    """
     reward, correct = collected.reward, collected.batch.require("correct", "metrics")
     truncated, mask = collected.batch.require("truncated", "metrics"), collected.batch.mask
     group, advantage = batch.require("group", "metrics"), batch.require("advantage", "metrics")
@@ -105,6 +108,7 @@ def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accele
     with_signal = len(group[(advantage != 0).any(1)].unique())
     return {
         "reward": reward.mean().item(),
+        "reward_deviation": reward.std(correction=0).item(),
         "accuracy": correct.mean().item(),
         "entropy": entropy / mask.sum().item(),
         "length": collected.batch.lengths.float().mean().item(),
@@ -112,7 +116,15 @@ def rollout_metrics(collected: Collected, batch: TokenBatch, accelerator: Accele
         "groups_without_signal": 1 - with_signal / len(group.unique()),
         "grading_timed_out": timed_out,
         "grading_failed": failed,
+        **_distance_to_reference(batch),
     }
+
+
+def _distance_to_reference(batch: TokenBatch) -> dict[str, float]:
+    if batch.logp_ref is None or batch.logp_sampler is None:
+        return {}
+    difference = (batch.logp_ref - batch.logp_sampler)[batch.mask].double()
+    return {"reference/kl": (difference.expm1() - difference).mean().item()} if len(difference) else {}
 
 
 def sampler_difference(difference: Tensor) -> dict[str, float]:

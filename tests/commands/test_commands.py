@@ -12,7 +12,8 @@ import rlzoo.commands
 from objectives import names
 from objectives.version import VERSION
 from rlzoo.commands import COMMANDS, main
-from rlzoo.commands.completion import SHELLS, zoo
+from rlzoo.commands.completion import SHELLS
+from rlzoo.config.zoo_names import zoo_names
 from tests.conftest import error_of
 
 LOADED = "import sys, rlzoo.commands as it; it._parser(); print(*{'torch', 'transformers', 'rich'} & {*sys.modules})"
@@ -35,6 +36,10 @@ WRONG = [
     "train train.stepz=1",
     "train train.steps=0",
     "train missing.yaml",
+    "train objective=stapoo",
+    "train objective=grpo+STAPO",
+    "objectives dapo-sotf_overlong",
+    "compare grpo stapoo",
     "train model.name=./nowhere",
     "train task.name=./nowhere.jsonl",
     "train task.name=aritmetic",
@@ -134,7 +139,7 @@ def test_a_shell_completes_commands_keys_and_objectives(line: str, completed: se
 
 
 def test_what_completes_objectives_is_the_zoo() -> None:
-    assert set(zoo()) <= {name.name for name in names()}
+    assert {*zoo_names()} == {it for name in names() for it in (name.name, *name.aliases)}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

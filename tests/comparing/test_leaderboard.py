@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rlzoo
 from objectives import parse
-from rlzoo.api import leaderboard
 from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
@@ -147,7 +147,7 @@ def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     said = {row.objective: row.results[DECODINGS[0]].verdict for row in wide}
     assert said["dapo"].startswith("the same within 99")
     with pytest.raises(UserError, match="equivalence=-1 must be from 0 to 100"):
-        leaderboard(*runs, "equivalence=-1")
+        rlzoo.leaderboard(*runs, equivalence=-1)
 
 
 def test_rows_may_have_different_seeds(runs: list[str]) -> None:

@@ -1,10 +1,18 @@
-"""What the terminal says of a run's time."""
+"""What the terminal says of a run: its time, its steps, and what to type next."""
 
 import io
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from rich.console import Console
 
-from rlzoo.report.terminal import _time_spent
+from objectives import parse
+from rlzoo.config import load_config
+from rlzoo.experiment.experiment import counted
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.terminal import StepRow, _next, _time_spent
 from rlzoo.training.run import MODEL_PHASES, PHASES
 
 
@@ -19,3 +27,29 @@ def test_the_table_of_phases_fits_80_columns_and_adds_up() -> None:
     (train,) = (row.split() for row in text.splitlines() if row.strip().startswith("train"))
     assert train == ["train", "0.500", "12%", "1,234,567", "2469.1k", "1,000.0", "50%"]
     assert "4.000" in text and "25 sampled tokens/s" in text
+
+
+def test_things_are_counted_as_people_do() -> None:
+    said = [counted(number, thing) for number, thing in ((1, "step"), (2, "step"), (1, "pass"), (1200, "mini-batch"))]
+    assert said == ["1 step", "2 steps", "1 pass", "1,200 mini-batches"]
+
+
+def test_a_step_shows_signal_and_truncation_and_the_accuracy_only_where_it_is_not_the_reward() -> None:
+    metrics = {"step": 1, "reward": 0.5, "accuracy": 0.5, "groups_without_signal": 0.25, "entropy": 1.0, "length": 9.0}
+    metrics |= {"truncated": 0.125, "updates_skipped": 1, "grading_timed_out": 0, "grading_failed": 0}
+    timings = {"tokens": 10, "seconds": 2.0}
+    for reward, shown in ((0.5, False), (-0.5, True)):
+        row = StepRow(2, ["s2t"])
+        line, trouble = row.text(metrics | {"reward": reward}, timings).split("\n")
+        assert "75%" in line and " 12% " in line and trouble.strip() == "1 update skipped"
+        assert ("accuracy" in row.heading()) == shown and len(row.heading()) == len(line) <= 80
+
+
+def test_what_to_type_next_can_be_copied_whatever_the_folder_is_called() -> None:
+    config = load_config(["objective=stapo(q=0.8)", "train.steps=3"])
+    experiment = SimpleNamespace(config=config, objective=parse(config.objective))
+    outcome: Any = SimpleNamespace(experiment=experiment, folder=RunFolder(Path("my runs/first one")))
+    look, compare, evaluate = _next(outcome)
+    assert shlex.split(shlex.join(look)) == ["rlzoo", "inspect", "my runs/first one"]
+    assert compare == ["rlzoo", "compare", "grpo", "stapo(q=0.8)", "seeds=0,1,2", "train.steps=3"]
+    assert evaluate[2] == "my runs/first one"

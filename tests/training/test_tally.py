@@ -8,7 +8,7 @@ from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
 from rlzoo.training.collect import Share
-from rlzoo.training.tally import Tally, sampler_difference
+from rlzoo.training.tally import Tally, _distance_to_reference, sampler_difference
 from tests.training.recording import sampled_responses
 
 
@@ -78,3 +78,12 @@ def test_the_kl_estimate_of_sampled_tokens_is_the_kl_from_sampler_to_trainer() -
     tokens = torch.distributions.Categorical(logits=sampler).sample((500, 400))
     found = sampler_difference((trainer[tokens] - sampler[tokens]).flatten())
     assert found["sampler/kl"] == pytest.approx(exact, rel=0.02)
+
+
+def test_the_distance_to_the_reference_is_schulmans_estimate_over_the_counted_tokens() -> None:
+    mask = torch.tensor([[True, False], [True, True]])
+    sampler, reference = -torch.rand(2, 2), -torch.rand(2, 2)
+    found = _distance_to_reference(TokenBatch(mask=mask, logp_sampler=sampler, logp_ref=reference))
+    ratio = (reference - sampler)[mask].double().exp()
+    assert found["reference/kl"] == pytest.approx((ratio - 1 - ratio.log()).mean().item())
+    assert _distance_to_reference(TokenBatch(mask=mask, logp_sampler=sampler)) == {}

@@ -78,7 +78,9 @@ def test_every_round_of_rollouts_is_selected_once(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(DynamicSampling, "selects", counted)
     config = small(tmp_path / "run", "objective=dapo", "train.steps=1")
-    with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
+    experiment = check(config)
+    selected.clear()  # of the trial before anything starts
+    with load_trainer(experiment, make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         _, collected = trainer.step()
     assert selected == [len(graded.texts) for graded in collected.examples]
 

@@ -1,0 +1,144 @@
+"""What breaks a run from outside is one line that names the file and the way out; nothing is lost without notice."""
+
+import errno
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rlzoo
+from rlzoo.commands import main
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.training import run as loop
+from tests.conftest import error_of
+
+WORDS = ("objective=grpo", "rollout.prompts_per_step=4", "rollout.responses_per_prompt=4", "checkpoint.every=2")
+SMALL = (*WORDS, "evaluation.problems=4", "evaluation.samples=2")
+CHECKPOINT = "checkpoints/step-000004"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four steps."""
+    return rlzoo.train(*SMALL, "train.steps=4", output=tmp_path_factory.mktemp("runs") / "run", progress=False).folder
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A copy of it, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole, "run")
+    return RunFolder(Path("run"))
+
+
+def cut(path: Path, share: float = 0.5) -> None:
+    """Leaves the first part of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+def halve_line(path: Path) -> None:
+    """Leaves the first half of the second line."""
+    lines = path.read_text().split("\n")
+    path.write_text("\n".join([lines[0], lines[1][: len(lines[1]) // 2], *lines[2:]]))
+
+
+FULL = "No space left on device"
+LAST = "evaluation/step-000004-T1-p1.jsonl"
+GO_ON = ("train", *SMALL, "output=run", "resume=true")
+DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
+    (cut, f"{CHECKPOINT}/model.safetensors", (*GO_ON, "train.steps=5"), "remove this folder"),
+    (cut, f"{CHECKPOINT}/model.safetensors", ("inspect", "run"), "remove this folder"),
+    (cut, f"{CHECKPOINT}/model.safetensors", ("eval", "run"), CHECKPOINT),
+    (cut, f"{CHECKPOINT}/training/optimizer.safetensors", (*GO_ON, "train.steps=5"), "remove this folder"),
+    (cut, f"{CHECKPOINT}/training/progress.json", (*GO_ON, "train.steps=5"), "remove this folder"),
+    (halve_line, "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 2"),
+    (halve_line, "metrics.jsonl", ("leaderboard", "run"), "metrics.jsonl is damaged: line 2"),
+    (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 3, 4"),
+    (cut, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: it ends after 3"),
+    (cut, LAST, ("leaderboard", "run"), f"{LAST} is damaged: it ends after 3"),
+    (halve_line, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: line 2"),
+    (lambda path: cut(path, 0), "config.yaml", ("eval", "run"), "config.yaml' holds no keys"),
+    (lambda path: cut(path, 0), "config.yaml", GO_ON, "config.yaml' holds no keys"),
+    (lambda path: cut(path, 0.1), "config.yaml", ("eval", "run"), "config.yaml has lost"),
+    (lambda path: cut(path, 0.5), "objective.json", ("inspect", "run"), "objective.json is not readable"),
+]
+
+
+@pytest.mark.parametrize(("damage", "file", "words", "says"), DAMAGE)
+def test_a_damaged_file_is_one_line_that_names_it(
+    damage: Callable[[Path], None],
+    file: str,
+    words: tuple[str, ...],
+    says: str,
+    run: RunFolder,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    damage(run / file)
+    assert says in error_of(capsys, *words)
+
+
+def test_an_evaluation_that_is_shorter_than_the_others_is_not_taken_for_one_of_fewer_problems(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (run / LAST).read_text().splitlines(keepends=True)
+    (run / LAST).write_text("".join(lines[:4]))
+    assert "it ends after 4 of 8 responses" in error_of(capsys, *GO_ON, "train.steps=4")
+
+
+def test_a_step_whose_metrics_are_lost_is_named_when_the_run_goes_on(
+    run: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut(run.metrics, 0.9)
+    with caplog.at_level(logging.WARNING):
+        assert main([*GO_ON, "train.steps=5"]) == 0
+    assert "has lost step 4" in caplog.text
+
+
+def test_a_run_is_not_resumed_to_fewer_steps_than_it_has(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run.config.read_bytes()
+    assert "train.steps=3, but the run in run has 4 steps already" in error_of(capsys, *GO_ON, "train.steps=3")
+    assert run.config.read_bytes() == before
+
+
+def test_a_finished_run_that_is_resumed_says_so_and_loads_nothing(
+    run: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "load_trainer", None)
+    assert main([*GO_ON, "train.steps=4"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("run is finished: nothing is left to train") and "each step" not in said
+
+
+def test_an_output_that_is_a_file_is_refused(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("mine")
+    assert "output=file is a file" in error_of(capsys, "train", *SMALL, "output=file")
+    assert "output=file/run cannot be written" in error_of(capsys, "train", *SMALL, "output=file/run")
+    assert "output=file cannot be written" in error_of(capsys, "compare", "grpo", "seeds=0", *SMALL[1:], "output=file")
+    assert Path("file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, FULL), RuntimeError(f"I/O error: {FULL} (os error 28)")])
+def test_a_full_disk_is_one_line_that_says_what_is_saved(
+    error: Exception, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(loop, "append_json_line", full)
+    said = error_of(capsys, *GO_ON, "train.steps=5")
+    assert "output=run: the disk is full" in said and "step 4 is saved; resume=true goes on" in said
+
+
+def test_a_checkpoint_is_evaluated_with_the_limits_of_its_run(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", f"run/{CHECKPOINT}", "evaluation.samples=1"]) == 0
+    assert "at most 16 tokens" in capsys.readouterr().out
+    assert list((run / "evaluation").glob("arithmetic-*.json"))
+
+
+def test_every_file_of_a_run_is_readable_by_a_group(run: RunFolder) -> None:
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in run.path.rglob("*") if path.name != ".lock")
