@@ -72,7 +72,7 @@ CONTRIBUTIONS = {
     "m2po": {"second_moment_clip"},
     "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
     "sapo": {"soft_gate"},
-    "gpg": {"scaled_center", "reinforce", "seq_mean"},
+    "gpg": {"scaled_center", "reinforce"},
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},
     "passk": {"pass_at_k"},
