@@ -166,7 +166,9 @@ def lookup(written: str) -> Recipe | type[Part]:
             + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
         )
     own = f" (one of your own is written with its module, my_module:{shown(name)})" if name.isidentifier() else ""
-    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known(), list(RECIPES))}{own}")
+    raise ObjectiveError(
+        f"unknown objective {shown(name)!r}; {_nearest(name, known(), [recipe.name for recipe in in_zoo_order()])}{own}"
+    )
 
 
 def _find(name: str) -> Recipe | type[Part] | None:
@@ -234,7 +236,9 @@ def _nearest(name: str, known: list[str], examples: list[str] | None = None) -> 
     close = [plain[it] for it in ([low] if low in plain else difflib.get_close_matches(low, plain, n=3, cutoff=0.5))]
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(examples)}, and parts" if examples else f"known: {', '.join(sorted(known))}"
+    if examples:
+        return f"known: {', '.join(examples[:8])}, {len(examples) - 8} more recipes, and parts"
+    return f"known: {', '.join(sorted(known))}"
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,10 @@ CONTRIBUTIONS = {
 
 @pytest.mark.parametrize("addition", CONTRIBUTIONS)
 def test_a_further_recipe_adds_its_contribution_only(addition: str) -> None:
-    before, after = parts("grpo"), parts(f"grpo+{addition}")
+    added = next(recipe for recipe in RECIPES if recipe.split("(")[0] == addition)
+    before, after = parts("grpo"), parts(f"grpo+{added}")
     assert set(after) - set(before) == CONTRIBUTIONS[addition] - set(before)
-    taken = {part.stage for part in parse(f"grpo+{addition}").parts if part.exclusive and part.name not in before}
+    taken = {part.stage for part in parse(f"grpo+{added}").parts if part.exclusive and part.name not in before}
     assert set(before) - set(after) == {part.name for part in parse("grpo").parts if part.stage in taken}
 
 
@@ -319,7 +320,7 @@ def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: s
         ("grpo+clip_hihger", ["clip_higher"]),
         ("entropy_20", ["entropy20"]),
         ("GRPO", ["unknown objective 'GRPO'"]),
-        ("zzzzzzzz", ["unknown", "known:", "dapo"]),
+        ("zzzzzzzz", ["unknown", "known:", "dapo", "more recipes"]),
         ("grpo+s2t(tau=0.1)", ["s2t has no parameter 'tau'", "tau_p"]),
         ("stapo(taup=0.1)", ["stapo has no parameter 'taup'", "tau_p"]),
         ("grpo+stapo(low=0.1)", ["stapo has no parameter 'low'"]),
@@ -394,7 +395,7 @@ def test_the_zoo_lists_every_name_with_what_it_is() -> None:
     assert {recipe.split("(")[0] for recipe in RECIPES} == set(CONTRIBUTIONS)
     for name in names():
         assert name.summary
-        assert name.paper.startswith("arXiv:") or re.search(r" \d{4}$", name.paper)
+        assert name.paper.startswith(("arXiv:", "doi:")) or re.search(r" \d{4}$", name.paper)
         assert isinstance(parse(written(name)), Objective)
         assert all(parse(alias) == parse(name.name) for alias in name.aliases)
         if name.asked:
