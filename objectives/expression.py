@@ -118,11 +118,12 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
     for term in additions:
         contributed = _contributed(term)
-        for part in contributed:
-            if part in unread:
-                remedy = "leave it out" if all(other in unread for other in contributed) else f"add -{part.name}"
-                what, reader = _by(part, term.name), _reader(part, parts.values()).name
-                raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
+        idle = [part for part in contributed if part in unread]
+        if idle:
+            without = "".join(f"-{part.name}" for part in idle)
+            remedy = f"add {without}" if len(idle) < len(contributed) else "leave it out"
+            what, reader = _by(idle[0], term.name), _reader(idle[0], parts.values()).name
+            raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
     for part in unread:
         remove(parts, part.name)
     return in_order(parts.values())

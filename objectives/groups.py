@@ -29,6 +29,11 @@ def group_centred(values: Tensor, index: Tensor, groups: int) -> Tensor:
     return centred.where(centred.abs() > rounding[index], 0.0)
 
 
+def group_is_there(mask: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] bool: rows in whose group some row has a token of `mask` [N, T]."""
+    return group_sum(mask.sum(1), index, groups)[index] > 0
+
+
 def group_deviation(centred: Tensor, index: Tensor, groups: int) -> Tensor:
     """[N] values less their group's mean -> [groups] standard deviations, ddof 1."""
     size = group_sum(torch.ones_like(centred), index, groups)

@@ -166,7 +166,9 @@ def lookup(written: str) -> Recipe | type[Part]:
             + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
         )
     own = f" (one of your own is written with its module, my_module:{shown(name)})" if name.isidentifier() else ""
-    raise ObjectiveError(f"unknown objective {shown(name)!r}; {_nearest(name, known(), list(RECIPES))}{own}")
+    raise ObjectiveError(
+        f"unknown objective {shown(name)!r}; {_nearest(name, known(), [recipe.name for recipe in in_zoo_order()])}{own}"
+    )
 
 
 def _find(name: str) -> Recipe | type[Part] | None:

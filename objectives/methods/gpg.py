@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_centred, group_index, group_is_constant, group_sum
+from objectives.groups import group_centred, group_index, group_is_constant, group_is_there
 from objectives.kinds import Advantage
 from objectives.part import parameter
 from objectives.parts.reinforce import Reinforce
@@ -42,7 +42,7 @@ class ScaledCenter(Advantage):
     def of(self, batch: TokenBatch) -> Tensor:
         centred, reward = super().of(batch), batch.require("reward", self.name)
         index, groups = group_index(batch.require("group", self.name))
-        there = group_sum(batch.mask.sum(1), index, groups)[index] > 0
+        there = group_is_there(batch.mask, index, groups)
         counted = reward != 0 if self.counts == "rewarded" else ~group_is_constant(reward, index, groups)
         share = (there & counted).sum().clamp(min=1).to(reward) / there.sum().clamp(min=1)
         return centred / (share + self.eps)
@@ -61,6 +61,6 @@ recipe(
         "authors": (ScaledCenter(eps=1e-5), TokenRatio(), Reinforce(), SeqMean(), SinglePass()),
         "verl": (ScaledCenter(counts="rewarded"), TokenRatio(), Reinforce(), TokenMean(), SinglePass()),
     },
-    contribution=("scaled_center", "reinforce", "seq_mean"),
+    contribution=("scaled_center", "reinforce"),
     doc=__doc__,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from objectives.batch import TokenBatch
-from objectives.groups import centred, group_centred, group_index
+from objectives.groups import centred, group_centred, group_index, group_is_there
 from objectives.kinds import Advantage
 from objectives.part import parameter
 from objectives.parts.clip import Clip
@@ -36,7 +36,8 @@ class CenterBatchStd(Advantage):
 
     def of(self, batch: TokenBatch) -> Tensor:
         above, reward = super().of(batch), batch.require("reward", self.name)
-        there = batch.mask.any(1).to(reward)
+        index, groups = group_index(batch.require("group", self.name))
+        there = group_is_there(batch.mask, index, groups).to(reward)
         variance = (there * centred(reward, there).square()).sum() / (there.sum() - 1).clamp(min=1)
         return above.where(above == 0, above / (variance.sqrt() + self.eps))
 

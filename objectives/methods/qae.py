@@ -51,7 +51,7 @@ class QuantileNorm(Advantage):
     def _baseline(self, rewards: Tensor) -> Tensor:
         if self.kind == "linear":
             return quantile(rewards, self.q)
-        return rewards.sort().values[math.ceil(round(self.q * len(rewards), 9)) - 1]
+        return rewards.sort().values[max(math.ceil(round(self.q * len(rewards), 9)), 1) - 1]
 
     def formula(self) -> str:
         return f"A = (R - {self.q:g}-quantile{' (linear)' * (self.kind == 'linear')}) / (std + {self.eps:g}), per group"

@@ -30,8 +30,8 @@ class SoftGate(Surrogate):
 
     name = "soft_gate"
     paper = "arXiv:2511.20347"
-    tau_pos: float = parameter(1.0, "(0, inf)", "how fast the gate closes where the advantage is positive")
-    tau_neg: float = parameter(1.05, "(0, inf)", "how fast it closes elsewhere")
+    tau_pos: float = parameter(1.0, "[1e-6, inf)", "how fast the gate closes where the advantage is positive")
+    tau_neg: float = parameter(1.05, "[1e-6, inf)", "how fast it closes elsewhere")
 
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]

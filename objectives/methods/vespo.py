@@ -5,7 +5,7 @@
 
 phi(1) = 1; it falls on both sides, above exponentially, so that responses far from the old policy teach nothing. It is
 meant for the product of a response's ratios, which the recipe brings; on the ratios of tokens it is something else.
-Deviations: the product's logarithm is clamped to [-20, 20] (TRL: the weight to 1e-8 and e^20); the loss is
+Deviations: the product's logarithm is clamped to [-20, 20] (TRL: the weight to 1e-8 and e^20), phi to e^20; the loss is
 -phi A exp(log pi - sg[log pi]), of the same gradient. TRL folds the sampling engine's weight into W; here it would be
 sampler_correction, beside it.
 """
@@ -43,7 +43,7 @@ class GammaGate(Surrogate):
         ratio = ratio.detach()
         good = self.l_good + self.k_good * ratio.log() - self.l_good * ratio
         bad = self.l_bad + self.k_bad * ratio.log() - self.l_bad * ratio
-        return -torch.where(advantage < 0, bad, good).exp() * advantage * (logp - logp.detach()).exp()
+        return -torch.where(advantage < 0, bad, good).clamp(max=20.0).exp() * advantage * (logp - logp.detach()).exp()
 
     def formula(self) -> str:
         good, bad = (self.l_good, self.k_good), (self.l_bad, self.k_bad)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.scripts import definitions_only
 from rlzoo.tasks.base import Grade, Grader, Problem, Task
 
 _FILE = re.compile(r"(.+\.py):(\w+)")
@@ -63,7 +64,8 @@ def load_file(path: str) -> ModuleType:
     module.__dict__["written"] = written
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with definitions_only():
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

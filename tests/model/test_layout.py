@@ -89,7 +89,7 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
 def test_sharing_packing_and_cutting_change_no_gradient_of_any_recipe(name: str, float64: None) -> None:
     policy = tiny_policy(name).double()
     old, moved, reference = (with_noise(policy, seed) for seed in range(3))
-    longest, tolerance = policy.longest_tree, 1e-10 if name == "gpt2" else 1e-6  # rotary embeddings are float32
+    longest, tolerance = policy.longest_tree, 1e-10 if name == "gpt2" else 2e-6  # rotary embeddings are float32
     whole = [recipe for recipe in VARIANTS if "authors" not in recipe]
     expected = {}
     for share, budget in ((0, 10_000), (longest, 10_000), (longest, 90), (20, 60), (0, 50)):

@@ -41,7 +41,7 @@ def test_recipes_that_do_not_go_together_are_refused_in_one_line_whose_remedy_wo
         parse(expression)
     message = str(raised.value)
     assert "\n" not in message
-    removal = re.search(r": add (-\w+)$", message)
+    removal = re.search(r": add (-[\w-]+)$", message)
     if removal:
         parse(expression + removal[1])
     else:

@@ -1,5 +1,7 @@
 """Gradients of whole updates through the real trainer, on rollouts made here."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,8 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
     correct[::SIZE], correct[1::SIZE] = 0.0, 1.0
     group = torch.arange(n) // SIZE
     prompts = [list(range(i, i + 3 + i % 3)) for i in range(GROUPS)]
-    logp = torch.randn(n, LENGTH, generator=generator).abs().neg().where(present, 0.0)
+    near_uniform = torch.randn(n, LENGTH, generator=generator) / 4 - math.log(vocabulary)
+    logp = near_uniform.where(present, 0.0)
     written = (torch.arange(n) % 3 == 0)[:, None] & (torch.arange(LENGTH) >= 2) & (torch.arange(LENGTH) < 5)
     mask = present & ~written
     sampled = sampled_responses(prompts, group, tokens, lengths, logp, mask)

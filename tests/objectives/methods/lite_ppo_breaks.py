@@ -1,5 +1,6 @@
 """Mistakes that one could make in Lite PPO."""
 
+import torch
 from torch import Tensor
 
 from objectives import TokenBatch
@@ -7,7 +8,7 @@ from tests.objectives.breaks import Break, always, given, negated, per_group, re
 
 
 def as_in_a_batch_of_one_more(advantage: Tensor, batch: TokenBatch) -> Tensor:
-    there = batch.mask.any(1).sum().clamp(min=2)
+    there = torch.isin(batch.group, batch.group[batch.mask.any(1)]).sum().clamp(min=2)
     return advantage * (there / (there - 1)).sqrt()
 
 

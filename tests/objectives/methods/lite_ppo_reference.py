@@ -2,14 +2,16 @@
 
 import math
 
+import numpy as np
+
 from tests.objectives.batches import Array, Case
 from tests.objectives.parts_reference import clip, clipped, dynamic_sampling, group_center
 
 
 def center_batch_std(case: Case, reward: Array) -> tuple[Array, Array]:
-    """R - mean, over the deviation of the rewards of responses that are there."""
+    """R - mean, over the deviation of the rewards of all groups that are there."""
     centred, size = group_center(case, reward)
-    there = reward[case.mask.any(1)]
+    there = reward[np.isin(case.group, case.group[case.mask.any(1)])]
     deviation = math.sqrt(((there - there.sum() / max(1, len(there))) ** 2).sum() / max(1, len(there) - 1)) + 1e-4
     return centred / deviation, size / deviation
 

@@ -40,8 +40,8 @@ def second_moment_clip(budget: float, low: float = 0.3, high: float = 0.5) -> Ca
     return surrogate
 
 
-RECIPES = {"m2po(budget=0.04)": clipped(surrogate=second_moment_clip(0.04))}
+RECIPES = {"m2po(budget=0.04)": clipped(stops_gradients=True, surrogate=second_moment_clip(0.04))}
 
 COMPOSITIONS = {
-    "m2po(budget=2,low=0.01,high=0.01)": clipped(surrogate=second_moment_clip(2.0, 0.01, 0.01)),
+    "m2po(budget=2,low=0.01,high=0.01)": clipped(stops_gradients=True, surrogate=second_moment_clip(2.0, 0.01, 0.01)),
 }

@@ -35,7 +35,7 @@ def test_a_share_that_falls_between_two_responses_takes_the_upper() -> None:
     reward = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     zeros = torch.zeros(5, dtype=torch.long)
     batch = batch_r().rows(slice(5)).with_fields(reward=reward, group=zeros, correct=reward)
-    for q, baseline in ((0.4, 1), (0.41, 2), (0.2, 0), (0.99, 4)):
+    for q, baseline in ((0.4, 1), (0.41, 2), (0.2, 0), (1e-12, 0), (0.99, 4)):
         assert parse(f"qae(q={q})").advantages(batch).argwhere().flatten().tolist() == [
             row for row in range(5) if row != baseline
         ]
