@@ -156,7 +156,7 @@ def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tu
     minibatches = list(trainer.minibatches(batch))
     micro_batch = sum(trainer.micro_batch_numbers(collected, rows) for rows in minibatches)
     batch = batch.with_fields(micro_batch=micro_batch)
-    return batch.with_fields(**{k: v.cpu() for k, v in batch.tensors().items()}), [rows.cpu() for rows in minibatches]
+    return batch.with_fields(**{k: v.cpu() for k, v in batch.tensors().items()}), minibatches
 
 
 def _state(trainer: Trainer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:

@@ -10,6 +10,7 @@ from transformers.cache_utils import DynamicLayer
 
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
+from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.draw import draw, uniform
 
@@ -113,7 +114,7 @@ class TransformersEngine:
         running = torch.ones(len(rows), dtype=torch.bool, device=device)
         steps: list[_Step] = []
         while True:
-            chosen = draw(logits, sampling, uniform(seed, len(steps), lot)[rows].to(device))
+            chosen = draw(logits, sampling, sent(uniform(seed, len(steps), lot)[rows], device))
             steps.append(_Step(rows, *chosen))
             tokens = chosen[0]
             running = running & ~torch.isin(tokens, stop_tokens)
