@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
+ADAPTERS = "training/adapters.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
 _ONCE = {PROGRESS: "training.json", OPTIMIZER: "optimizer.safetensors"}
 """Where older versions kept them."""

@@ -16,6 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.layout import Layout, Responses, grow, pack, packed, padded
+from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, without_progress_bars
 from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
@@ -121,7 +122,7 @@ class Policy(nn.Module):
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
         """Writes its weights, or those of `whole_weights`, configuration and tokenizer as transformers loads them."""
         with without_progress_bars():
-            self.model.save_pretrained(folder, state_dict=weights)
+            self.merged().model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
@@ -131,8 +132,16 @@ class Policy(nn.Module):
         self.model.load_state_dict(saved.state_dict())
 
     def frozen_copy(self) -> "Policy":
-        """A copy that does not learn, for the reference."""
+        """A copy that does not learn, for the reference; where there are adapters, the frozen weights without them."""
+        if adapters(self):
+            return without_adapters(self, merged=False, memo={id(self.tokenizer): self.tokenizer})
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
+
+    def merged(self) -> "Policy":
+        """The same function without adapters, in a copy that shares all other weights; itself if it has none."""
+        if not adapters(self):
+            return self
+        return without_adapters(self, merged=True, memo={id(self.tokenizer): self.tokenizer})
 
     def whole_weights(self, keep: bool = True) -> dict[str, Tensor] | None:
         """If they are sharded, all of them on the CPU, or none unless they are to be kept; else None.
@@ -146,6 +155,8 @@ class Policy(nn.Module):
 
     def sampling_copy(self, dtype: torch.dtype, share_head: bool = True) -> "Policy":
         """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
+        if adapters(self):
+            return self.merged().sampling_copy(dtype, share_head)
         memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
         if self.fused:
             memo[id(self._head)] = self._head if share_head else copy.deepcopy(self._head).requires_grad_(False)
@@ -156,7 +167,7 @@ class Policy(nn.Module):
     def copy_weights(self, source: "Policy") -> None:
         """Takes over the weights of the policy that this is a sampling copy of."""
         own = dict(self.named_parameters(remove_duplicate=False))
-        for name, new in whole_parameters(source):
+        for name, new in whole_parameters(source.merged()):
             if own[name] is not new:
                 own[name].copy_(new)
             del own[name]

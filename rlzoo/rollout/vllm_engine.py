@@ -153,7 +153,7 @@ class VllmEngine:
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:
-        weights = checkpoint_weights(resharded(self.policy).model, self.parameters)
+        weights = checkpoint_weights(resharded(self.policy).merged().model, self.parameters)
         iterator = ((name, weight.to(self.dtype)) for name, weight in weights)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
 

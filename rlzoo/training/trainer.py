@@ -53,8 +53,9 @@ class Trainer:
         self.sharded = is_to_be_sharded(train, accelerator)
         if self.sharded:
             policy, self.reference = shard(policy), None if reference is None else shard(reference)
+        trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
-            policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+            trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         self.policy, self.optimizer = prepared
