@@ -13,7 +13,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from rlzoo.commands import compare, completion, eval, grade, inspect, leaderboard, objectives, regrade, train, warmup
+from rlzoo.commands import (
+    compare,
+    completion,
+    eval,
+    fit,
+    grade,
+    inspect,
+    leaderboard,
+    objectives,
+    regrade,
+    train,
+    warmup,
+)
 from rlzoo.config import option_as_word
 from rlzoo.errors import UserError, nearest
 
@@ -41,6 +53,7 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "leaderboard": leaderboard,
     "inspect": inspect,
+    "fit": fit,
     "objectives": objectives,
     "warmup": warmup,
     "completion": completion,
