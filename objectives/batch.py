@@ -97,6 +97,8 @@ class TokenBatch:
 
     def rows(self, index: Tensor | slice) -> "TokenBatch":
         """The batch of some rows only: a bool mask [N], positions, or a slice."""
+        if isinstance(index, Tensor) and index.dtype == torch.bool:
+            index = index.nonzero()[:, 0]  # once, as a GPU has to be waited for
         taken: dict[str, Any] = {name: tensor[index] for name, tensor in self.tensors().items()}
         return replace(self, **taken, touched={name: tensor[index] for name, tensor in self.touched.items()})
 

@@ -31,6 +31,7 @@ from rlzoo.evaluation.statistics import mean_over_runs
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import checkpoints
+from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
@@ -250,7 +251,7 @@ def probabilities(model: str) -> dict[str, float]:
 def _probability(policy: Policy, tokenizer: Tokenizer, texts: Sequence[str], token: str) -> float:
     tokens = torch.full((len(texts), 1), _id(tokenizer, token))
     prompts, lengths = [tokenizer.encode(text) for text in texts], torch.ones(len(texts), dtype=torch.long)
-    return policy(prompts, tokens, lengths, tokens >= 0, 1.0).logp.exp().mean().item()
+    return policy(Responses(prompts, tokens, lengths, tokens >= 0), 1.0).logp.exp().mean().item()
 
 
 def trajectory(run: FinishedRun) -> list[dict[str, object]]:

@@ -13,7 +13,6 @@ weighted by its responses (their code weighs micro-batches equally, which differ
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
@@ -50,7 +49,7 @@ class Lopti(Schedule):
     def _low(self, batch: TokenBatch) -> Tensor:
         probability = batch.require("logp_old", self.name).exp()
         if self.portion is None or not batch.mask.any():
-            return probability < torch.tensor(self.eta, dtype=probability.dtype, device=probability.device)
+            return probability < probability.new_full((), self.eta)
         return probability < quantile(probability[batch.mask], self.portion)
 
     def formula(self) -> str:

@@ -54,4 +54,4 @@ class Clip(Surrogate):
 
 
 def _like(bound: float | Tensor, ratio: Tensor) -> Tensor:
-    return torch.as_tensor(bound, dtype=ratio.dtype, device=ratio.device)
+    return bound.to(ratio) if isinstance(bound, Tensor) else ratio.new_full((), bound)

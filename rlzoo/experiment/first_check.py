@@ -20,6 +20,11 @@ def check_words(config: Config) -> None:
     check_names(config.objective)
     check_trackers(config.log.trackers)
     locate(config.model)
+    if config.model.lora.rank and find_spec("peft") is None:
+        raise UserError(
+            f"model.lora.rank={config.model.lora.rank} needs the package peft; pip install 'rlzoo-llm[lora]', or leave "
+            f"it out"
+        )
     check_task(config.task)
 
 

@@ -7,11 +7,25 @@ behind a prompt of its own.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from rlzoo.model.transfer import sent
+
+
+@dataclass(frozen=True)
+class Responses:
+    """The prompts of n responses, and the responses: `tokens` [n, T] and their `lengths` [n]; `mask` [n, T] are those
+    whose statistics are asked for, the others are context. All on the CPU, where rows are laid out.
+    """
+
+    prompts: Sequence[Sequence[int]]
+    tokens: Tensor
+    lengths: Tensor
+    mask: Tensor
 
 
 @dataclass(frozen=True)
@@ -74,9 +88,9 @@ def pack(trees: Sequence[Tree], budget: float = math.inf, one_each: bool = False
 class Layout:
     """The inputs of a forward pass, and where in its outputs each response token is predicted.
 
-    `inputs` [R, L]; `predicted_at` two [M], row and column, of every response token in the order of the responses. The
-    others are None where plain causal attention from position 0 is meant: `position` [R, L]; `tree` and `branch` [R, L]
-    number the trees (padding is one too) and the responses in them (0 is the prompt).
+    It is made on the CPU. `inputs` [R, L]; `predicted_at` two [M], row and column, of every response token in the order
+    of the responses. None where plain causal attention from position 0 is meant are `position` [R, L], and `tree` and
+    `branch` [R, L], which number the trees (padding is one too) and the responses in them (0 is the prompt).
     """
 
     inputs: Tensor
@@ -84,6 +98,18 @@ class Layout:
     position: Tensor | None = None
     tree: Tensor | None = None
     branch: Tensor | None = None
+
+    def on(self, device: torch.device) -> "Layout":
+        """The same on a device."""
+        there = {item.name: getattr(self, item.name) for item in fields(self)}
+        moved = {name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)}
+        row, column = (sent(index, device) for index in self.predicted_at)
+        return replace(self, **moved, predicted_at=(row, column))
+
+    def of(self, seen: Tensor) -> "Layout":
+        """The same forward pass, of which only the response tokens `seen` [M] bool are asked for."""
+        row, column = self.predicted_at
+        return replace(self, predicted_at=(row[seen], column[seen]))
 
     def attention(self, window: int | None = None) -> Tensor:
         """[R, 1, L, L] bool: which position sees which, within a sliding window if the model has one."""
@@ -106,7 +132,7 @@ def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[i
     shape = len(rows), trees[0].size
     inputs, position, branch = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     tree_number = np.full(shape, -1, dtype=np.int64)
-    responses = tokens.cpu().numpy()
+    responses = tokens.numpy()
     at: list[tuple[int, np.ndarray]] = [(0, np.zeros(0, dtype=np.int64))] * len(lengths)
     for r, row in enumerate(rows):
         end = 0
@@ -125,31 +151,29 @@ def packed(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[i
                 at[response] = r, np.array([last, *range(end, end + more)][: lengths[response]], dtype=np.int64)
                 end += more
             tree_number[r, start:end] = t
-    device = tokens.device
     predicted_row = np.repeat([r for r, _ in at], lengths)
     predicted_column = np.concatenate([columns for _, columns in at])
     return Layout(
-        torch.from_numpy(inputs).to(device),
-        (torch.from_numpy(predicted_row).to(device), torch.from_numpy(predicted_column).to(device)),
-        torch.from_numpy(position).to(device),
-        torch.from_numpy(tree_number).to(device),
-        torch.from_numpy(branch).to(device),
+        torch.from_numpy(inputs),
+        (torch.from_numpy(predicted_row), torch.from_numpy(predicted_column)),
+        torch.from_numpy(position),
+        torch.from_numpy(tree_number),
+        torch.from_numpy(branch),
     )
 
 
 def padded(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int]) -> Layout:
     """Every response behind a prompt of its own, padded on the right, where causal attention never looks."""
-    device = tokens.device
-    starts = torch.tensor([[len(prompt)] for prompt in prompts], device=device)
+    starts = torch.tensor([[len(prompt)] for prompt in prompts])
     longest = max(len(prompt) for prompt in prompts)
-    prompt = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
-    sizes = torch.tensor(lengths, device=device)[:, None]
+    prompt = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])
+    sizes = torch.tensor(lengths)[:, None]
     ends = starts + (sizes - 1).clamp(min=0)
-    column = torch.arange(max(1, int(ends.max())), device=device).expand(len(prompts), -1)
+    column = torch.arange(max(1, int(ends.max()))).expand(len(prompts), -1)
     inputs = torch.where(
         column < starts,
         prompt.gather(1, column.clamp(max=longest - 1)),
         tokens.gather(1, (column - starts).clamp(0, tokens.shape[1] - 1)),
     )
-    row, place = (torch.arange(tokens.shape[1], device=device) < sizes).nonzero(as_tuple=True)
+    row, place = (torch.arange(tokens.shape[1]) < sizes).nonzero(as_tuple=True)
     return Layout(inputs.where(column < ends, 0), (row, starts[row, 0] + place - 1))

@@ -15,11 +15,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.model.layout import Layout, grow, pack, packed, padded
+from rlzoo.model.layout import Layout, Responses, grow, pack, packed, padded
+from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, without_progress_bars
 from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
+from rlzoo.model.transfer import sent
 
 LONGEST_TREE = 2
 """Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
@@ -64,29 +66,22 @@ class Policy(nn.Module):
         if share_prompts and not self._can_share_prompts():
             self.longest_tree = 0
 
-    def forward(
-        self,
-        prompts: Sequence[Sequence[int]],
-        tokens: Tensor,
-        lengths: Tensor,
-        mask: Tensor,
-        temperature: float,
-        with_entropy: bool = False,
-    ) -> TokenStats:
-        """Statistics of the responses `tokens` [n, T] where `mask` [n, T] is True, given their n prompts; else zero.
+    def forward(self, responses: Responses, temperature: float, with_entropy: bool = False) -> TokenStats:
+        """Statistics [n, T] of the responses where their mask is True, else zero.
 
-        They are those of softmax(logits / temperature), float32 also under autocast. All of the `lengths` [n] tokens of
-        a response are context; only positions that predict a token of the mask reach the head. The padding of the
-        responses makes no difference.
+        They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
+        token of the mask reach the head. The padding of the responses makes no difference.
         """
-        layout = self._layout(prompts, tokens, lengths.tolist())
-        seen = mask[torch.arange(tokens.shape[1], device=mask.device) < lengths[:, None]]
-        predicted_at = tuple(index[seen] for index in layout.predicted_at)
-        options, targets = self._options(layout), tokens[mask]
+        tokens, mask, device = responses.tokens, responses.mask, self.model.device
+        layout = self._layout(responses.prompts, tokens, responses.lengths.tolist())
+        seen = mask[torch.arange(tokens.shape[1]) < responses.lengths[:, None]]
+        layout = layout.of(seen).on(device)
+        targets, places = sent(tokens[mask], device), sent(mask.flatten().nonzero()[:, 0], device)
+        options = self._options(layout)
         if self.fused:
             head = self._head
             logp, entropy = token_stats(
-                self._body(layout.inputs, **options)[predicted_at],
+                self._body(layout.inputs, **options)[layout.predicted_at],
                 head.weight,
                 targets,
                 temperature,
@@ -95,14 +90,13 @@ class Policy(nn.Module):
                 self.softcap,
             )
         else:
-            logits = self._run(self.model, layout.inputs, **options).logits[predicted_at]
+            logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
-        zeros = logp.new_zeros(mask.shape)
-        return TokenStats(
-            zeros.masked_scatter(mask, logp),
-            None if entropy is None else zeros.masked_scatter(mask, entropy),
-            layout.inputs.numel(),
-        )
+
+        def placed(values: Tensor) -> Tensor:  # by index: the gradient of a masked scatter would wait for the device
+            return values.new_zeros(mask.numel()).index_copy(0, places, values).view(mask.shape)
+
+        return TokenStats(placed(logp), None if entropy is None else placed(entropy), layout.inputs.numel())
 
     def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:
         """Row numbers of each micro-batch, so that its forward pass has at most `budget` positions if it can.
@@ -128,7 +122,7 @@ class Policy(nn.Module):
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
         """Writes its weights, or those of `whole_weights`, configuration and tokenizer as transformers loads them."""
         with without_progress_bars():
-            self.model.save_pretrained(folder, state_dict=weights)
+            self.merged().model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
@@ -138,8 +132,16 @@ class Policy(nn.Module):
         self.model.load_state_dict(saved.state_dict())
 
     def frozen_copy(self) -> "Policy":
-        """A copy that does not learn, for the reference."""
+        """A copy that does not learn, for the reference; where there are adapters, the frozen weights without them."""
+        if adapters(self):
+            return without_adapters(self, merged=False, memo={id(self.tokenizer): self.tokenizer})
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
+
+    def merged(self) -> "Policy":
+        """The same function without adapters, in a copy that shares all other weights; itself if it has none."""
+        if not adapters(self):
+            return self
+        return without_adapters(self, merged=True, memo={id(self.tokenizer): self.tokenizer})
 
     def whole_weights(self, keep: bool = True) -> dict[str, Tensor] | None:
         """If they are sharded, all of them on the CPU, or none unless they are to be kept; else None.
@@ -153,6 +155,8 @@ class Policy(nn.Module):
 
     def sampling_copy(self, dtype: torch.dtype, share_head: bool = True) -> "Policy":
         """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
+        if adapters(self):
+            return self.merged().sampling_copy(dtype, share_head)
         memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
         if self.fused:
             memo[id(self._head)] = self._head if share_head else copy.deepcopy(self._head).requires_grad_(False)
@@ -163,7 +167,7 @@ class Policy(nn.Module):
     def copy_weights(self, source: "Policy") -> None:
         """Takes over the weights of the policy that this is a sampling copy of."""
         own = dict(self.named_parameters(remove_duplicate=False))
-        for name, new in whole_parameters(source):
+        for name, new in whole_parameters(source.merged()):
             if own[name] is not new:
                 own[name].copy_(new)
             del own[name]
@@ -221,14 +225,14 @@ class Policy(nn.Module):
     def _can_share_prompts(self) -> bool:
         """Whether shared prompts give the hidden states that separate ones do, tried on a few tokens."""
         config: Any = self.model.config.get_text_config()
-        tokens = torch.arange(12, device=self.model.device).view(3, 4) % config.vocab_size
+        tokens = torch.arange(12).view(3, 4) % config.vocab_size
         arguments = [[1, 2, 3]] * 3, tokens, [4, 4, 4]
         try:
             if config._attn_implementation not in ("sdpa", "eager"):
                 raise ValueError(f"model.attention={config._attn_implementation} takes no masks")
             found, expected = (
                 self._body(layout.inputs, **self._options(layout))[layout.predicted_at]
-                for layout in (self._layout(*arguments), padded(*arguments))
+                for layout in (it(*arguments).on(self.model.device) for it in (self._layout, padded))
             )
             close = torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
             reason = "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"

@@ -85,8 +85,7 @@ def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | No
 
     Raises UserError if the name, the model's kind or the tokenizer is of no use, and for options that nothing reads.
     """
-    source = locate(config)
-    model = _model_config(config, source)
+    source, model = locate(config), model_config(config)
     try:
         backend = AutoTokenizer.from_pretrained(source.path, **source.options)
     except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
@@ -111,7 +110,9 @@ def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | No
     return replace(tokenizer, stop_tokens=stops | _turn_end(backend))
 
 
-def _model_config(config: ModelConfig, source: Pretrained) -> PretrainedConfig:
+def model_config(config: ModelConfig) -> PretrainedConfig:
+    """The configuration of `model.name`. Raises UserError if there is none, or not one of a causal language model."""
+    source = locate(config)
     try:
         model = AutoConfig.from_pretrained(source.path, **source.options)
     except Exception as error:

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 
 
@@ -60,6 +61,11 @@ class Rollouts:
     def widened(self, width: int) -> "Rollouts":
         """The same responses with room for `width` tokens, at least as many as there is room for now."""
         return Rollouts(self.prompts, **{name: widened(tensor, width) for name, tensor in self.tensors().items()})
+
+    def responses(self) -> Responses:
+        """What a policy takes of them, no wider than the longest."""
+        width = int(self.lengths.max())
+        return Responses(self.prompt_tokens(), self.tokens[:, :width], self.lengths, self.mask[:, :width])
 
     def prompt_tokens(self) -> list[Sequence[int]]:
         """The prompt of each response."""

@@ -155,7 +155,7 @@ class VllmEngine:
         self.llm.llm_engine.engine_core.shutdown()
 
     def _load_weights(self) -> None:
-        weights = checkpoint_weights(resharded(self.policy).model, self.parameters)
+        weights = checkpoint_weights(resharded(self.policy).merged().model, self.parameters)
         iterator = ((name, weight.to(self.dtype)) for name, weight in weights)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
 
@@ -165,11 +165,9 @@ class VllmEngine:
         size = len(self.policy.model.get_input_embeddings().weight)  # type: ignore[arg-type]
         prompts = [[97 * number % size] for number in range(8)]
         rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
-        device = self.policy.model.device
-        tokens, lengths, mask = (tensor.to(device) for tensor in (rollouts.tokens, rollouts.lengths, rollouts.mask))
         # As in training: some attention kernels refuse the float32 weights by themselves.
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            stats = self.policy(rollouts.prompt_tokens(), tokens, lengths, mask, 1.0)
+        with torch.autocast(self.policy.model.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            stats = self.policy(rollouts.responses(), 1.0)
         difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
         if not difference < LARGEST_DIFFERENCE:
             raise UserError(

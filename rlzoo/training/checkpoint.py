@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
+from rlzoo.experiment.progress import ADAPTERS, OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
 from rlzoo.files import folder_written_atomically, write_json
+from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import on_cpu, sharded_as
 
@@ -29,9 +30,19 @@ def save_checkpoint(
         policy.save(partial, weights)
         write_json(partial / PROGRESS, asdict(progress))
         save_file(moments, partial / OPTIMIZER)
+        if trained := adapters(policy):
+            save_file(trained, partial / ADAPTERS)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
+
+
+def load_weights(checkpoint: Path, policy: Policy) -> None:
+    """Takes over the weights of a checkpoint: those of the adapters if the policy has some, as all else is frozen."""
+    if adapters(policy):
+        set_adapters(policy, load_file(checkpoint / ADAPTERS))
+    else:
+        policy.load(checkpoint)
 
 
 def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:

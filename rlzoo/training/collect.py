@@ -12,6 +12,7 @@ from torch import Tensor
 from objectives import TokenBatch
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
+from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 
@@ -23,16 +24,20 @@ _THROWN_AWAY = -1
 class Share:
     """The part of this process in a batch of all processes.
 
-    Its row i is row `own[i]` of the process's rollouts (on the CPU) and row `batch[i]` of the batch (where that is),
-    or of a plan made of some of the batch's rows. Both are in ascending order.
+    Its row i is row `own[i]` of the process's rollouts and row `batch[i]` of the batch, or of a plan made of some of
+    the batch's rows. Both are in ascending order, and on the CPU unless a device was asked for.
     """
 
     own: Tensor
     batch: Tensor
 
-    def __getitem__(self, rows: Tensor) -> "Share":
-        """Some of its rows: positions or a bool mask [n]."""
-        return Share(self.own[rows.cpu()], self.batch[rows.to(self.batch.device)])
+    def __getitem__(self, rows: Tensor | slice) -> "Share":
+        """Some of its rows: positions, a bool mask [n], or a slice."""
+        return Share(self.own[rows], self.batch[rows])
+
+    def on(self, device: torch.device) -> "Share":
+        """The same on a device."""
+        return Share(sent(self.own, device), sent(self.batch, device))
 
     def among(self, rows: Tensor) -> "Share":
         """What of it lies in some rows [M] of the batch, ascending; it is then a share of these."""
@@ -61,7 +66,7 @@ class Collected:
     def everywhere(self, accelerator: Accelerator, values: Tensor) -> Tensor:
         """[n, t] values of this process's rows -> [N, T] values of all rows, on every process."""
         result = values.new_zeros(self.batch.mask.shape)
-        result[self.share.batch, : values.shape[1]] = values
+        result[sent(self.share.batch, values.device), : values.shape[1]] = values
         return accelerator.reduce(result, reduction="sum")
 
     def sampled_by(self, version: int) -> bool:
@@ -175,7 +180,7 @@ def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: 
     kept = torch.isin(group, used)
     batch, reward, group = batch.rows(kept), reward[kept], group[kept]
     rollouts = concatenate([r.graded.rollouts for r in rounds]).rows(torch.isin(own_group, used.cpu()))
-    here = torch.isin(group, own_group.to(group.device)).nonzero()[:, 0]
+    here = torch.isin(group.cpu(), own_group).nonzero()[:, 0]
     sampled = sum(r.sampled for r in rounds)
     metrics = {"groups_dropped": 1 - sum(r.groups for r in rounds) / sampled} if refills else {}
     return Collected(

@@ -24,12 +24,13 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json_lines
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
+from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
+from rlzoo.training.checkpoint import load_optimizer, load_weights, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
 from rlzoo.training.trainer import Trainer, is_to_be_sharded
@@ -164,12 +165,14 @@ def load_trainer(
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, experiment.tokenizer)
+        if config.model.lora.rank:
+            add_adapters(policy.model, config.model.lora)
         reference = None
         if "logp_ref" in experiment.objective.needs | needs:
             reference = _load_reference(experiment, policy, accelerator)
         if checkpoint is not None:
             with readable(checkpoint):
-                policy.load(checkpoint)
+                load_weights(checkpoint, policy)
         policy.to(accelerator.device)
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         sharded = is_to_be_sharded(config.train, accelerator)

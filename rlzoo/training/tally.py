@@ -31,24 +31,27 @@ class Tally:
 
     def add_plan(self, plan: Plan, share: Share) -> None:
         """Counts what the plan touched in this process's share of it."""
+        width, there = plan.batch.mask.shape[1], share.on(self.device)
+        own = plan.rows(there.batch, width)
         self.updates += 1
-        self.sums["tokens"] += plan.batch.mask[share.batch].sum()
-        self.sums["mass"] += plan.batch.require("advantage", "tally")[share.batch].abs().sum()
-        touched = {name: tokens[share.batch] for name, tokens in plan.touched.items()}
-        self._count(touched, list(touched), plan, share)
-        none = plan.policy_coefficient.new_zeros(0, plan.batch.mask.shape[1])
-        nothing = share[torch.arange(0)]
-        self.add_rows(plan, nothing, none, none.sum())  # every process has the same sums, even without rows
+        self.sums["tokens"] += own.batch.mask.sum()
+        self.sums["mass"] += own.batch.require("advantage", "tally").abs().sum()
+        self._count(own.touched, list(own.touched), own, there.own)
+        none = own.policy_coefficient[:0]  # every process has the same sums, even without rows
+        self.add_rows(own.rows(slice(0), width), there.own[:0], none, none.sum())
 
-    def add_rows(self, plan: Plan, share: Share, logp: Tensor, loss: Tensor) -> None:
-        """Counts what the clip and its modifiers touched in a micro-batch."""
+    def add_rows(self, part: Plan, own: Tensor, logp: Tensor, loss: Tensor) -> None:
+        """Counts what the clip and its modifiers touched in a micro-batch, part of a plan.
+
+        `own` [n] are its rows among this process's rollouts, `logp` [n, t] their log-probs.
+        """
         self.sums["loss"] += loss
-        touched = self.objective.touched(plan, share.batch, logp)
-        self._count(touched, [name for name in touched if name not in plan.touched], plan, share)
+        touched = self.objective.touched(part, slice(None), logp)
+        self._count(touched, [name for name in touched if name not in part.touched], part, own)
 
-    def add_unmoved(self, share: Share, logp: Tensor) -> None:
-        """Compares the unmoved policy, `logp` [n, t] of the share, with what the sampler said of itself."""
-        own, width = share.own, logp.shape[1]
+    def add_unmoved(self, own: Tensor, logp: Tensor) -> None:
+        """Compares the unmoved policy, `logp` [n, t] of some rows, with what the sampler said of itself."""
+        width = logp.shape[1]
         difference = logp.double() - self.logp[own][:, :width]
         self.sampler_differences.append(difference.where(self.mask[own][:, :width], torch.inf).flatten())
 
@@ -56,9 +59,9 @@ class Tally:
         """Counts a gradient's norm before clipping."""
         self.gradient_norm += norm
 
-    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], plan: Plan, share: Share) -> None:
-        advantage = plan.batch.require("advantage", "tally")[share.batch].abs()
-        probability, entropy = self.probability[share.own], self.entropy[share.own]
+    def _count(self, touched: Mapping[str, Tensor], names: Sequence[str], part: Plan, own: Tensor) -> None:
+        advantage = part.batch.require("advantage", "tally").abs()
+        probability, entropy = self.probability[own], self.entropy[own]
         counted: set[str] = set()
         for name in names:
             tokens, width = touched[name], touched[name].shape[1]

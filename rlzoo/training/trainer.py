@@ -19,6 +19,7 @@ from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import shard
+from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.training.collect import Collected, Share, collect
@@ -52,8 +53,9 @@ class Trainer:
         self.sharded = is_to_be_sharded(train, accelerator)
         if self.sharded:
             policy, self.reference = shard(policy), None if reference is None else shard(reference)
+        trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
-            policy.parameters(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+            trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         self.policy, self.optimizer = prepared
@@ -101,7 +103,7 @@ class Trainer:
         tally, skipped = Tally(self.objective, collected.rollouts, self.accelerator.device), 0
         for update in self.objective.passes(batch):
             for rows in self.minibatches(update):
-                skipped += not self._update(collected, update.rows(rows), rows, moved, tally)
+                skipped += not self._update(collected, update, rows, moved, tally)
                 moved = True
         return batch, tally, skipped
 
@@ -148,10 +150,10 @@ class Trainer:
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy = torch.zeros_like(logp)
         for part in self._in_step(self._micro_batches(collected, share or collected.share)):
-            own = _ANY_ROW if part is None else part.own
-            stats = self._forward(policy, collected, own, with_entropy, "score")
+            stats = self._forward(policy, collected, _ANY_ROW if part is None else part.own, with_entropy, "score")
             if part is None:
                 continue
+            own = sent(part.own, logp.device)
             logp[own, : stats.logp.shape[1]] = stats.logp
             if stats.entropy is not None:
                 entropy[own, : stats.logp.shape[1]] = stats.entropy
@@ -163,17 +165,9 @@ class Trainer:
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
-        part, device = whole.rows(rows), self.accelerator.device
-        width = int(part.lengths.max())
+        part = whole.rows(rows)
         with self.accelerator.autocast():
-            stats: TokenStats = policy(
-                part.prompt_tokens(),
-                part.tokens[:, :width].to(device),
-                part.lengths.to(device),
-                part.mask[:, :width].to(device),
-                self.config.rollout.temperature,
-                with_entropy,
-            )
+            stats: TokenStats = policy(part.responses(), self.config.rollout.temperature, with_entropy)
         self.positions[phase] += stats.positions
         passes = 3 if torch.is_grad_enabled() else 1
         model = self.accelerator.unwrap_model(policy)
@@ -188,28 +182,34 @@ class Trainer:
 
     def _in_step(self, parts: list[Share]) -> list[Share | None]:
         """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
+        if self.accelerator.num_processes == 1:
+            return [*parts]
         count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
         return [*parts, *[None] * (count - len(parts))]
 
     # ---- one optimiser update ------------------------------------------------------------------------------------
 
     def minibatches(self, batch: TokenBatch) -> Iterator[Tensor]:
-        """Rows of each mini-batch: whole groups, in order."""
-        group = batch.require("group", "mini-batches")
-        groups = torch.tensor(list(dict.fromkeys(group.tolist())), device=group.device)
+        """Rows of each mini-batch, on the CPU: whole groups, in order."""
+        group = batch.require("group", "mini-batches").cpu()
+        groups = torch.tensor(list(dict.fromkeys(group.tolist())))
         for part in groups.tensor_split(self.config.train.minibatches_per_step):
             yield torch.isin(group, part).nonzero()[:, 0]
 
-    def _update(self, collected: Collected, minibatch: TokenBatch, rows: Tensor, moved: bool, tally: Tally) -> bool:
-        """Plans and differentiates the mini-batch in `rows` and takes a step; False if its gradient was not finite."""
-        share = collected.share.among(rows)
+    def _update(self, collected: Collected, batch: TokenBatch, rows: Tensor, moved: bool, tally: Tally) -> bool:
+        """Plans and differentiates the mini-batch in some `rows` of the batch and takes a step.
+
+        False if its gradient was not finite.
+        """
+        share, there = collected.share.among(rows), sent(rows, self.accelerator.device)
+        minibatch = batch.rows(there)
         if moved and self.objective.reads_current:
             with self._timed("score"):
                 logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, share)
-                minibatch = minibatch.with_fields(logp=logp[rows], entropy=None if entropy is None else entropy[rows])
+                minibatch = minibatch.with_fields(logp=logp[there], entropy=None if entropy is None else entropy[there])
         with self._timed("plan"):
             if self.objective.reads_micro_batches:
-                minibatch = minibatch.with_fields(micro_batch=self.micro_batch_numbers(collected, rows)[rows])
+                minibatch = minibatch.with_fields(micro_batch=self.micro_batch_numbers(collected, rows)[there])
             plan = self.objective.plan(minibatch.with_fields(on_policy=not moved))
             tally.add_plan(plan, share)
         with self._timed("train"):
@@ -218,11 +218,11 @@ class Trainer:
 
     def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
         """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
-        number = torch.zeros(len(collected.share.own), 1, device=self.accelerator.device)
+        number = torch.zeros(len(collected.share.own), 1)
         first = self.accelerator.process_index * len(collected.batch.mask)
         for i, part in enumerate(self._micro_batches(collected, collected.share.among(rows))):
             number[part.own] = float(first + i)
-        return collected.everywhere(self.accelerator, number)[:, 0].long()
+        return collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
 
     def _differentiate(self, collected: Collected, plan: Plan, share: Share, moved: bool, tally: Tally) -> None:
         """Accumulates the gradient of this process's share of the plan.
@@ -230,8 +230,9 @@ class Trainer:
         Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
         factor; all make the same number of backward passes.
         """
-        with_entropy = self.objective.needs_entropy_gradient
-        together = self._in_step(self._micro_batches(collected, share[plan.active[share.batch]])) or [None]
+        with_entropy, device = self.objective.needs_entropy_gradient, self.accelerator.device
+        active = plan.active.cpu()[share.batch]
+        together = self._in_step(self._micro_batches(collected, share[active])) or [None]
         for i, part in enumerate(together):
             adds_up = self.sharded or i == len(together) - 1  # gradients that wait for the last would be whole ones
             with nullcontext() if adds_up else self.accelerator.no_sync(self.policy):
@@ -240,11 +241,13 @@ class Trainer:
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
                 stats = self._forward(self.policy, collected, part.own, with_entropy, "train")
-                loss = self.objective.loss(plan, part.batch, stats.logp, stats.entropy)
+                there = part.on(device)
+                rows = plan.rows(there.batch, stats.logp.shape[1])
+                loss = self.objective.loss(rows, slice(None), stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
-            tally.add_rows(plan, part, stats.logp.detach(), loss.detach())
+            tally.add_rows(rows, there.own, stats.logp.detach(), loss.detach())
             if not moved:
-                tally.add_unmoved(part, stats.logp.detach())
+                tally.add_unmoved(there.own, stats.logp.detach())
 
     def _take_step(self, tally: Tally) -> bool:
         norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)

@@ -16,7 +16,7 @@ def test_the_operations_of_a_forward_pass_are_those_that_torch_counts(name: str,
     policy.longest_tree *= share
     sampled, _ = rollouts(vocabulary=300)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        stats = policy(sampled.prompt_tokens(), sampled.tokens, sampled.lengths, sampled.mask, 1.0)
+        stats = policy(sampled.responses(), 1.0)
     products = sum(n for op, n in counter.get_flop_counts()["Global"].items() if "attention" not in str(op))
     expected = forward_flops(policy, stats.positions, int(sampled.mask.sum()))
     assert products == pytest.approx(expected, rel=0.02)  # norms' weights are counted as products

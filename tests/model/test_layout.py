@@ -70,8 +70,8 @@ def test_statistics_in_shared_rows_equal_each_response_scored_alone_in_float64(n
     layout = packed(sampled.prompt_tokens(), sampled.tokens, sampled.lengths.tolist(), policy.longest_tree)
     assert layout.tree is not None and layout.branch is not None
     assert layout.branch.max() > 1 and layout.tree.max() > 0
-    stats = policy(sampled.prompt_tokens(), sampled.tokens, sampled.lengths, sampled.mask, 0.7, with_entropy=True)
-    logp, entropy = slow_statistics(policy, sampled.prompt_tokens(), sampled.tokens, sampled.lengths, sampled.mask, 0.7)
+    stats = policy(sampled.responses(), 0.7, with_entropy=True)
+    logp, entropy = slow_statistics(policy, sampled.responses(), 0.7)
     torch.testing.assert_close(stats.logp.double(), logp, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
 

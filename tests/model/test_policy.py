@@ -8,6 +8,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
+from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from tests.conftest import save_tiny_model
@@ -35,8 +36,8 @@ def test_statistics_equal_each_response_scored_alone_from_whole_logits_in_float6
 ) -> None:
     policy = tiny_policy(name)
     prompts, tokens, mask = responses()
-    stats = policy(prompts, tokens, mask.sum(1), mask, temperature, with_entropy=True)
-    logp, entropy = slow_statistics(policy, prompts, tokens, mask.sum(1), mask, temperature)
+    stats = policy(Responses(prompts, tokens, mask.sum(1), mask), temperature, with_entropy=True)
+    logp, entropy = slow_statistics(policy, Responses(prompts, tokens, mask.sum(1), mask), temperature)
     assert stats.logp.dtype == stats.entropy.dtype == torch.float32
     torch.testing.assert_close(stats.logp.double(), logp, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
@@ -48,9 +49,9 @@ def test_gradients_equal_those_of_whole_logits(name: str, fused: bool) -> None:
     policy = tiny_policy(name).double()
     prompts, tokens, mask = responses()
     assert policy.fused is fused
-    found = gradients(policy, policy(prompts, tokens, mask.sum(1), mask, 0.8, with_entropy=True))
+    found = gradients(policy, policy(Responses(prompts, tokens, mask.sum(1), mask), 0.8, with_entropy=True))
     policy.fused = False
-    expected = gradients(policy, policy(prompts, tokens, mask.sum(1), mask, 0.8, with_entropy=True))
+    expected = gradients(policy, policy(Responses(prompts, tokens, mask.sum(1), mask), 0.8, with_entropy=True))
     assert found.keys() == expected.keys() == dict(policy.named_parameters()).keys()
     for key in expected:
         torch.testing.assert_close(found[key], expected[key], rtol=1e-9, atol=1e-9)
@@ -65,14 +66,14 @@ def test_a_model_that_changes_its_logits_after_the_head_is_not_fused() -> None:
 def test_neither_padding_nor_neighbours_nor_their_order_change_a_response(name: str) -> None:
     policy = tiny_policy(name)
     prompts, tokens, mask = responses()
-    together = policy(prompts, tokens, mask.sum(1), mask, 1.0, with_entropy=True)
+    together = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
     wide, seen = (torch.nn.functional.pad(tensor, (0, 9)) for tensor in (tokens, mask))
-    wider = policy(prompts, wide, mask.sum(1), seen, 1.0, with_entropy=True)
+    wider = policy(Responses(prompts, wide, mask.sum(1), seen), 1.0, with_entropy=True)
     torch.testing.assert_close(wider.logp[:, :7], together.logp, rtol=1e-5, atol=1e-5)
     assert not wider.logp[:, 7:].any()
     for row in reversed(range(len(prompts))):
         one = slice(row, row + 1)
-        alone = policy(prompts[one], tokens[one], mask[one].sum(1), mask[one], 1.0, with_entropy=True)
+        alone = policy(Responses(prompts[one], tokens[one], mask[one].sum(1), mask[one]), 1.0, with_entropy=True)
         torch.testing.assert_close(alone.logp[0], together.logp[row], rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(alone.entropy[0], together.entropy[row], rtol=1e-5, atol=1e-5)
 
@@ -81,16 +82,18 @@ def test_what_is_under_the_padding_does_not_matter() -> None:
     policy = tiny_policy("qwen3")
     prompts, tokens, mask = responses()
     with torch.no_grad():
-        expected = policy(prompts, tokens, mask.sum(1), mask, 1.0).logp
+        expected = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp
         torch.testing.assert_close(
-            policy(prompts, tokens.where(mask, 5), mask.sum(1), mask, 1.0).logp, expected, rtol=0, atol=0
+            policy(Responses(prompts, tokens.where(mask, 5), mask.sum(1), mask), 1.0).logp, expected, rtol=0, atol=0
         )
 
 
 def test_rows_without_response_tokens_are_zero_and_differentiable() -> None:
     policy = tiny_policy("qwen3")
     prompts, tokens, mask = responses()
-    stats = policy(prompts, tokens, torch.zeros_like(mask.sum(1)), torch.zeros_like(mask), 1.0, with_entropy=True)
+    stats = policy(
+        Responses(prompts, tokens, torch.zeros_like(mask.sum(1)), torch.zeros_like(mask)), 1.0, with_entropy=True
+    )
     assert not stats.logp.any()
     assert all(not gradient.any() for gradient in gradients(policy, stats).values())
 
@@ -101,8 +104,8 @@ def test_tokens_that_the_loss_does_not_see_are_context_and_nothing_else() -> Non
     lengths, seen = mask.sum(1), mask.clone()
     seen[:, 2:4] = False
     with torch.no_grad():
-        whole = policy(prompts, tokens, lengths, mask, 1.0, with_entropy=True)
-        found = policy(prompts, tokens, lengths, seen, 1.0, with_entropy=True)
+        whole = policy(Responses(prompts, tokens, lengths, mask), 1.0, with_entropy=True)
+        found = policy(Responses(prompts, tokens, lengths, seen), 1.0, with_entropy=True)
     assert torch.equal(found.logp, whole.logp.where(seen, 0.0)) and torch.equal(
         found.entropy, whole.entropy.where(seen, 0.0)
     )
@@ -114,7 +117,7 @@ def test_dropout_is_off_in_training_too(name: str) -> None:
     policy = tiny_policy(name)
     policy.train()
     prompts, tokens, mask = responses()
-    first, second = (policy(prompts, tokens, mask.sum(1), mask, 1.0).logp for _ in range(2))
+    first, second = (policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert first.requires_grad
 
@@ -123,8 +126,8 @@ def test_dropout_is_off_in_training_too(name: str) -> None:
 def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
     plain, checkpointed = tiny_policy(name), tiny_policy(name, gradient_checkpointing=True)
     prompts, tokens, mask = responses()
-    batch = prompts, tokens, mask.sum(1), mask
-    expected = gradients(plain, plain(*batch, 1.0, with_entropy=True))
+    batch = Responses(prompts, tokens, mask.sum(1), mask)
+    expected = gradients(plain, plain(batch, 1.0, with_entropy=True))
     calls = 0
 
     def count(*_: object) -> None:
@@ -132,7 +135,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
         calls += 1
 
     next(checkpointed._checkpointed[0].children()).register_forward_pre_hook(count)
-    stats = checkpointed(*batch, 1.0, with_entropy=True)
+    stats = checkpointed(batch, 1.0, with_entropy=True)
     forward_calls = calls
     found = gradients(checkpointed, stats)
     assert calls > forward_calls, "the layer was not calculated again in the backward pass"
@@ -143,9 +146,9 @@ def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
 def test_statistics_are_float32_and_close_under_bfloat16_autocast() -> None:
     policy = tiny_policy("qwen3", initializer_range=0.1)
     prompts, tokens, mask = responses()
-    exact = policy(prompts, tokens, mask.sum(1), mask, 1.0, with_entropy=True)
+    exact = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = policy(prompts, tokens, mask.sum(1), mask, 1.0, with_entropy=True)
+        rounded = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
     assert rounded.logp.dtype == rounded.entropy.dtype == torch.float32
     torch.testing.assert_close(rounded.logp, exact.logp, rtol=0, atol=0.05)
     found, expected = gradients(policy, rounded), gradients(policy, exact)
@@ -181,12 +184,14 @@ def test_a_frozen_copy_neither_learns_nor_changes_with_the_policy() -> None:
     policy = tiny_policy("qwen3")
     prompts, tokens, mask = responses()
     reference = policy.frozen_copy()
-    before = reference(prompts, tokens, mask.sum(1), mask, 1.0).logp
+    before = reference(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp
     assert not before.requires_grad and not any(p.requires_grad for p in reference.parameters())
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.1)
-    torch.testing.assert_close(reference(prompts, tokens, mask.sum(1), mask, 1.0).logp, before, rtol=0, atol=0)
+    torch.testing.assert_close(
+        reference(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp, before, rtol=0, atol=0
+    )
 
 
 def test_a_sampling_copy_rounds_weights_but_neither_head_nor_buffers() -> None:
@@ -266,7 +271,7 @@ def test_an_attention_that_refuses_the_cpu_is_not_asked_while_a_model_loads(tiny
     assert policy.fused and not policy.longest_tree
     tokens = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(RuntimeError, match="only for bfloat16"):
-        policy([[1, 2]], tokens, torch.tensor([3]), tokens.bool(), 1.0)
+        policy(Responses([[1, 2]], tokens, torch.tensor([3]), tokens.bool()), 1.0)
 
 
 @pytest.mark.filterwarnings("ignore:every response is calculated behind")

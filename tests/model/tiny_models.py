@@ -1,7 +1,6 @@
 """Tiny random models of several architectures, and the statistics of their responses calculated the slow way."""
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
 from tests.conftest import character_tokenizer
@@ -73,15 +73,14 @@ def responses(rows: int = 4, width: int = 7) -> tuple[list[list[int]], Tensor, T
     return prompts, tokens.where(mask, 0), mask
 
 
-def slow_statistics(
-    policy: Policy, prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Tensor, mask: Tensor, temperature: float
-) -> tuple[Tensor, Tensor]:
+def slow_statistics(policy: Policy, sampled: Responses, temperature: float) -> tuple[Tensor, Tensor]:
     """Log-probs and entropies [n, T] in float64, each response by itself, unpadded, from the model's own logits."""
     model = copy.deepcopy(policy.model).double().eval()
+    mask = sampled.mask
     logp, entropy = (torch.zeros(mask.shape, dtype=torch.float64) for _ in range(2))
-    for row, prompt in enumerate(prompts):
-        length = int(lengths[row])
-        response = tokens[row, :length]
+    for row, prompt in enumerate(sampled.prompts):
+        length = int(sampled.lengths[row])
+        response = sampled.tokens[row, :length]
         inputs = torch.tensor([[*prompt, *response.tolist()]])
         with torch.no_grad():
             logits = model(input_ids=inputs).logits[0, len(prompt) - 1 : len(prompt) - 1 + length] / temperature

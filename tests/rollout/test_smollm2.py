@@ -42,7 +42,7 @@ def test_in_bfloat16_sampler_and_policy_agree(policy: Policy) -> None:
         prompts(policy), 8, Sampling(8), seed=0
     )
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
+        stats = policy(rollouts.responses(), 1.0)
     difference = (stats.logp - rollouts.logp)[rollouts.mask]
     assert float(difference.std()) < 0.1 and float(difference.mean().abs()) < 0.02
 

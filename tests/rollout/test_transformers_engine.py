@@ -35,9 +35,7 @@ def test_log_probs_and_entropies_are_the_policys_own_on_the_same_tokens(name: st
     policy = tiny_policy(name)
     rollouts = engine(policy, stops=range(60)).generate(PROMPTS, 5, Sampling(14, temperature), seed=3)
     assert len(rollouts.lengths.unique()) > 3, "the responses should differ in length for this test to say anything"
-    stats = policy(
-        rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, temperature, with_entropy=True
-    )
+    stats = policy(rollouts.responses(), temperature, with_entropy=True)
     torch.testing.assert_close(rollouts.logp, stats.logp, rtol=0, atol=1e-4)
     torch.testing.assert_close(rollouts.entropy, stats.entropy, rtol=0, atol=1e-4)
     assert rollouts.logp.dtype == torch.float32
@@ -119,7 +117,7 @@ def test_a_nucleus_cuts_unlikely_tokens_and_reports_the_renormalised_log_prob() 
     policy = tiny_policy("qwen3")
     sampling = Sampling(12, temperature=1.3, top_p=0.5)
     rollouts = engine(policy, stops=[]).generate(PROMPTS, 8, sampling, seed=0)
-    stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.3)
+    stats = policy(rollouts.responses(), 1.3)
     kept = (stats.logp - rollouts.logp).exp()
     assert (kept > 0.4999).all() and (kept < 1).all()
 
@@ -163,7 +161,7 @@ def test_in_bfloat16_the_engine_follows_the_policy_when_synced() -> None:
     expected = engine(policy, "bfloat16").generate(PROMPTS, 4, SAMPLED, seed=0)
     assert same(found, expected)
     with torch.no_grad():
-        exact = policy(found.prompt_tokens(), found.tokens, found.lengths, found.mask, 1.0)
+        exact = policy(found.responses(), 1.0)
     torch.testing.assert_close(found.logp, exact.logp, rtol=0, atol=0.1)
     assert float((found.logp - exact.logp).abs().mean()) < 0.01
 
@@ -173,7 +171,7 @@ def test_sampling_leaves_nothing_behind_that_training_stumbles_over(gradient_che
     policy = tiny_policy("qwen3", gradient_checkpointing)
     for _ in range(2):
         rollouts = engine(policy).generate(PROMPTS, 2, SAMPLED, seed=0)
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
+        stats = policy(rollouts.responses(), 1.0)
         torch.testing.assert_close(rollouts.logp, stats.logp.detach(), rtol=0, atol=1e-4)
         policy.zero_grad()
         stats.logp.sum().backward()

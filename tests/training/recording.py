@@ -90,7 +90,7 @@ class Recording(Trainer):
         tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
         for update in self.objective.passes(prepared):
             for rows in self.minibatches(update):
-                self._update(collected, update.rows(rows), rows, True, tally)
+                self._update(collected, update, rows, True, tally)
         return tally.metrics(self.accelerator)
 
     def _take_step(self, tally: Tally) -> bool:

@@ -31,7 +31,7 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     tally.add_plan(plan, share)
     for rows in everything.split(5):
         width = int(mask[rows].sum(1).max())
-        tally.add_rows(plan, share[rows], current[rows][:, :width], loss=torch.tensor(2.0))
+        tally.add_rows(plan.rows(rows, width), rows, current[rows][:, :width], loss=torch.tensor(2.0))
     metrics = tally.metrics(Accelerator(cpu=True))
 
     touched = objective.touched(plan, everything, current)

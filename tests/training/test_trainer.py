@@ -64,7 +64,7 @@ def by_hand(trainer: Recording, collected: Collected) -> Tensor:
     """The gradient of GRPO's clipped loss, from its equation, with the ratio to the policy that sampled."""
     batch, own = collected.batch, collected.rollouts
     policy = trainer.accelerator.unwrap_model(trainer.policy)
-    logp = policy(own.prompt_tokens(), own.tokens, own.lengths, own.mask, 1.0).logp
+    logp = policy(own.responses(), 1.0).logp
     advantage = parse("grpo-kl").prepare(batch).require("advantage", "test")
     ratio = (logp - own.logp).exp()
     objective = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) * own.mask

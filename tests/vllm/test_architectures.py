@@ -57,7 +57,7 @@ def test_log_probs_are_the_policys_own(name: str) -> None:
     with closing(VllmEngine(policy, policy.tokenizer, ROLLOUT, ModelConfig())) as engine:
         rollouts = engine.generate(PROMPTS, 6, Sampling(24), seed=0)
     with torch.no_grad():
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
+        stats = policy(rollouts.responses(), 1.0)
     assert stats.logp[rollouts.mask].std() > 0.3, "a model that says little would hide a wrong weight"
     torch.testing.assert_close(rollouts.logp, stats.logp, rtol=0, atol=1e-4)
 

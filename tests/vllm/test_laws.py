@@ -50,7 +50,7 @@ def test_log_probs_are_the_policys_own_on_the_same_tokens(
     rollouts = engine.generate(prompts, 20, Sampling(14, temperature), seed=3)
     assert len(rollouts.lengths.unique()) > 3, "the responses should differ in length for this test to say anything"
     with torch.no_grad():
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, temperature)
+        stats = policy(rollouts.responses(), temperature)
     torch.testing.assert_close(rollouts.logp, stats.logp, rtol=0, atol=1e-4)
     assert rollouts.logp.dtype == torch.float32
     assert torch.equal(rollouts.entropy, rollouts.logp.neg().where(rollouts.mask, 0.0))
@@ -61,7 +61,7 @@ def test_a_nucleus_cuts_unlikely_tokens_and_reports_the_renormalised_log_prob(
 ) -> None:
     rollouts = engine.generate(prompts, 20, Sampling(12, temperature=1.3, top_p=0.5), seed=0)
     with torch.no_grad():
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.3)
+        stats = policy(rollouts.responses(), 1.3)
     kept = (stats.logp - rollouts.logp).exp()[rollouts.mask]
     assert (kept > 0.4999).all() and (kept < 1.0001).all() and kept.min() < 0.9
 
@@ -170,7 +170,7 @@ def test_sync_takes_over_every_weight(
     assert same(engine.generate(prompts, 4, GREEDY, seed=0), before)
     assert garbage.tokens.shape != before.tokens.shape or not torch.equal(garbage.tokens, before.tokens)
     with torch.no_grad():
-        stats = noise(garbage.prompt_tokens(), garbage.tokens, garbage.lengths, garbage.mask, 1.0)
+        stats = noise(garbage.responses(), 1.0)
     torch.testing.assert_close(garbage.logp, stats.logp, rtol=0, atol=1e-3)
 
 

@@ -39,7 +39,7 @@ def prompts(policy: Policy) -> list[list[int]]:
 def difference(policy: Policy, rollouts: Rollouts, precision: str) -> Tensor:
     """Of the trainer's forward pass and the sampler, for each token."""
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        stats = policy(rollouts.prompt_tokens(), rollouts.tokens, rollouts.lengths, rollouts.mask, 1.0)
+        stats = policy(rollouts.responses(), 1.0)
     return (stats.logp - rollouts.logp)[rollouts.mask]
 
 

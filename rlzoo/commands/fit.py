@@ -1,0 +1,35 @@
+"""`rlzoo fit`."""
+
+from argparse import ArgumentParser, Namespace
+
+from rlzoo.commands.completion import completed
+from rlzoo.commands.key_table import key_table
+from rlzoo.config import FitConfig, check_ranges, keys, load_config, own_words
+
+SUMMARY = "predict the memory that an experiment takes of each GPU, before anything is loaded"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """Files and keys."""
+    parser.epilog = key_table(keys(FitConfig)) + "\n\nAll keys of rlzoo train may stand beside them."
+    words = parser.add_argument(
+        "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="later ones win"
+    )
+    completed(words, keys(FitConfig))
+
+
+def run(arguments: Namespace) -> int:
+    """Prints what each phase takes; 1 if that does not fit."""
+    own, others = own_words(arguments.words, FitConfig)
+    config = load_config(others)
+    check_ranges(config)
+    own.check()
+
+    from objectives import parse
+    from rlzoo.model.shape import shape_of
+    from rlzoo.report.memory import print_fit
+    from rlzoo.training.memory import GIB, fit
+
+    found = fit(config, shape_of(config.model), parse(config.objective), own.gpus, own.memory * GIB)
+    print_fit(found, config.model.name, own.gpus)
+    return int(not found.fits)

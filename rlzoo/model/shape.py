@@ -1,0 +1,68 @@
+"""How large a model is, by its configuration alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlzoo.config import ModelConfig
+from rlzoo.model.tokenizer import model_config
+
+QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
+"""Model types that normalise queries and keys of each head."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder of the Llama family: widths, counts, and whether the head is the embedding."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    tied: bool
+    qk_norm: bool = False
+
+    @property
+    def linear(self) -> int:
+        """Weights of the linear layers of all layers."""
+        attention = 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
+        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+
+    @property
+    def parameters(self) -> int:
+        """All weights but the few of norms and biases."""
+        return self.linear + self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    def adapters(self, rank: int) -> int:
+        """Weights of adapters of all linear layers."""
+        heads = self.head_size * (self.heads + self.kv_heads)
+        return self.layers * rank * (4 * self.hidden + 2 * heads + 3 * (self.hidden + self.intermediate))
+
+
+KNOWN = {
+    "Qwen/Qwen3-1.7B-Base": Shape(2048, 6144, 28, 16, 8, 128, 151_936, tied=True, qk_norm=True),
+    "Qwen/Qwen2.5-3B-Instruct": Shape(2048, 11_008, 36, 16, 2, 128, 151_936, tied=True),
+    "Qwen/Qwen2.5-Math-7B": Shape(3584, 18_944, 28, 28, 4, 128, 152_064, tied=False),
+}
+"""The models of `configs/`, as their config.json on the hub has them, so that these need no network."""
+
+
+def shape_of(config: ModelConfig) -> Shape:
+    """The shape of `model.name`. Raises UserError if its configuration cannot be had."""
+    if config.name in KNOWN:
+        return KNOWN[config.name]
+    text: Any = model_config(config).get_text_config()
+    heads = text.num_attention_heads
+    return Shape(
+        hidden=text.hidden_size,
+        intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        layers=text.num_hidden_layers,
+        heads=heads,
+        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
+        head_size=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        vocabulary=text.vocab_size,
+        tied=bool(text.tie_word_embeddings),
+        qk_norm=text.model_type in QK_NORM,
+    )

@@ -1,0 +1,34 @@
+"""How a prediction of memory is shown: one table of 80 columns."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rlzoo.training.memory import GIB, Fit
+
+
+def print_fit(fit: Fit, model: str, gpus: int) -> None:
+    """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
+    console = Console(highlight=False, markup=False, width=80)
+    title = f"{model}: GiB on each of {gpus} GPU{'s' * (gpus > 1)} of {fit.memory / GIB:g}"
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    table.add_column("")
+    for phase in fit.phases:
+        table.add_column(phase.name, justify="right")
+    names = dict.fromkeys(name for phase in fit.phases for name in phase.parts)
+    for name in names:
+        table.add_row(name, *(_gib(phase.parts.get(name)) for phase in fit.phases), end_section=name == list(names)[-1])
+    table.add_row("in all", *(_gib(phase.total) for phase in fit.phases), style="bold")
+    console.print(table)
+    largest = fit.largest
+    if fit.fits:
+        console.print(f"It fits; {largest.name} takes the most.")
+        return
+    part = max(largest.parts, key=lambda name: largest.parts[name])
+    console.print(f"It does not fit: {largest.name} takes the most, and of that its {part}.")
+    remedy = " ".join(fit.remedy)
+    console.print(f"It would fit with {remedy}" if remedy else "No keys make it fit; take more or larger GPUs.")
+
+
+def _gib(size: float | None) -> str:
+    return "" if size is None else f"{size / GIB:.1f}"

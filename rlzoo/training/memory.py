@@ -1,0 +1,154 @@
+"""How much memory a run will take of each GPU, phase by phase, before anything is loaded.
+
+Counted are weights, gradients, moments, keys and values, what a forward pass keeps for its backward pass, and the
+blocks of logits. Not counted are kernels' workspaces and fragmentation, for which `RESERVED` stands.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from objectives import Objective
+from rlzoo.config import Config
+from rlzoo.model.shape import Shape
+from rlzoo.model.token_stats import GPU_BLOCK
+
+GIB = 2**30
+RESERVED = 2 * GIB
+"""CUDA's context, libraries, and what lies between tensors."""
+BLOCKS = 3
+"""Blocks of logits that are alive at once: the logits, their weights, and the gradient."""
+VLLM_KV_CACHE_GIB = 4.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Bytes per GPU of one phase of a step, by what takes them."""
+
+    name: str
+    parts: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        """Bytes in all."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a configuration takes on so many GPUs of so much memory, and what would make it fit."""
+
+    phases: Sequence[Phase]
+    memory: float
+    """Bytes that each GPU has."""
+    remedy: Sequence[str]
+    """Keys that make it fit, none if it fits or if nothing here does."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether every phase does."""
+        return self.largest.total <= self.memory
+
+    @property
+    def largest(self) -> Phase:
+        """The phase that takes the most."""
+        return max(self.phases, key=lambda phase: phase.total)
+
+
+def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool) -> float:
+    """Bytes that a forward pass over so many token positions keeps for the backward pass.
+
+    Under bfloat16 autocast the residual stream and the norms stay float32, and the weights are kept in bfloat16 too.
+    """
+    layer = float(positions * _kept_per_position(shape, bfloat16))
+    once = positions * (12 * shape.hidden + 4) + rows * 24
+    if bfloat16:
+        once += 2 * shape.linear
+    if checkpointing:  # inputs of all layers, and one layer calculated again
+        return once + positions * 4 * shape.hidden * shape.layers + layer
+    return once + layer * shape.layers
+
+
+def _kept_per_position(shape: Shape, bfloat16: bool) -> int:
+    """Bytes of one layer and position: norms, projections, rotated queries and keys, attention, and the MLP."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    number = 2 if bfloat16 else 4
+    norms = 16 * shape.hidden + (10 if bfloat16 else 8) * shape.hidden + 8  # inputs of projections are cast one by one
+    attention = number * 2 * (queries + keys) + 4 * shape.heads
+    normalised = (number + 4) * (queries + keys) + 4 * (shape.heads + shape.kv_heads) if shape.qk_norm else 0
+    return norms + attention + normalised + number * 4 * shape.intermediate
+
+
+def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> list[Phase]:
+    """The phases of a step on one of so many GPUs."""
+    train, rollout, model = config.train, config.rollout, config.model
+    bfloat16 = model.precision == "bfloat16"
+    share = gpus if train.sharding == "fsdp" else 1
+    weights = shape.parameters
+    trained = shape.adapters(model.lora.rank) if model.lora.rank else weights
+    held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
+    if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
+        held["reference"] = 4.0 * weights / share
+    vllm, number = rollout.engine == "vllm", 2 if bfloat16 else 4
+    needs_copy = vllm or bfloat16 or share > 1
+    copy = {"sampler's weights": float(number * weights)} if needs_copy else {}
+    longest = rollout.max_prompt_tokens + rollout.max_response_tokens
+    responses = rollout.prompts_per_step * rollout.responses_per_prompt / gpus
+    rows = min(rollout.rows_per_batch, math.ceil(responses))
+    cache = 2 * shape.layers * shape.kv_heads * shape.head_size * number * longest * rows * 1.25
+    cache = (rollout.kv_cache_gib or VLLM_KV_CACHE_GIB) * GIB if vllm else cache
+    positions = max(train.tokens_per_micro_batch, longest)
+    layer = positions * _kept_per_position(shape, bfloat16)
+    head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
+    gathered = {"gathered layers": 8.0 * shape.linear / shape.layers} if share > 1 else {}
+    resident = {} if vllm else copy  # vLLM's sleep while the policy trains
+    kept = activations(shape, positions, math.ceil(positions / longest), bfloat16, model.gradient_checkpointing)
+    gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
+    reserved = {"reserved": float(RESERVED)}
+    return [
+        Phase("rollout", {**held, **copy, "KV cache": cache, **reserved}),
+        Phase("scoring", {**held, **resident, **gathered, "activations": float(layer), **head, **reserved}),
+        Phase(
+            "training",
+            {**held, **resident, **gathered, "gradients": gradients, "activations": kept, **head, **reserved},
+        ),
+    ]
+
+
+def fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float) -> Fit:
+    """Whether a run fits on so many GPUs of so many bytes, and if not, the fewest keys that make it fit."""
+    phases = predict(config, shape, objective, gpus)
+    found = Fit(phases, memory, ())
+    if found.fits:
+        return found
+    changes = list(_changes(config, gpus))
+    for count in range(1, len(changes) + 1):
+        for chosen in combinations(changes, count):
+            changed = config
+            for _, section, values in chosen:
+                changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
+            if max(phase.total for phase in predict(changed, shape, objective, gpus)) <= memory:
+                return Fit(phases, memory, [word for word, _, _ in chosen])
+    return found
+
+
+def _changes(config: Config, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What mends memory, the least harmful first: the word, the section of the configuration, and its new values."""
+    train, rollout, model = config.train, config.rollout, config.model
+    longest = rollout.max_prompt_tokens + rollout.max_response_tokens
+    if not model.gradient_checkpointing:
+        yield "model.gradient_checkpointing=true", "model", {"gradient_checkpointing": True}
+    if gpus > 1 and train.sharding == "none" and not model.lora.rank:
+        yield "train.sharding=fsdp", "train", {"sharding": "fsdp"}
+    if train.tokens_per_micro_batch > longest:
+        yield f"train.tokens_per_micro_batch={longest}", "train", {"tokens_per_micro_batch": longest}
+    if rollout.engine == "transformers":
+        rows = max(1, rollout.rows_per_batch // 8)
+        yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
+        yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}
+    if model.precision == "float32":
+        yield "model.precision=bfloat16", "model", {"precision": "bfloat16"}
+    if not model.lora.rank and train.sharding == "none":
+        yield "model.lora.rank=32", "model", {"lora": replace(model.lora, rank=32)}

@@ -1,0 +1,42 @@
+"""Updates through the real trainer on the pretended device: gradients of the CPU, and a host that hardly ever waits."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.objectives.zoo_sample import PARTS, RECIPES
+from tests.simulated_device import SimulatedDevice
+from tests.simulated_device.updates import Counting, Step, counting
+
+MOST = 2
+"""Waits per micro-batch."""
+
+
+@pytest.fixture(scope="module")
+def here(tiny_model: Path) -> tuple[Counting, Step]:
+    return counting(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def there(tiny_model: Path, here: object) -> tuple[SimulatedDevice, Counting, Step]:
+    with SimulatedDevice() as machine:
+        return machine, *counting(tiny_model)
+
+
+@pytest.mark.parametrize("expression", [*RECIPES, *PARTS])
+def test_gradients_are_those_of_the_cpu_and_a_micro_batch_waits_twice_at_most(
+    expression: str, here: tuple[Counting, Step], there: tuple[SimulatedDevice, Counting, Step]
+) -> None:
+    trainer, step = here
+    metrics, expected = trainer.record(expression, *step), trainer.gradients
+    machine, trainer, step = there
+    with machine:
+        trainer.begin(machine)
+        assert trainer.record(expression, *step) == metrics
+        assert all(map(torch.equal, (gradient.cpu() for gradient in trainer.gradients), expected))
+    updates = len(expected)
+    assert updates == len(trainer.gradients) and trainer.micro_batches["train"] > 2 * updates
+    # Rows without a gradient are left out of an update, which the host has to know.
+    assert trainer.waits["train"] <= MOST * trainer.micro_batches["train"] + updates, machine.report()
+    assert trainer.waits["score"] == 0, machine.report()

@@ -1,0 +1,68 @@
+"""Updates through the real trainer, on rollouts made here: on the pretended device or without one."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlzoo.config import load_config
+from rlzoo.experiment.experiment import check
+from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.training.collect import Collected
+from tests.simulated_device import SimulatedDevice
+from tests.training.recording import Recording, collected_by, rollouts, with_noise
+
+WORDS = (
+    "objective=grpo",
+    "rollout.responses_per_prompt=4",
+    "train.minibatches_per_step=2",
+    "train.tokens_per_micro_batch=30",
+    "task.problems=8",
+    "evaluation.problems=1",
+)
+
+Step = tuple[Collected, Policy, Policy]
+"""The rollouts of a step, and the policy's weights before and after they moved."""
+
+
+class Counting(Recording):
+    """Counts micro-batches, and how often the host waits for them, by phase."""
+
+    machine: SimulatedDevice | None = None
+
+    def begin(self, machine: SimulatedDevice | None) -> None:
+        """Counts from here on."""
+        self.machine, self.waits, self.micro_batches = machine, Counter[str](), Counter[str]()
+
+    def _forward(self, policy: Any, collected: Collected, rows: Tensor, with_entropy: bool, phase: str) -> Any:
+        self.micro_batches[phase] += 1
+        return super()._forward(policy, collected, rows, with_entropy, phase)
+
+    def _differentiate(self, *arguments: Any) -> None:
+        self._count("train", super()._differentiate, *arguments)
+
+    def _statistics(self, *arguments: Any, **options: Any) -> Any:
+        return self._count("score", super()._statistics, *arguments, **options)
+
+    def _count(self, phase: str, function: Any, *arguments: Any, **options: Any) -> Any:
+        before = self.machine.syncs.total() if self.machine else 0
+        result = function(*arguments, **options)
+        self.waits[phase] += (self.machine.syncs.total() if self.machine else 0) - before
+        return result
+
+
+def counting(model: Path) -> tuple[Counting, Step]:
+    """A trainer on whatever device there is, and a step for it."""
+    experiment, accelerator = check(load_config([f"model.name={model}", *WORDS])), make_accelerator("float32")
+    policy = load_policy(experiment.config.model, experiment.tokenizer)
+    with torch.no_grad():
+        policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable
+    old, moved, reference = (with_noise(policy, seed).to(accelerator.device) for seed in range(3))
+    sampled, batch = rollouts()
+    there = {name: tensor.to(accelerator.device) for name, tensor in batch.tensors().items()}
+    trainer = Counting(experiment, accelerator, policy.to(accelerator.device), reference, sampler=None)
+    trainer.begin(None)
+    return trainer, (collected_by(sampled, batch.with_fields(**there)), old, moved)

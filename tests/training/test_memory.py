@@ -1,0 +1,130 @@
+"""`rlzoo fit` counts what a real forward pass keeps, and says what makes the papers' settings fit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+
+from objectives import parse
+from rlzoo.commands import main
+from rlzoo.config import ModelConfig, load_config
+from rlzoo.model.layout import Responses
+from rlzoo.model.lora import adapters, add_adapters
+from rlzoo.model.policy import Policy
+from rlzoo.model.shape import KNOWN, Shape, shape_of
+from rlzoo.training.memory import GIB, activations, fit
+from tests.conftest import error_of
+from tests.model.tiny_models import tiny_tokenizer
+
+ROOT = Path(__file__).parents[2]
+SIZES: dict[str, Any] = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 24,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+}
+SHAPES = {
+    "llama": (LlamaConfig(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False)),
+    "qwen3": (Qwen3Config(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False, qk_norm=True)),
+}
+PAPERS = {path.stem: path for path in sorted((ROOT / "configs").glob("*_qwen*.yaml"))}
+CARDS = {"Qwen/Qwen3-1.7B-Base": 1.7e9, "Qwen/Qwen2.5-3B-Instruct": 3.09e9, "Qwen/Qwen2.5-Math-7B": 7.62e9}
+"""Parameters as the model cards have them."""
+
+
+def tiny(name: str, checkpointing: bool = False) -> Policy:
+    model = AutoModelForCausalLM.from_config(SHAPES[name][0]).float()
+    return Policy(model, tiny_tokenizer(), checkpointing, share_prompts=False)
+
+
+def saved_bytes(policy: Policy, rows: int, length: int, bfloat16: bool) -> tuple[int, int]:
+    """Bytes of the tensors that a forward pass saves for its backward pass, weights left out; and its positions."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in policy.parameters()}
+    saved: dict[int, Any] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage
+        return tensor
+
+    tokens = torch.randint(512, (rows, length), generator=torch.Generator().manual_seed(0))
+    batch = Responses([[1]] * rows, tokens, torch.full((rows,), length), torch.ones_like(tokens, dtype=torch.bool))
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=bfloat16),
+    ):
+        positions = policy(batch, 1.0).positions
+    return sum(storage.nbytes() for storage in saved.values()), positions
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize(("rows", "length"), [(4, 64), (1, 200)])
+@pytest.mark.parametrize("name", SHAPES)
+def test_predicted_activations_are_within_a_tenth_of_what_a_forward_pass_saves(
+    name: str, rows: int, length: int, bfloat16: bool
+) -> None:
+    measured, positions = saved_bytes(tiny(name), rows, length, bfloat16)
+    predicted = activations(SHAPES[name][1], positions, rows, bfloat16, checkpointing=False)
+    assert abs(predicted / measured - 1) < 0.1
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_checkpointed_layers_keep_their_inputs_beside_one_layer_that_is_calculated_again(name: str) -> None:
+    shape = SHAPES[name][1]
+    measured, positions = saved_bytes(tiny(name, checkpointing=True), 4, 64, bfloat16=False)
+    layer = activations(shape, positions, 4, False, False) - activations(
+        Shape(64, 160, 2, 4, 2, 24, 512, tied=False, qk_norm=shape.qk_norm), positions, 4, False, False
+    )
+    predicted = activations(shape, positions, 4, bfloat16=False, checkpointing=True)
+    assert abs(predicted / (measured + layer) - 1) < 0.1
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_weights_and_adapters_are_counted_as_they_are(name: str, tmp_path: Path) -> None:
+    policy = tiny(name)
+    policy.save(tmp_path)
+    shape = shape_of(ModelConfig(name=str(tmp_path)))
+    assert shape == SHAPES[name][1]
+    assert abs(shape.parameters / policy.model.num_parameters() - 1) < 0.02
+    add_adapters(policy.model, load_config(["model.lora.rank=3"]).model.lora)
+    assert shape.adapters(3) == sum(weight.numel() for weight in adapters(policy).values())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_papers_models_have_the_parameters_of_their_cards(name: str) -> None:
+    assert abs(KNOWN[name].parameters / CARDS[name] - 1) < 0.02
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+@pytest.mark.parametrize("memory", [80, 141])
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_settings_fit_or_it_is_said_what_makes_them_fit(name: str, memory: int, gpus: int) -> None:
+    config = load_config([str(PAPERS[name])])
+    found = fit(config, shape_of(config.model), parse(config.objective), gpus, memory * GIB)
+    assert found.fits or found.remedy
+    again = load_config([str(PAPERS[name]), *found.remedy])
+    assert fit(again, shape_of(again.model), parse(again.objective), gpus, memory * GIB).fits
+
+
+def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(PAPERS["stare_qwen2.5_math_7b"]), "memory=80"]
+    assert main(["fit", *words]) == 1
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "It does not fit: training takes the most" in text and "It would fit with " in text
+    assert main(["fit", *words, "gpus=8", "train.sharding=fsdp"]) == 0
+    assert "It fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["gpus=0", "memory=0", "train.steps=0", "model.name=./nowhere"])
+def test_wrong_words_are_said_in_one_line(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert word.partition("=")[0] in error_of(capsys, "fit", word)
