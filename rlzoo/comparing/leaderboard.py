@@ -15,6 +15,7 @@ from rlzoo.comparing.results import Result, Results, make_results
 from rlzoo.config import Config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.identity import told_apart
 
 EXAMPLES = 3
@@ -46,6 +47,8 @@ class Row:
     touched: Sequence[Touched]
     accuracy_curves: np.ndarray
     entropy_curves: np.ndarray
+    held_out: Mapping[int, float]
+    """avg@k at the first decoding after those steps that all runs were evaluated after, the mean of the runs."""
     command: str
 
 
@@ -156,8 +159,19 @@ def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding,
         touched=_touched([line for run in runs for line in run.metrics]),
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
+        held_out=_held_out(runs),
         command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
     )
+
+
+def _held_out(runs: Sequence[FinishedRun]) -> dict[int, float]:
+    decoding = read_decodings(runs[0].config.evaluation.decodings)[0]
+    found = [
+        {step: it.column("correct").mean() for step, it in read_evaluations(run.folder, decoding).items()}
+        for run in runs
+    ]
+    steps = sorted(set(found[0]).intersection(*found[1:]))
+    return {step: float(np.mean([own[step] for own in found])) for step in steps}
 
 
 def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:

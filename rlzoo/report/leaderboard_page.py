@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -15,9 +15,23 @@ from rlzoo.comparing.leaderboard import Leaderboard, Row
 from rlzoo.comparing.verdicts import Measured
 from rlzoo.config.decoding import Decoding
 from rlzoo.files import write_text
+from rlzoo.report.forest import as_text, forest
 from rlzoo.report.page import page
 from rlzoo.report.picture import draw_leaderboard
-from rlzoo.report.words import headline, p_value, percent, points, probability, seeds_needed, summary
+from rlzoo.report.words import (
+    folded,
+    headlines,
+    p_value,
+    percent,
+    points,
+    printable,
+    probability,
+    seeds_needed,
+    summary,
+)
+
+OTHER_COLUMNS, NARROWEST = 50, 24
+"""Characters that the terminal's table needs beside the names, and that these get at least."""
 
 
 def show_leaderboard(board: Leaderboard, output: Path) -> None:
@@ -33,87 +47,101 @@ def show_leaderboard(board: Leaderboard, output: Path) -> None:
 
 
 def print_leaderboard(board: Leaderboard, console: Console) -> None:
-    """A table for each decoding; 80 columns are enough."""
+    """A table for each decoding, with intervals below their means; 80 columns are enough."""
+    width = max(NARROWEST, console.width - OTHER_COLUMNS)
     for decoding in board.decodings:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, title=str(decoding), title_justify="left", title_style="bold")
-        table.add_column("objective", overflow="fold")
-        for heading in (f"avg@{board.samples}", "difference", "P(imp.)"):
+        table.add_column("objective", overflow="fold", max_width=width)
+        for heading in (f"avg@{board.samples}", "difference"):
             table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict", max_width=15)
+        table.add_column("verdict", min_width=len("distinguishable"), max_width=len("distinguishable"))
         for row in board.rows:
             result = row.results[decoding]
             table.add_row(
-                Text(row.objective),
-                percent(result.accuracy).replace(", ", ","),
-                points(result.difference).replace(", ", ","),
-                probability(result.p_improvement),
+                Text(folded(printable(row.objective), width)),
+                percent(result.accuracy).replace(" ", "\n", 1),
+                points(result.difference).replace(" ", "\n", 1),
                 result.verdict,
                 style="bold" if result.average.claim else "",
             )
         console.print(table)
-    for line in (summary(board), *board.planning, *board.notes):
-        console.print(Text(line))
+    for line in (*headlines(board), f"{summary(board)}.", *board.planning, *board.notes):
+        console.print(Text(printable(line)))
 
 
-# ---- Markdown and CSV ------------------------------------------------------------------------------------------------
+# ---- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def markdown(board: Leaderboard) -> str:
-    """Everything but curves and responses."""
-    lines = [f"# {_in_markdown(board.title)}", "", f"{_in_markdown(summary(board))}.", ""]
-    for text in (headline(board), *board.planning, *board.notes):
-        lines += [_in_markdown(text), ""] if text else []
+    """Everything but curves and responses; what decides is a table, the rest is folded."""
+    lines = [f"# {_in_markdown(board.title)}", ""]
+    for text in (*headlines(board), f"{summary(board)}.", *board.planning, *board.notes):
+        lines += [_in_markdown(text), ""]
     for decoding in board.decodings:
-        lines += [f"## {decoding}", "", *_table(board, decoding), "", *_other_measures(board, decoding), ""]
-    lines += ["## What each part touched", "", "Shares of the tokens and of the advantage mass, in %.", ""]
-    lines += ["| objective | part | tokens | advantage mass |", "|---|---|---|---|"]
-    for row in board.rows:
-        for it in row.touched:
-            lines.append(f"| {_code(row.objective)} | {_code(it.part)} | {100 * it.tokens:.3g} | {100 * it.mass:.3g} |")
-    lines += ["", "## Setting", ""]
-    lines += [f"- {name}: {_code(value)}" for name, value in board.setting.items()]
-    lines += [f"- {name}: {', '.join(map(_code, values))}" for name, values in board.environment.items()]
+        lines += [f"## {decoding}", "", *_results(board, decoding), ""]
+        lines += _folded(f"pass@{board.samples}, maj@{board.samples}, p-values", _other_measures(board, decoding))
+    lines += ["## What each part touched", "", "Shares of the tokens / of the advantage mass, in %.", ""]
+    lines += [*_touched(board), "", "## Training", "", *_training(board), "", "## Setting", ""]
+    lines += [f"- {_in_markdown(name)}: {_code(value)}" for name, value in board.setting.items()]
+    lines += [f"- {_in_markdown(name)}: {', '.join(map(_code, them))}" for name, them in board.environment.items()]
     lines += ["", "## Commands", "", *(f"    {_one_line(row.command)}" for row in board.rows), ""]
     return "\n".join(lines)
 
 
-def _table(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
-    k = board.samples
-    headings = [f"avg@{k}", "by seed", "difference", "p (page)", "verdict", "seeds to find it", "P(improvement)"]
-    headings = ["objective", *headings, "entropy", "entropy drift", "length", "s/step"]
-    yield f"| {' | '.join(headings)} |"
-    yield "|---" * len(headings) + "|"
+def _markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]
+
+
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>", ""]
+
+
+def _results(board: Leaderboard, decoding: Decoding) -> list[str]:
+    drawn, rows = forest(board, decoding), []
+    for row in board.rows:
+        result, is_baseline = row.results[decoding], row.objective == board.baseline
+        asked = f" ({_in_markdown(row.name)})" if row.name else ""
+        plot = as_text(drawn.marks[row.objective], drawn.zero, is_baseline).replace(" ", "\u00a0")
+        by_seed = " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed)
+        cells = [percent(result.accuracy), points(result.difference), f"`{plot}`", result.verdict, by_seed]
+        rows.append([_code(row.objective) + asked, *cells])
+    low, high = 100 * drawn.scale.low, 100 * drawn.scale.high
+    headings = ["objective", f"avg@{board.samples}", "difference", f"{low:.1f} to {high:.1f}", "verdict", "by seed"]
+    return _markdown_table(headings, rows)
+
+
+def _other_measures(board: Leaderboard, decoding: Decoding) -> list[str]:
+    headings = ["objective", "p (page)", "seeds to find it", "P(improvement)"]
+    for name in (f"pass@{board.samples}", f"maj@{board.samples}"):
+        headings += [name, "difference", "verdict"]
+    rows = []
     for row in board.rows:
         result = row.results[decoding]
-        cells = [
-            _code(row.objective) + (f" ({_in_markdown(row.name)})" if row.name else ""),
-            percent(result.accuracy),
-            " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed),
-            points(result.difference),
-            p_value(result.difference),
-            result.verdict,
-            seeds_needed(result.difference),
-            probability(result.p_improvement),
-            f"{row.entropy:.3f}",
-            f"{row.drift:.3f}",
-            f"{result.length:.1f}",
-            f"{row.seconds_per_step:.2f}",
-        ]
-        yield f"| {' | '.join(cells)} |"
-
-
-def _other_measures(board: Leaderboard, decoding: Decoding) -> Iterator[str]:
-    names = [f"pass@{board.samples}", f"maj@{board.samples}"]
-    yield "| objective |" + "".join(f" {name} | difference | verdict |" for name in names)
-    yield "|---" * 7 + "|"
-    for row in board.rows:
-        measures = (row.results[decoding].passed, row.results[decoding].majority)
+        own = (p_value(result.difference), seeds_needed(result.difference), probability(result.p_improvement))
+        measures = (result.passed, result.majority)
         cells = [cell for it in measures for cell in (percent(it.estimate), points(it.difference), it.verdict)]
-        yield f"| {_code(row.objective)} | {' | '.join(cells)} |"
+        rows.append([_code(row.objective), *own, *cells, f"{result.length:.1f}"])
+    return _markdown_table([*headings, "length"], rows)
+
+
+def _touched(board: Leaderboard) -> list[str]:
+    parts = sorted({it.part for row in board.rows for it in row.touched})
+    rows = []
+    for row in board.rows:
+        own = {it.part: f"{100 * it.tokens:.3g} / {100 * it.mass:.3g}" for it in row.touched}
+        rows.append([_code(row.objective), *(own.get(part, "") for part in parts)])
+    return _markdown_table(["objective", *map(_code, parts)], rows)
+
+
+def _training(board: Leaderboard) -> list[str]:
+    rows = [
+        [_code(it.objective), f"{it.entropy:.3f}", f"{it.drift:.3f}", f"{it.seconds_per_step:.2f}"] for it in board.rows
+    ]
+    return _markdown_table(["objective", "entropy", "entropy drift", "s/step"], rows)
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def _in_markdown(text: str) -> str:
@@ -127,31 +155,37 @@ def _code(text: str) -> str:
     return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
 
 
+# ---- CSV -------------------------------------------------------------------------------------------------------------
+
+
 def comma_separated(board: Leaderboard) -> str:
-    """One line for each row and decoding; shares and accuracies from 0 to 1."""
+    """One line for each row and decoding, with a column for each seed; shares and accuracies from 0 to 1."""
     text = io.StringIO()
-    records = [_record(row, decoding) for decoding in board.decodings for row in board.rows]
+    seeds = sorted({seed for row in board.rows for seed in row.seeds})
+    records = [_record(row, decoding, seeds) for decoding in board.decodings for row in board.rows]
     writer = csv.DictWriter(text, records[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
 
 
-def _record(row: Row, decoding: Decoding) -> dict[str, object]:
+def _record(row: Row, decoding: Decoding, seeds: Sequence[int]) -> dict[str, object]:
     result = row.results[decoding]
     return {
-        "objective": row.objective,
+        "objective": printable(row.objective),
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "seeds": " ".join(map(str, row.seeds)),
         "accuracy": result.accuracy.mean,
-        "accuracy_by_seed": " ".join(f"{mean:.6g}" for mean in result.average.by_seed),
         **_measured("", result.average),
         "p_improvement": result.p_improvement,
         **{f"pass@{k}": value for k, value in result.pass_at.items()},
         **_measured("pass_", result.passed),
         "maj": result.majority.estimate.mean,
         **_measured("maj_", result.majority),
+        **_by_seed("accuracy", result.average, row, seeds),
+        **_by_seed("pass", result.passed, row, seeds),
+        **_by_seed("maj", result.majority, row, seeds),
         "entropy": row.entropy,
         "entropy_drift": row.drift,
         "length": result.length,
@@ -159,8 +193,14 @@ def _record(row: Row, decoding: Decoding) -> dict[str, object]:
         "gradient_norm": row.gradient_norm,
         "seconds_per_step": row.seconds_per_step,
         "tokens_per_second": row.tokens_per_second,
-        "command": row.command,
+        "command": printable(row.command),
     }
+
+
+def _by_seed(name: str, measured: Measured, row: Row, seeds: Sequence[int]) -> dict[str, object]:
+    """Nothing where a row does not have a seed that others have."""
+    values = dict(zip(row.seeds, measured.by_seed, strict=True))
+    return {f"{name}_seed_{seed}": values.get(seed) for seed in seeds}
 
 
 def _measured(prefix: str, it: Measured) -> dict[str, object]:

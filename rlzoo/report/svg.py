@@ -22,6 +22,8 @@ PAGE_COLORS = {
     SOFT: "var(--soft)",
 }
 WIDTH, HEIGHT = 5.0, 3.6
+PLOT = "plot"
+"""Ends the id of the area between the axes."""
 
 
 def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
@@ -38,6 +40,7 @@ def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: 
     with sns.axes_style("whitegrid", style):
         figure, axis = plt.subplots(figsize=(width, height), layout="constrained")
         sns.despine(ax=axis)
+        axis.patch.set_gid(PLOT)
         draw(axis)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

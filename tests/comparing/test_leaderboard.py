@@ -210,10 +210,12 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     assert main(["leaderboard", *runs, f"output={tmp_path}/out"]) == 0
     output, found = capsys.readouterr().out, board(runs)
     best = found.rows[0]
-    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ["
+    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f}"
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
     assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
+    scores = [float(lines[len(found.rows)][f"accuracy_seed_{seed}"]) for seed in best.seeds]
+    assert scores == list(best.results[DECODINGS[1]].average.by_seed)
     for text in (output, *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
         assert value in text and "justrl" in text
     assert (tmp_path / "out" / "leaderboard.png").read_bytes().startswith(b"\x89PNG")
