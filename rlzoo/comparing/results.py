@@ -8,7 +8,7 @@ import numpy as np
 
 from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.finished_runs import FinishedRun
-from rlzoo.comparing.verdicts import Difference, Measured, Verdicts, judge
+from rlzoo.comparing.verdicts import HOPELESS, Difference, Measured, Verdicts, judge
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import (
     Estimate,
@@ -144,6 +144,13 @@ def _planning(averages: Verdicts, decodings: Sequence[Decoding]) -> list[str]:
         if not known:
             continue
         found = statistics.median(it.difference.detectable for it in stable or known if it.difference)
+        if found > HOPELESS:
+            seeds = max(len(it.by_seed) for it in rows.values())
+            lines.append(
+                f"At {decoding}, {seeds} seeds are too few: not even a true difference of {100 * HOPELESS:g} points "
+                f"would have been found with 80 % probability. The intervals say no more; train on further seeds."
+            )
+            continue
         lines.append(
             f"At {decoding}, a true difference of {100 * found:.1f} points would have been found with 80 % probability "
             f"(the median of the rows); runs with the same seed are paired with a correlation of "

@@ -8,6 +8,8 @@ from rlzoo.comparing.planning import detectable, seeds_needed
 from rlzoo.evaluation.intervals import Distribution, Estimate, share
 
 SIGNIFICANCE = 0.05
+HOPELESS = 0.5
+"""If so large a difference would have been missed, the seeds are too few to say that nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -126,4 +128,6 @@ def verdict(difference: Difference | None, seeds: int, is_unstable: bool = False
         return ("better" if difference.mean > 0 else "worse") + unstable
     if difference.p_different < SIGNIFICANCE:
         return f"the same within {100 * equivalence:g}{unstable}"
-    return "unstable: more seeds" if is_unstable else "not distinguishable"
+    if is_unstable:
+        return "unstable: more seeds"
+    return "too few seeds" if difference.detectable > HOPELESS else "not distinguishable"

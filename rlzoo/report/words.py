@@ -124,7 +124,7 @@ def _by_how_much(difference: Difference | None) -> str:
 
 
 MANY = 4
-VERDICTS = ("better", "worse", "the same within", "not distinguishable", "unstable")
+VERDICTS = ("better", "worse", "the same within", "not distinguishable", "unstable", "too few")
 CLAIMS = 3
 
 

@@ -133,6 +133,21 @@ def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
         assert found.planning[0] in text
 
 
+def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path: Path) -> None:
+    scattered = {"grpo": (0.3, 0.5), "dapo": (0.75, 0.5)}
+    folders = [
+        str(make_run(tmp_path / f"{name}-{seed}", name, seed, accuracy))
+        for name, own in scattered.items()
+        for seed, accuracy in enumerate(own)
+    ]
+    found = board(folders)
+    row = next(row for row in found.rows if row.objective == "dapo")
+    assert row.results[DECODINGS[0]].verdict == "too few seeds"
+    assert "2 seeds are too few: not even a true difference of 50 points" in found.planning[0]
+    for text in (page(found), markdown(found)):
+        assert "too few seeds" in text and found.planning[0] in text
+
+
 def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
     found = board([str(folder) for folder in folders])
