@@ -32,7 +32,7 @@ def run(arguments: Namespace) -> int:
     read_grid_words(arguments.words)  # wrong ones are said before torch is imported, which takes seconds
 
     from rlzoo.comparing.compare import compare
-    from rlzoo.comparing.grid import read_grid
+    from rlzoo.comparing.grid import Grid, read_grid
     from rlzoo.report.grid_view import GridView
 
     grid, jobs = read_grid(arguments.words, arguments.ablate)
@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
         name = f"{failure.cell.objective} seed {failure.cell.seed}"
         print(f"rlzoo: {name} failed: {failure.message} ({failure.log})", file=sys.stderr)
     if failures:
-        count = f"{len(failures)} of {len(grid.cells)} runs failed"
+        count = f"{len(failures)} of {len(Grid.load(grid.folder).cells)} runs failed"
         print(f"rlzoo: {count}; the same command tries them again", file=sys.stderr)
     leaderboard.show([str(grid.folder)])
     return 1 if failures else 0

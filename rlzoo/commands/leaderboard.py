@@ -39,10 +39,14 @@ def show(words: Sequence[str]) -> None:
 
     from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.finished_runs import read_runs
+    from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.leaderboard import make_leaderboard
+    from rlzoo.comparing.sequential import looks
     from rlzoo.report.leaderboard_page import show_leaderboard
 
     runs, baseline, notes = read_runs(folders)
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence)
+    grids = [Grid.load(Path(name)) for name in folders if (Path(name) / GRID).exists()]
+    looked = max((len(looks(grid.up_to)) for grid in grids), default=1)
+    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence, looked)
     of_one_grid = len(folders) == 1 and (Path(folders[0]) / GRID).exists()
     show_leaderboard(board, Path(config.output or (folders[0] if of_one_grid else "runs/leaderboard")))

@@ -1,5 +1,6 @@
 """What a comparison consists of: objectives times seeds, a run folder for each, everything else the same."""
 
+import itertools
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,13 +60,32 @@ class Grid:
     words: tuple[str, ...]
     baseline: str = ""
     """An expression."""
+    up_to: int = 0
+    """How many seeds an objective may get where they decide something; 0 if all have the same."""
+    further: tuple[tuple[str, int], ...] = ()
+    """Keys and seeds that were added so."""
 
     @cached_property
     def cells(self) -> list[Cell]:
         """Seed by seed, so that a grid that is not finished can compare what it has."""
         shared: Config = load_config(with_embedded_default(self.words))
         shown = told_apart(self.objectives)
-        return [self._cell(shared, entry, shown[entry.key], seed) for seed in self.seeds for entry in self.objectives]
+        entries = {entry.key: entry for entry in self.objectives}
+        wanted = [*itertools.product(self.seeds, entries), *((seed, key) for key, seed in self.further)]
+        return [self._cell(shared, entries[key], shown[key], seed) for seed, key in dict.fromkeys(wanted)]
+
+    def seeds_of(self, key: str) -> list[int]:
+        """The seeds of an objective."""
+        return [cell.seed for cell in self.cells if cell.entry.key == key]
+
+    def with_seeds(self, counts: Mapping[str, int]) -> "Grid":
+        """With so many seeds for the objectives of these keys, the lowest that they do not have."""
+        added = []
+        for key, count in counts.items():
+            own = self.seeds_of(key)
+            free = (seed for seed in itertools.count() if seed not in own)
+            added += [(key, seed) for seed in itertools.islice(free, max(0, count - len(own)))]
+        return replace(self, further=(*self.further, *sorted(added, key=lambda it: it[1])))
 
     def _cell(self, shared: Config, entry: Entry, shown: str, seed: int) -> Cell:
         folder = RunFolder(self.folder / f"{entry.name}-{seed}")
@@ -77,7 +97,7 @@ class Grid:
         """Writes `grid.json`."""
         objectives = [asdict(entry) for entry in self.objectives]
         values = {"objectives": objectives, "seeds": self.seeds, "words": self.words, "baseline": self.baseline}
-        write_json(self.folder / GRID, values)
+        write_json(self.folder / GRID, {**values, "up_to": self.up_to, "further": self.further})
 
     @classmethod
     def load(cls, folder: Path) -> "Grid":
@@ -85,7 +105,9 @@ class Grid:
         try:
             values = json.loads((folder / GRID).read_text(encoding="utf-8"))
             seeds, words = tuple(values["seeds"]), tuple(values["words"])
-            return cls(folder, _read_entries(values["objectives"]), seeds, words, values["baseline"])
+            further = tuple((str(key), int(seed)) for key, seed in values.get("further", ()))
+            entries, up_to = _read_entries(values["objectives"]), int(values.get("up_to", 0))
+            return cls(folder, entries, seeds, words, values["baseline"], up_to, further)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
@@ -94,9 +116,15 @@ class Grid:
         if not (self.folder / GRID).exists():
             return self
         old = Grid.load(self.folder)
+        if self.up_to and old.up_to and self.up_to != old.up_to:
+            raise UserError(
+                f"seeds=auto(up_to={self.up_to}), but the grid in {self.folder} looks at its rows as up_to={old.up_to} "
+                f"has it, and changing that on the way would make verdicts err; further seeds can be given by number"
+            )
         objectives = _once([*old.objectives, *self.objectives])
         seeds = tuple(sorted({*old.seeds, *self.seeds}))
-        return Grid(self.folder, objectives, seeds, self.words, self.baseline or old.baseline)
+        up_to = self.up_to or old.up_to
+        return Grid(self.folder, objectives, seeds, self.words, self.baseline or old.baseline, up_to, old.further)
 
     def check(self) -> None:
         """Finds what would stop a run before any starts. Raises UserError or ObjectiveError."""
@@ -157,7 +185,7 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     is_ablation = bool(ablated) and not said.expressions and not (folder / GRID).exists()
     baseline = said.own.baseline or (ablated[0] if is_ablation else "")
     baseline = baseline and str(parse(baseline))
-    grid = Grid(folder, objectives, tuple(said.own.seeds), said.settings, baseline).joined()
+    grid = Grid(folder, objectives, tuple(said.own.seeds), said.settings, baseline, said.up_to).joined()
     _check(grid)
     return grid, said.own.jobs
 

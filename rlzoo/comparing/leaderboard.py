@@ -97,8 +97,10 @@ def make_leaderboard(
     title: str = "Leaderboard",
     notes: Sequence[str] = (),
     equivalence: float = 0.0,
+    looks: int = 1,
 ) -> Leaderboard:
-    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same.
+    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same. It is
+    one of so many `looks` at a grid to which seeds are added.
 
     Raises UserError or ObjectiveError if they cannot be compared, or if the baseline is not among them.
     """
@@ -110,7 +112,7 @@ def make_leaderboard(
     baseline = _baseline(baseline, shown)
     config = runs[0].config
     decodings = read_decodings(config.evaluation.decodings)
-    results = make_results(by_objective, baseline, decodings, equivalence / 100)
+    results = make_results(by_objective, baseline, decodings, equivalence / 100, looks)
     rows = [
         _row(objective, own, {decoding: results.rows[decoding][objective] for decoding in decodings})
         for objective, own in by_objective.items()
@@ -127,7 +129,7 @@ def make_leaderboard(
         setting=_setting(config),
         environment=_environment(runs),
         planning=results.planning,
-        notes=[*notes, *_notes(rows, decodings, results)],
+        notes=[*notes, *_looks(looks), *_notes(rows, decodings, results)],
         examples=_examples({row.objective: by_objective[row.objective][0] for row in rows}),
     )
 
@@ -204,6 +206,10 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
             if value is not None and str(value) not in values:
                 values.append(str(value))
     return {key: values for key, values in found.items() if values}
+
+
+def _looks(looks: int) -> list[str]:
+    return [f"Seeds are added where they decide something; verdicts are corrected for {looks} looks."] * (looks > 1)
 
 
 def _notes(rows: Sequence[Row], decodings: Sequence[Decoding], results: Results) -> list[str]:

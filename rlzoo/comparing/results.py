@@ -60,7 +60,9 @@ class Results:
     alike: Sequence[str]
 
 
-def make_results(runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0) -> Results:
+def make_results(
+    runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0, looks: int = 1
+) -> Results:
     """Every row with every decoding; `equivalence` is a share, as accuracies are."""
     alike = [_alike(runs, baseline, decoding) for decoding in decodings]
     correct = [{name: _correct(own, decoding) for name, own in runs.items()} for decoding in decodings]
@@ -69,7 +71,7 @@ def make_results(runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equ
     def measured(values: Sequence[Mapping[str, np.ndarray]], step: float) -> Verdicts:
         seeds = {name: tuple(run.config.seed for run in own) for name, own in runs.items()}
         by_row = [{name: Runs(seeds[name], own) for name, own in one.items()} for one in values]
-        return judge(by_row, alike, baseline, step, equivalence)
+        return judge(by_row, alike, baseline, step, equivalence, looks)
 
     majorities = [{name: _majorities(own, it) for name, own in runs.items()} for it in decodings]
     averages = measured([{name: own.mean(axis=2) for name, own in one.items()} for one in correct], 1 / samples)
@@ -119,14 +121,23 @@ def _pairs_won(correct: np.ndarray, baseline: np.ndarray) -> float:
 
 
 def _alike(runs: RunsOf, baseline: str, decoding: Decoding) -> dict[str, str]:
-    """For every row the first, the baseline before all, whose runs answered just the same, seed by seed."""
-    first: dict[object, str] = {}
-    names = [baseline, *(name for name in runs if name != baseline)]
+    """For every row the first, the baseline before all, whose runs answered just the same, seed by seed.
+
+    One of the two may have further seeds.
+    """
+    answered: dict[str, dict[int, tuple[str, ...]]] = {}
     found = {}
-    for name in names:
-        answered = tuple((run.config.seed, _answers(run, decoding)) for run in runs[name])
-        found[name] = first.setdefault(answered, name)
+    for name in [baseline, *(name for name in runs if name != baseline)]:
+        own = {run.config.seed: _answers(run, decoding) for run in runs[name]}
+        found[name] = next((it for it, other in answered.items() if _agree(own, other)), name)
+        if found[name] == name:
+            answered[name] = own
     return found
+
+
+def _agree(own: Mapping[int, object], other: Mapping[int, object]) -> bool:
+    shared = own.keys() & other.keys()
+    return len(shared) == min(len(own), len(other)) and all(own[seed] == other[seed] for seed in shared)
 
 
 def _answers(run: FinishedRun, decoding: Decoding) -> tuple[str, ...]:

@@ -8,12 +8,18 @@ from rlzoo.config import GridConfig, load_config, own_words, with_embedded_defau
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 
+AUTO = "seeds=auto"
+FIRST, UP_TO = 3, 10
+"""Seeds that every objective starts with where they are chosen, and that one may get if nothing is said."""
+
 
 @dataclass(frozen=True)
 class GridWords:
     """What the words say of a grid."""
 
     own: GridConfig
+    up_to: int
+    """How many seeds a row may get where they decide something; 0 if they are given."""
     expressions: list[str]
     settings: tuple[str, ...]
     """Files and keys that all its runs share."""
@@ -24,16 +30,30 @@ def is_setting(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or re.match(r"[\w.]+=", word) is not None
 
 
+def _up_to(word: str) -> int:
+    """Of `seeds=auto(up_to=10)`."""
+    found = re.fullmatch(r"seeds=auto(\(up_to=(\d+)\))?", word.replace(" ", ""))
+    if found is None:
+        raise UserError(f"{word!r} is written seeds=auto or seeds=auto(up_to={UP_TO})")
+    up_to = int(found[2] or UP_TO)
+    if up_to <= FIRST:
+        raise UserError(f"{word!r}: up_to must be more than the {FIRST} seeds that every objective starts with")
+    return up_to
+
+
 def read_grid_words(words: Sequence[str]) -> GridWords:
     """Tells words apart. Raises UserError for those that no grid could use; what expressions mean is not looked at."""
     for word in words:
         if word.partition("=")[0] in ("objective", "seed", "resume"):
             raise UserError(f"{word!r} has no effect on a grid; objectives are words of their own, seeds are seeds=0,1")
-    own, others = own_words(words, GridConfig)
+    up_to = max((_up_to(word) for word in words if word.startswith(AUTO)), default=0)
+    own, others = own_words([word for word in words if not word.startswith(AUTO)], GridConfig)
+    if up_to:
+        own.seeds = list(range(FIRST))
     if not own.seeds or len(set(own.seeds)) < len(own.seeds) or min(own.seeds) < 0:
         raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
     if own.jobs < 1:
         raise UserError(f"jobs={own.jobs} must be at least 1")
     settings = tuple(word for word in others if is_setting(word))
     check_words(load_config(with_embedded_default(settings)))
-    return GridWords(own, [word for word in others if not is_setting(word)], settings)
+    return GridWords(own, up_to, [word for word in others if not is_setting(word)], settings)
