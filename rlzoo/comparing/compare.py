@@ -19,7 +19,7 @@ from typing import IO, Protocol
 
 import torch
 
-from rlzoo.comparing.finished_runs import FinishedRun
+from rlzoo.comparing.finished_runs import finished_run
 from rlzoo.comparing.grid import Cell, Grid
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.comparing.sequential import looks, next_look, row_wants_seeds
@@ -71,15 +71,15 @@ def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
 
 def with_further_seeds(grid: Grid) -> Grid:
     """With further seeds for the rows that they may decide, and for the baseline; the same grid if there is none."""
-    runs = [FinishedRun(cell.folder, cell.config, cell.entry.asked) for cell in grid.cells]
+    runs = [finished_run(cell) for cell in grid.cells]
     board = make_leaderboard(runs, grid.baseline, looks=len(looks(grid.up_to)))
-    keys = {cell.objective: cell.entry.key for cell in grid.cells}
+    names = {cell.objective: cell.entry.name for cell in grid.cells}
     counts = {
-        keys[row.objective]: next_look(len(row.seeds), grid.up_to)
+        names[row.objective]: next_look(len(row.seeds), grid.up_to)
         for row in board.rows
         if row_wants_seeds([it.average for it in row.results.values()], grid.up_to)
     }
-    more = grid.with_seeds(counts | {keys[board.baseline]: max(counts.values(), default=0)})
+    more = grid.with_seeds(counts | {names[board.baseline]: max(counts.values(), default=0)})
     return more if more.further != grid.further else grid
 
 

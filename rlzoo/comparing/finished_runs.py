@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import Grid
+from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid
+from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
@@ -33,6 +34,12 @@ class FinishedRun:
     config: Config
     name: str
     """How the objective was asked for."""
+    sweep: Sweep = NO_SWEEP
+
+    @property
+    def identity(self) -> tuple[str, tuple[str, ...]]:
+        """Of its row."""
+        return self.objective.key, self.sweep.words
 
     @cached_property
     def objective(self) -> Recorded:
@@ -84,7 +91,7 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             grid = Grid.load(path)
             baseline = baseline or grid.baseline
             done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
-            runs += [FinishedRun(cell.folder, cell.config, cell.entry.asked) for cell in done]
+            runs += [finished_run(cell) for cell in done]
             if len(done) < len(grid.cells):
                 missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
                 notes.append(f"{missing} of {path} are not done and left out.")
@@ -93,6 +100,11 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
     if not runs:
         raise UserError("no run is done yet; the same rlzoo compare goes on with them")
     return runs, baseline, notes
+
+
+def finished_run(cell: Cell) -> FinishedRun:
+    """Of a cell that is done."""
+    return FinishedRun(cell.folder, cell.config, cell.entry.asked, cell.entry.sweep)
 
 
 def _read_run(folder: RunFolder) -> FinishedRun:
@@ -110,17 +122,18 @@ def _read_run(folder: RunFolder) -> FinishedRun:
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
-    first, seen = runs[0], dict[tuple[str, int], FinishedRun]()
+    first, seen = runs[0], dict[object, FinishedRun]()
+    may_differ = (*MAY_DIFFER, *(word.partition("=")[0] for run in runs for word in run.sweep.words))
     settings = flat(asdict(first.config))
     for run in runs:
-        other = seen.setdefault((run.objective.key, run.config.seed), run)
+        other = seen.setdefault((run.identity, run.config.seed), run)
         if other is not run:
             raise UserError(
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
         for key, value in flat(asdict(run.config)).items():
-            if settings.get(key) != value and not key.startswith(MAY_DIFFER):
+            if settings.get(key) != value and not key.startswith(may_differ):
                 raise UserError(
                     f"{first.folder.path} and {run.folder.path} cannot be compared: "
                     f"{key} is {settings.get(key)} in one and {value} in the other"

@@ -10,8 +10,9 @@ import numpy as np
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
-from rlzoo.comparing.grid import command_of
+from rlzoo.comparing.grid import NO_SWEEP, command_of, row_name
 from rlzoo.comparing.results import Result, Results, make_results
+from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.config import Config
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
@@ -50,6 +51,7 @@ class Row:
     held_out: Mapping[int, float]
     """avg@k at the first decoding after those steps that all runs were evaluated after, the mean of the runs."""
     command: str
+    sweep: Sweep = NO_SWEEP
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ def make_leaderboard(
     shown = told_apart(run.objective for run in runs)
     by_objective: dict[str, list[FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.config.seed):
-        by_objective.setdefault(shown[run.objective.key], []).append(run)
-    baseline = _baseline(baseline, shown)
+        by_objective.setdefault(row_name(shown[run.objective.key], run.sweep), []).append(run)
+    baseline = _baseline(baseline, shown, runs)
     config = runs[0].config
     decodings = read_decodings(config.evaluation.decodings)
     results = make_results(by_objective, baseline, decodings, equivalence / 100, looks)
@@ -126,7 +128,7 @@ def make_leaderboard(
         decodings=decodings,
         samples=evaluation.samples,
         problems=len(evaluation.records) // evaluation.samples,
-        setting=_setting(config),
+        setting=_setting(config, swept=_swept(rows)),
         environment=_environment(runs),
         planning=results.planning,
         notes=[*notes, *_looks(looks), *_notes(rows, decodings, results)],
@@ -134,12 +136,13 @@ def make_leaderboard(
     )
 
 
-def _baseline(asked: str, shown: Mapping[str, str]) -> str:
-    """What is shown of it; `shown` is that of every key."""
+def _baseline(asked: str, shown: Mapping[str, str], runs: Sequence[FinishedRun]) -> str:
+    """The row of it, the first if it has several; `shown` is that of every key."""
     key = parse(asked or "grpo").key
     if asked and key not in shown:
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
-    return shown.get(key, next(iter(shown.values())))
+    run = next((run for run in runs if run.objective.key == key), runs[0])
+    return row_name(shown[run.objective.key], run.sweep)
 
 
 def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
@@ -163,6 +166,7 @@ def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding,
         entropy_curves=entropy,
         held_out=_held_out(runs),
         command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
+        sweep=runs[0].sweep,
     )
 
 
@@ -185,17 +189,33 @@ def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:
     return [Touched(name, share(name, "tokens"), share(name, "mass")) for name in names]
 
 
-def _setting(config: Config) -> dict[str, str]:
+def _setting(config: Config, swept: Mapping[str, str]) -> dict[str, str]:
     rollout, train = config.rollout, config.train
     prompts, group = rollout.prompts_per_step, rollout.responses_per_prompt
     return {
         "model": config.model.name,
         "task": config.task.name,
         "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
-        "steps": f"{train.steps}, learning rate {train.learning_rate:g}",
+        "steps": str(train.steps),
+        "learning rate": swept.get("train.learning_rate", f"{train.learning_rate:g}"),
         "precision": config.model.precision,
         "evaluation": f"{config.evaluation.problems} problems x {config.evaluation.samples} samples",
+        **{f"{name} (swept)": values for name, values in swept.items()},
     }
+
+
+def _swept(rows: Sequence[Row]) -> dict[str, str]:
+    """All values of what differs from row to row."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.sweep.values:
+            values.setdefault(name, set()).add(value)
+    return {name: ", ".join(sorted(them, key=_by_number)) for name, them in values.items()}
+
+
+def _by_number(value: str) -> tuple[float, str]:
+    found = number(value)
+    return (np.inf if found is None else found, value)
 
 
 def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlzoo.comparing.sweep import split_settings, variants
 from rlzoo.config import GridConfig, load_config, own_words, with_embedded_default
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
@@ -23,6 +24,8 @@ class GridWords:
     expressions: list[str]
     settings: tuple[str, ...]
     """Files and keys that all its runs share."""
+    swept: tuple[str, ...]
+    """Keys with a list of values, of which every objective is trained with each."""
 
 
 def is_setting(word: str) -> bool:
@@ -54,6 +57,7 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
         raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
     if own.jobs < 1:
         raise UserError(f"jobs={own.jobs} must be at least 1")
-    settings = tuple(word for word in others if is_setting(word))
-    check_words(load_config(with_embedded_default(settings)))
-    return GridWords(own, up_to, [word for word in others if not is_setting(word)], settings)
+    settings, swept = split_settings([word for word in others if is_setting(word)])
+    for _, sweep in variants("", swept):
+        check_words(load_config(with_embedded_default([*settings, *sweep.words])))
+    return GridWords(own, up_to, [word for word in others if not is_setting(word)], settings, swept)

@@ -13,6 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.leaderboard import Leaderboard, Row
+from rlzoo.comparing.sweep import number
 from rlzoo.report.smoothing import smoothed
 from rlzoo.report.svg import INK, svg
 from rlzoo.report.words import printable
@@ -104,6 +105,58 @@ def _curves(
         for name, stroke in strokes(board.rows).items()
     ]
     return Curves(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
+
+
+def swept_curves(board: Leaderboard) -> list[str]:
+    """For every parameter or key that was swept over numbers: avg@k at the first decoding over its values."""
+    names = dict.fromkeys(name for row in board.rows for name, _ in row.sweep.values)
+    found = [(name, _families(board, name)) for name in names]
+    return [_swept_curve(board, name, them) for name, them in found if any(len(own) > 1 for own in them.values())]
+
+
+def _families(board: Leaderboard, name: str) -> dict[str, list[tuple[float, Row]]]:
+    """The rows that differ in this alone, by its value."""
+    families: dict[str, list[tuple[float, Row]]] = {}
+    for row in board.rows:
+        values = dict(row.sweep.values)
+        place = number(values.pop(name, ""))
+        if place is not None:
+            label = " ".join([row.sweep.family, *(f"{it}={value}" for it, value in values.items())])
+            families.setdefault(label, []).append((place, row))
+    return {label: sorted(own, key=lambda it: it[0]) for label, own in families.items()}
+
+
+def _swept_curve(board: Leaderboard, name: str, families: Mapping[str, Sequence[tuple[float, Row]]]) -> str:
+    looks = strokes(board.rows)
+    decoding = board.decodings[0]
+
+    def draw(axis: Axes) -> None:
+        for label, own in families.items():
+            stroke = looks[own[0][1].objective]
+            estimates = [row.results[decoding].accuracy for _, row in own]
+            means = [100 * it.mean for it in estimates]
+            reach = [[100 * (it.mean - it.low) for it in estimates], [100 * (it.high - it.mean) for it in estimates]]
+            axis.errorbar(
+                [place for place, _ in own],
+                means,
+                yerr=reach,
+                capsize=2,
+                label=printable(label),
+                color=stroke.color,
+                marker=stroke.marker,
+                linestyle=stroke.line_style,
+            )
+            for place, row in own:
+                dots = [100 * mean for mean in row.results[decoding].average.by_seed]
+                axis.plot([place] * len(dots), dots, ".", color=stroke.color, alpha=0.6)
+        places = [place for own in families.values() for place, _ in own]
+        if min(places) > 0 and max(places) / min(places) >= 10:
+            axis.set_xscale("log")
+        axis.set_xlabel(printable(name))
+        axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
+        axis.legend(frameon=False)
+
+    return svg(draw, f"accuracy over {name}")
 
 
 def accuracy_against_drift(board: Leaderboard) -> str:

@@ -38,6 +38,7 @@ def page(board: Leaderboard) -> str:
         touched={row.objective: {it.part: it for it in row.touched} for row in board.rows},
         shade=shade,
         curves=(figures.accuracy_curves(board), figures.entropy_curves(board)),
+        swept=[Markup(it) for it in figures.swept_curves(board)],
         pareto=Markup(figures.accuracy_against_drift(board)),
     )
 

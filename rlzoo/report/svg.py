@@ -34,10 +34,11 @@ def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: 
         "svg.hashsalt": prefix,
         "font.family": "sans-serif",
         "font.size": 9.0,
+        "text.parse_math": False,
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
         **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     }
-    with sns.axes_style("whitegrid", style):
+    with sns.axes_style("whitegrid"), plt.rc_context(style):
         figure, axis = plt.subplots(figsize=(width, height), layout="constrained")
         sns.despine(ax=axis)
         axis.patch.set_gid(PLOT)
