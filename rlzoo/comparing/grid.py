@@ -23,6 +23,8 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, slug, write_json
 
 NO_SWEEP = Sweep()
+WITHOUT = " without "
+"""Stands in the names of ablations."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,8 @@ class Grid:
         shown = told_apart(self.objectives)
         entries = {entry.name: entry for entry in self.objectives}
         wanted = [*itertools.product(self.seeds, entries), *((seed, name) for name, seed in self.further)]
-        return [
-            self._cell(entries[name], row_name(shown[entries[name].key], entries[name].sweep), seed)
-            for seed, name in dict.fromkeys(wanted)
-        ]
+        rows = {name: row_name(shown[it.key], it.asked, it.sweep) for name, it in entries.items()}
+        return [self._cell(entries[name], rows[name], seed) for seed, name in dict.fromkeys(wanted)]
 
     def seeds_of(self, name: str) -> list[int]:
         """The seeds of an entry."""
@@ -223,9 +223,9 @@ def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[
     return _once(Entry.of(*it) for it in asked)
 
 
-def row_name(shown: str, sweep: Sweep) -> str:
-    """Of an objective and the settings that it alone has."""
-    return f"{shown} {sweep.label}" if sweep.words else shown
+def row_name(shown: str, asked: str, sweep: Sweep) -> str:
+    """Of an objective, or of an ablation as it was asked for; with the settings that it alone has."""
+    return " ".join([asked if WITHOUT in asked else shown, *sweep.words])
 
 
 def _check(grid: Grid) -> None:
@@ -242,7 +242,7 @@ def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
     yield whole, expression
     for part in whole.parts:
         try:
-            yield whole.without(part.name), f"{expression} without {part.name}"
+            yield whole.without(part.name), f"{expression}{WITHOUT}{part.name}"
         except ObjectiveError:
             continue
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
-from rlzoo.comparing.grid import NO_SWEEP, command_of, row_name
+from rlzoo.comparing.grid import NO_SWEEP, WITHOUT, command_of, row_name
 from rlzoo.comparing.results import Result, Results, make_results
 from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.config import Config
@@ -36,8 +36,9 @@ class Row:
     """An objective. Curves are [seeds, steps]; `drift` is the mean distance of the entropy from its start, in nats."""
 
     objective: str
-    """Its shortest expression, told apart from those of the other rows."""
+    """Its shortest expression, told apart from those of the other rows; an ablation says what it is without."""
     name: str
+    """How it was asked for, if otherwise; of an ablation the shortest expression."""
     seeds: tuple[int, ...]
     results: Mapping[Decoding, Result]
     entropy: float
@@ -52,6 +53,11 @@ class Row:
     """avg@k at the first decoding after those steps that all runs were evaluated after, the mean of the runs."""
     command: str
     sweep: Sweep = NO_SWEEP
+
+    @property
+    def without(self) -> str:
+        """What was taken out of an ablation."""
+        return self.objective.partition(WITHOUT)[2]
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def make_leaderboard(
     shown = told_apart(run.objective for run in runs)
     by_objective: dict[str, list[FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.config.seed):
-        by_objective.setdefault(row_name(shown[run.objective.key], run.sweep), []).append(run)
+        by_objective.setdefault(row_name(shown[run.objective.key], run.name, run.sweep), []).append(run)
     baseline = _baseline(baseline, shown, runs)
     config = runs[0].config
     decodings = read_decodings(config.evaluation.decodings)
@@ -142,7 +148,7 @@ def _baseline(asked: str, shown: Mapping[str, str], runs: Sequence[FinishedRun])
     if asked and key not in shown:
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
     run = next((run for run in runs if run.objective.key == key), runs[0])
-    return row_name(shown[run.objective.key], run.sweep)
+    return row_name(shown[run.objective.key], run.name, run.sweep)
 
 
 def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result]) -> Row:
@@ -153,7 +159,7 @@ def _row(objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding,
     expression, name = runs[0].objective.shortest, runs[0].name
     return Row(
         objective=objective,
-        name="" if name.replace(" ", "") == expression else name,
+        name=expression if WITHOUT in name else "" if name.replace(" ", "") == expression else name,
         seeds=tuple(run.config.seed for run in runs),
         results=results,
         entropy=float(entropy[:, -1].mean()),

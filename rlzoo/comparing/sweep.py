@@ -24,18 +24,13 @@ class Sweep:
     values: tuple[tuple[str, str], ...] = ()
     """Of each swept parameter and key."""
     words: tuple[str, ...] = ()
-    """Those that are settings of the run, `train.learning_rate=1e-5`."""
+    """Those that are settings of the run, `train.learning_rate=1e-5`; an expression does not show them."""
 
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> "Sweep":
         """From what `asdict` made of it and JSON of that."""
         values = tuple((str(name), str(value)) for name, value in saved["values"])
         return cls(str(saved["family"]), values, tuple(saved["words"]))
-
-    @property
-    def label(self) -> str:
-        """The swept settings, which an expression does not show."""
-        return " ".join(self.words)
 
 
 def split_settings(settings: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

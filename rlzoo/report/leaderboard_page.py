@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rlzoo.comparing.grid import WITHOUT
 from rlzoo.comparing.leaderboard import Leaderboard, Row
 from rlzoo.comparing.verdicts import Measured
 from rlzoo.config.decoding import Decoding
@@ -104,10 +105,12 @@ def _results(board: Leaderboard, decoding: Decoding) -> list[str]:
         plot = as_text(drawn.marks[row.objective], drawn.zero, is_baseline).replace(" ", "\u00a0")
         by_seed = " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed)
         cells = [percent(result.accuracy), points(result.difference), f"`{plot}`", result.verdict, by_seed]
-        rows.append([_code(row.objective) + asked, *cells])
+        without = [_code(row.without) if row.without else ""] * any(it.without for it in board.rows)
+        rows.append([_code(row.objective.partition(WITHOUT)[0]) + asked, *without, *cells])
     low, high = 100 * drawn.scale.low, 100 * drawn.scale.high
-    headings = ["objective", f"avg@{board.samples}", "difference", f"{low:.1f} to {high:.1f}", "verdict", "by seed"]
-    return _markdown_table(headings, rows)
+    without = ["without"] * any(it.without for it in board.rows)
+    headings = [f"avg@{board.samples}", "difference", f"{low:.1f} to {high:.1f}", "verdict", "by seed"]
+    return _markdown_table(["objective", *without, *headings], rows)
 
 
 def _other_measures(board: Leaderboard, decoding: Decoding) -> list[str]:
@@ -173,6 +176,7 @@ def _record(row: Row, decoding: Decoding, seeds: Sequence[int]) -> dict[str, obj
     result = row.results[decoding]
     return {
         "objective": printable(row.objective),
+        "without": printable(row.without),
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "seeds": " ".join(map(str, row.seeds)),

@@ -31,6 +31,7 @@ def page(board: Leaderboard) -> str:
         strokes=figures.strokes(board.rows),
         symbols=SYMBOLS,
         words=words,
+        is_ablation=any(row.without for row in board.rows),
         breakable=breakable,
         shortened=shortened,
         forests={decoding: forest(board, decoding) for decoding in board.decodings},

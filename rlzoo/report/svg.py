@@ -29,7 +29,7 @@ PLOT = "plot"
 def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
     """An inline SVG element; its text is text and its ids are its own."""
     prefix = re.sub(r"\W+", "-", label)
-    style: dict[str, Any] = {
+    style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": prefix,
         "font.family": "sans-serif",
