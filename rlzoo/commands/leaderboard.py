@@ -16,7 +16,7 @@ def declare(parser: ArgumentParser) -> None:
     """Folders and keys."""
     parser.epilog = key_table(keys(LeaderboardConfig))
     words = parser.add_argument(
-        "words", nargs="+", metavar="RUN | GRID | key=value", help="folders of runs or of grids"
+        "words", nargs="+", metavar="RUN | GRID | key=value", help="folders of a run, of several runs, or of a grid"
     )
     completed(words, keys(LeaderboardConfig))
 

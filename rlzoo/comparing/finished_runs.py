@@ -81,7 +81,8 @@ class FinishedRun:
 def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]]:
     """The runs in folders of runs and of grids, the baseline that a grid names or "", and what was left out.
 
-    Raises UserError for a folder that is neither, and for a run that is named and not done.
+    A folder may also hold several runs. Raises UserError for one that holds none, and for a run that is named and not
+    done.
     """
     runs: list[FinishedRun] = []
     baseline, notes = "", []
@@ -90,16 +91,25 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
         if (path / GRID).exists():
             grid = Grid.load(path)
             baseline = baseline or grid.baseline
-            done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
-            runs += [finished_run(cell) for cell in done]
-            if len(done) < len(grid.cells):
-                missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
-                notes.append(f"{missing} of {path} are not done and left out.")
+            done = [finished_run(cell) for cell in grid.cells if cell.folder.finished(cell.config)]
+            runs += done
+            notes += _left_out(len(grid.cells) - len(done), len(grid.cells), path)
+        elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
+            found = [(RunFolder(it.parent), load_config([str(it)])) for it in inside]
+            done = [
+                FinishedRun(folder, config, config.objective) for folder, config in found if folder.finished(config)
+            ]
+            runs += done
+            notes += _left_out(len(found) - len(done), len(found), path)
         else:
             runs.append(_read_run(RunFolder(path)))
     if not runs:
         raise UserError("no run is done yet; the same rlzoo compare goes on with them")
     return runs, baseline, notes
+
+
+def _left_out(missing: int, count: int, path: Path) -> list[str]:
+    return [f"{missing} of the {count} runs of {path} are not done and left out."] * (missing > 0)
 
 
 def finished_run(cell: Cell) -> FinishedRun:

@@ -52,6 +52,15 @@ def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> N
     assert means == sorted(means, reverse=True)
 
 
+def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
+    folder = Path(runs[0]).parent
+    (folder / "logs").mkdir()
+    (Path(runs[0]) / "curves.png").unlink()
+    found, _, notes = read_runs([str(folder)])
+    assert sorted(str(run.folder.path) for run in found) == sorted(runs[1:])
+    assert notes == [f"1 of the 9 runs of {folder} are not done and left out."]
+
+
 def test_a_baseline_may_be_written_in_any_way(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     for written in ("justrl", "stapo-s2t", "dapo-dynamic_sampling - soft_overlong"):
