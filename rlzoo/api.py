@@ -84,19 +84,21 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
 def compare(
     objectives: Sequence[str] | str = (),
     *words: str | Path,
-    seeds: int | Sequence[int] = 3,
+    seeds: int | Sequence[int] | str = 3,
     ablate: Sequence[str] | str = (),
     progress: bool = True,
     **keys: Any,
 ) -> Comparison:
     """Trains objectives on seeds and ranks them, as `rlzoo compare` does; every run is a process of its own.
 
-    `seeds=3` are 0, 1 and 2. `ablate` are expressions that are also trained without each of their parts. `jobs`,
-    `output` and `baseline` are the command's; other keys are given as to `train` and hold for all runs. Done runs are
-    not run again. Raises UserError for what cannot be compared.
+    `seeds=3` are 0, 1 and 2; `seeds="auto(up_to=5)"` adds some where they decide something. `ablate` are expressions
+    that are also trained without each of their parts. `jobs`, `output` and `baseline` are the command's; other keys are
+    given as to `train` and hold for all runs, or are lists, of which each value makes a row. Done runs are not run
+    again. Raises UserError for what cannot be compared.
     """
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    settings = _words_of({"seeds": numbers, **keys})
+    numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
+    chosen = [f"seeds={seeds}"] if isinstance(seeds, str) else _words_of({"seeds": list(numbers)})
+    settings = [*chosen, *_words_of(keys)]
     return compare_words([*_list(objectives), *map(str, words), *settings], _list(ablate), progress)
 
 
@@ -108,11 +110,12 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     read_grid_words(words)
 
     from rlzoo.comparing.compare import compare
-    from rlzoo.comparing.grid import read_grid
+    from rlzoo.comparing.grid import Grid, read_grid
     from rlzoo.report.grid_view import GridView
 
     grid, jobs = read_grid(words, ablate)
     failures = compare(grid, jobs, GridView(quiet=not progress))
+    grid = Grid.load(grid.folder)  # seeds may have been added
     for failure in failures:
         name = f"{failure.cell.objective} seed {failure.cell.seed}"
         print(f"rlzoo: {name} failed: {failure.message} ({failure.log})", file=sys.stderr)
@@ -126,7 +129,7 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
 
 @_call()
 def leaderboard(*folders: str | Path, progress: bool = True, **keys: Any) -> Table:
-    """The leaderboard of runs, grids and evaluations that are done, as `rlzoo leaderboard` shows it.
+    """The leaderboard of runs, folders of runs, grids and evaluations that are done, as `rlzoo leaderboard` shows it.
 
     A row is an objective and a decoding. Writes a page, a picture, Markdown and CSV. Raises UserError if the runs
     cannot be compared.
@@ -143,11 +146,16 @@ def leaderboard(*folders: str | Path, progress: bool = True, **keys: Any) -> Tab
 
     from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.evaluated_runs import read_folders
+    from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.report.leaderboard_page import records, show_leaderboard
+    from rlzoo.comparing.sequential import looks
+    from rlzoo.report.leaderboard_csv import records
+    from rlzoo.report.leaderboard_page import show_leaderboard
 
     runs, baseline, notes = read_folders(names, config.benchmarks)
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence)
+    grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
+    looked = max((len(looks(grid.up_to)) for grid in grids), default=1)
+    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence, looked)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
     show_leaderboard(board, Path(config.output or (names[0] if of_one_grid else "runs/leaderboard")), not progress)
     return _table(records(board))

@@ -15,7 +15,9 @@ from scipy import stats
 
 from rlzoo.comparing.differences import Comparison, Page, Runs, compare_rows
 from rlzoo.comparing.planning import detectable, seeds_needed
+from rlzoo.comparing.sequential import looks, next_look, wants_seeds
 from rlzoo.comparing.verdicts import p_different
+from rlzoo.comparing.words import FIRST
 
 METHODS, PROBLEMS, SAMPLES = 8, 512, 8
 FOUND = 0.054
@@ -40,6 +42,8 @@ class Scenario:
     """How often a run of a row falls by 20 points."""
     problems: int = PROBLEMS
     samples: int = SAMPLES
+    better: float = 0.0
+    """The true difference of the last row."""
     decodings: int = 1
 
 
@@ -63,6 +67,7 @@ def simulate(generator: np.random.Generator, scenario: Scenario, seeds: int) -> 
     whole = spread * (np.sqrt(1 - scenario.common) * own + np.sqrt(scenario.common) * common)
     chance = np.array([scenario.collapses.get(row, 0.0) for row in range(METHODS)])[:, None]
     whole = whole - COLLAPSE * (generator.random((METHODS, seeds)) < chance)
+    whole[-1] += scenario.better
     difficulty = 0.2 + 0.6 * generator.beta(0.7, 0.7, size=scenario.problems)
     method = _uniform(generator, METHOD_EFFECT, (METHODS, 1, scenario.problems))
     run = _uniform(generator, RUN_EFFECT, (METHODS, seeds, scenario.problems))
@@ -190,6 +195,59 @@ def _needed(difference: float, repetitions: int) -> int:
     return high
 
 
+# ---- seeds where they decide -----------------------------------------------------------------------------------------
+
+UP_TO = 10
+SEQUENTIAL = {
+    "seeds=auto, +5.4": Scenario(better=FOUND),
+    "seeds=auto, +2": Scenario(better=0.02),
+    "seeds=auto, +2, one method x 5": Scenario(better=0.02, wider={3: 5.0}),
+    "seeds=auto, +2, correlated seeds": Scenario(better=0.02, common=0.9, spread=2 * SPREAD),
+}
+
+
+def sequential(repetitions: int) -> Iterator[str]:
+    """Pages to which seeds are added until there are UP_TO; a Markdown table."""
+    columns = ("false", "false at any look", "found", "runs", "seeds of the better", "of the others")
+    yield f"| scenario | {' | '.join(columns)} |"
+    yield "|---" * (1 + len(columns)) + "|"
+    for number, (name, scenario) in enumerate(SEQUENTIAL.items()):
+        generator = np.random.default_rng([number, UP_TO])
+        found = np.array([sequential_page(generator, scenario) for _ in range(repetitions)]).mean(axis=0)
+        shares = " | ".join(f"{100 * it:.1f}" for it in found[:3])
+        yield f"| {name} | {shares} | {' | '.join(f'{it:.1f}' for it in found[3:])} |"
+
+
+def sequential_page(generator: np.random.Generator, scenario: Scenario) -> list[float]:
+    """What the table has, of one page that ends where no row wants further seeds."""
+    every = simulate(generator, scenario, UP_TO)[0]
+    seeds, ever_false = [FIRST] * METHODS, False
+    while True:
+        rows = [Runs(own.seeds[:count], own.values[:count]) for own, count in zip(every, seeds, strict=True)]
+        comparison = compare_rows(rows, 0, 1 / scenario.samples)
+        page = Page.of([comparison], len(looks(UP_TO)))
+        p_values = [it.p_value() if it else 1.0 for it in comparison.differences]
+        is_claimed = [p < page.level for p in p_values]
+        is_false = any(is_claimed[:-1])
+        ever_false = ever_false or is_false
+        wanted = [row for row in comparison.others if _wants_seeds(comparison, row, is_claimed[row], page)]
+        counts = {row: next_look(seeds[row], UP_TO) for row in wanted}
+        counts[0] = max([seeds[0], *counts.values()])
+        if all(seeds[row] == count for row, count in counts.items()):
+            last = comparison.differences[-1]
+            found = is_claimed[-1] and last is not None and last.center > 0
+            others = np.mean(seeds[1:-1])
+            return [is_false, ever_false, found, float(sum(seeds)), seeds[-1], float(others)]
+        seeds = [counts.get(row, count) for row, count in enumerate(seeds)]
+
+
+def _wants_seeds(comparison: Comparison, row: int, is_claimed: bool, page: Page) -> bool:
+    known, spread, pair = comparison.differences[row], comparison.spread, comparison.pair(row)
+    assert known and spread and pair
+    needed = seeds_needed(spread, pair, known, known.center, page.level)
+    return wants_seeds(is_claimed, comparison.is_unstable(row), needed, UP_TO)
+
+
 if __name__ == "__main__":
-    for line in {"verdicts": verdicts, "planning": planning}[sys.argv[1]](int(sys.argv[2])):
+    for line in {"verdicts": verdicts, "planning": planning, "sequential": sequential}[sys.argv[1]](int(sys.argv[2])):
         print(line, flush=True)

@@ -12,7 +12,12 @@ SUMMARY = "compare runs that are done"
 def declare(parser: ArgumentParser) -> None:
     """Folders and keys."""
     parser.epilog = key_table(keys(LeaderboardConfig))
-    words = parser.add_argument("words", nargs="+", metavar="RUN | GRID | EVALUATION | key=value", help="folders")
+    words = parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="RUN | GRID | EVALUATION | key=value",
+        help="folders of a run, of several runs, of a grid, or of an evaluation",
+    )
     completed(words, keys(LeaderboardConfig))
 
 

@@ -19,7 +19,10 @@ from typing import IO, Protocol
 
 import torch
 
+from rlzoo.comparing.finished_runs import finished_run
 from rlzoo.comparing.grid import Cell, Grid
+from rlzoo.comparing.leaderboard import make_leaderboard
+from rlzoo.comparing.sequential import looks, next_look, row_wants_seeds
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
@@ -50,15 +53,37 @@ class ComparisonView(Protocol):
 
 
 def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
-    """Runs what is not done; returns the cells that failed. Raises UserError if another call works on the folder."""
+    """Runs what is not done, and adds seeds if that was asked; returns the cells that failed.
+
+    Raises UserError if another call works on the folder.
+    """
     grid.check()
     try:
         grid.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"output={grid.folder} cannot be written: {error.strerror}") from None
     with _locked(grid.folder) as lock:
-        grid.save()
-        return _Scheduler([Run(cell) for cell in grid.cells], jobs, view, lock).run()
+        while True:
+            grid.save()
+            failures = _Scheduler([Run(cell) for cell in grid.cells], jobs, view, lock).run()
+            more = grid if failures or not grid.up_to else with_further_seeds(grid)
+            if more is grid:
+                return failures
+            grid = more
+
+
+def with_further_seeds(grid: Grid) -> Grid:
+    """With further seeds for the rows that they may decide, and for the baseline; the same grid if there is none."""
+    runs = [finished_run(cell) for cell in grid.cells]
+    board = make_leaderboard(runs, grid.baseline, looks=len(looks(grid.up_to)))
+    names = {cell.objective: cell.entry.name for cell in grid.cells}
+    counts = {
+        names[row.objective]: next_look(len(row.seeds), grid.up_to)
+        for row in board.rows
+        if row_wants_seeds([it.average for it in row.results.values()], grid.up_to)
+    }
+    more = grid.with_seeds(counts | {names[board.baseline]: max(counts.values(), default=0)})
+    return more if more.further != grid.further else grid
 
 
 @contextmanager

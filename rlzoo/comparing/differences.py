@@ -142,17 +142,20 @@ class Page:
     """Everything that a page compares, all rows with all decodings, and what chance may do anywhere on it."""
 
     tests: int
+    looks: int = 1
+    """How often it is looked at while seeds are added; each look may err in an equal part of the 5 %."""
 
     @classmethod
-    def of(cls, comparisons: Sequence[Comparison]) -> "Page":
+    def of(cls, comparisons: Sequence[Comparison], looks: int = 1) -> "Page":
         """All decodings together."""
-        return cls(sum(own.pair(row) is not None for own in comparisons for row in own.others))
+        return cls(sum(own.pair(row) is not None for own in comparisons for row in own.others), looks)
 
     @property
     def level(self) -> float:
         """The p-value that a page without a difference falls short of in at most 5 % of cases (Sidak 1967)."""
-        return 1 - LEVEL ** (1 / max(1, self.tests))
+        return 1 - (1 - (1 - LEVEL) / self.looks) ** (1 / max(1, self.tests))
 
     def adjusted(self, p_value: float) -> float:
         """How often a page without a difference shows so small a p-value anywhere, at most."""
-        return float(-np.expm1(max(1, self.tests) * np.log1p(-min(p_value, 1 - 1e-16))))
+        once = -np.expm1(max(1, self.tests) * np.log1p(-min(p_value, 1 - 1e-16)))
+        return min(1.0, self.looks * float(once))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import Grid
+from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid
+from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
@@ -35,6 +36,12 @@ class FinishedRun:
     """How the objective was asked for."""
     files: Mapping[Decoding, Path]
     """The responses to held-out problems after the last step."""
+    sweep: Sweep = NO_SWEEP
+
+    @property
+    def identity(self) -> tuple[str, tuple[str, ...]]:
+        """Of its row."""
+        return self.objective.key, self.sweep.words
 
     @cached_property
     def objective(self) -> Recorded:
@@ -86,7 +93,8 @@ class FinishedRun:
 def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]]:
     """The runs in folders of runs and of grids, the baseline that a grid names or "", and what was left out.
 
-    Raises UserError for a folder that is neither, and for a run that is named and not done.
+    A folder may also hold several runs. Raises UserError for one that holds none, and for a run that is named and not
+    done.
     """
     runs: list[FinishedRun] = []
     baseline, notes = "", []
@@ -95,16 +103,28 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
         if (path / GRID).exists():
             grid = Grid.load(path)
             baseline = baseline or grid.baseline
-            done = [cell for cell in grid.cells if cell.folder.finished(cell.config)]
-            runs += [_finished(cell.folder, cell.config, cell.entry.asked) for cell in done]
-            if len(done) < len(grid.cells):
-                missing = f"{len(grid.cells) - len(done)} of the {len(grid.cells)} runs"
-                notes.append(f"{missing} of {path} are not done and left out.")
+            done = [finished_run(cell) for cell in grid.cells if cell.folder.finished(cell.config)]
+            runs += done
+            notes += _left_out(len(grid.cells) - len(done), len(grid.cells), path)
+        elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
+            found = [(folder, folder.read_config()) for folder in (RunFolder(it.parent) for it in inside)]
+            done = [_finished(folder, config, config.objective) for folder, config in found if folder.finished(config)]
+            runs += done
+            notes += _left_out(len(found) - len(done), len(found), path)
         else:
             runs.append(read_run(RunFolder(path)))
     if not runs:
         raise UserError("no run is done yet; the same rlzoo compare goes on with them")
     return runs, baseline, notes
+
+
+def _left_out(missing: int, count: int, path: Path) -> list[str]:
+    return [f"{missing} of the {count} runs of {path} are not done and left out."] * (missing > 0)
+
+
+def finished_run(cell: Cell) -> FinishedRun:
+    """Of a cell that is done."""
+    return _finished(cell.folder, cell.config, cell.entry.asked, cell.entry.sweep)
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
@@ -121,24 +141,26 @@ def read_run(folder: RunFolder) -> FinishedRun:
     return _finished(folder, config, config.objective)
 
 
-def _finished(folder: RunFolder, config: Config, name: str) -> FinishedRun:
+def _finished(folder: RunFolder, config: Config, name: str, sweep: Sweep = NO_SWEEP) -> FinishedRun:
     decodings = read_decodings(config.evaluation.decodings)
-    return FinishedRun(folder, config, name, {it: folder.evaluation(config.train.steps, it) for it in decodings})
+    files = {it: folder.evaluation(config.train.steps, it) for it in decodings}
+    return FinishedRun(folder, config, name, files, sweep)
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
-    first, seen = runs[0], dict[tuple[str, int], FinishedRun]()
+    first, seen = runs[0], dict[object, FinishedRun]()
+    may_differ = (*MAY_DIFFER, *(word.partition("=")[0] for run in runs for word in run.sweep.words))
     settings = flat(asdict(first.config))
     for run in runs:
-        other = seen.setdefault((run.objective.key, run.config.seed), run)
+        other = seen.setdefault((run.identity, run.config.seed), run)
         if other is not run:
             raise UserError(
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
         for key, value in flat(asdict(run.config)).items():
-            if settings.get(key) != value and not key.startswith(MAY_DIFFER):
+            if settings.get(key) != value and not key.startswith(may_differ):
                 raise UserError(
                     f"{first.folder.path} and {run.folder.path} cannot be compared: "
                     f"{key} is {settings.get(key)} in one and {value} in the other"

@@ -11,10 +11,10 @@ import numpy as np
 from objectives import parse
 from rlzoo.comparing.aggregates import area_under_curve, steps_to
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
-from rlzoo.comparing.grid import command_of
+from rlzoo.comparing.grid import NO_SWEEP, WITHOUT, command_of, row_name
 from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
 from rlzoo.comparing.results import Result, Results, make_results
-from rlzoo.config import Config
+from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
@@ -36,8 +36,9 @@ class Row:
     """An objective. Curves are [seeds, steps]; `drift` is the mean distance of the entropy from its start, in nats."""
 
     objective: str
-    """Its shortest expression, told apart from those of the other rows."""
+    """Its shortest expression, told apart from those of the other rows; an ablation says what it is without."""
     name: str
+    """How it was asked for, if otherwise; of an ablation the shortest expression."""
     seeds: tuple[int, ...]
     results: Mapping[Decoding, Result]
     entropy: float
@@ -52,7 +53,15 @@ class Row:
     """Of each run, the first evaluated step as good as the baseline's mean after its last."""
     accuracy_curves: np.ndarray
     entropy_curves: np.ndarray
+    held_out: Mapping[int, float]
+    """avg@k at the first decoding of training, after those steps that all runs evaluated; the mean of the runs."""
     command: str
+    sweep: Sweep = NO_SWEEP
+
+    @property
+    def without(self) -> str:
+        """What was taken out of an ablation."""
+        return self.objective.partition(WITHOUT)[2]
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,10 @@ def make_leaderboard(
     title: str = "Leaderboard",
     notes: Sequence[str] = (),
     equivalence: float = 0.0,
+    looks: int = 1,
 ) -> Leaderboard:
-    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same.
+    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same. It is
+    one of so many `looks` at a grid to which seeds are added.
 
     Raises UserError or ObjectiveError if they cannot be compared, or if the baseline is not among them.
     """
@@ -111,10 +122,9 @@ def make_leaderboard(
     shown = told_apart(run.objective for run in runs)
     by_objective: dict[str, list[FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.config.seed):
-        by_objective.setdefault(shown[run.objective.key], []).append(run)
-    baseline = _baseline(baseline, shown)
-    config = runs[0].config
-    results = make_results(by_objective, baseline, list(runs[0].files), equivalence / 100)
+        by_objective.setdefault(row_name(shown[run.objective.key], run.name, run.sweep), []).append(run)
+    baseline = _baseline(baseline, shown, runs)
+    results = make_results(by_objective, baseline, list(runs[0].files), equivalence / 100, looks)
     decodings = list(results.rows)
     target = _last_accuracy(by_objective[baseline])
     rows = [
@@ -131,20 +141,21 @@ def make_leaderboard(
         samples=results.samples[decodings[0]],
         samples_at=results.samples,
         problems=sum(problems[it] for it in with_macro_averages(list(problems))[decodings[0]]),
-        setting={**_setting(config), "evaluation": _evaluation(runs[0])},
+        setting=_setting(runs[0], _swept(rows)),
         environment=_environment(runs),
         planning=results.planning,
-        notes=[*notes, *_notes(rows, decodings, results)],
+        notes=[*notes, *_looks(looks), *_notes(rows, decodings, results)],
         examples=_examples({row.objective: by_objective[row.objective][0] for row in rows}),
     )
 
 
-def _baseline(asked: str, shown: Mapping[str, str]) -> str:
-    """What is shown of it; `shown` is that of every key."""
+def _baseline(asked: str, shown: Mapping[str, str], runs: Sequence[FinishedRun]) -> str:
+    """The row of it, the first if it has several; `shown` is that of every key."""
     key = parse(asked or "grpo").key
     if asked and key not in shown:
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
-    return shown.get(key, next(iter(shown.values())))
+    run = next((run for run in runs if run.objective.key == key), runs[0])
+    return row_name(shown[run.objective.key], run.name, run.sweep)
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
@@ -163,7 +174,7 @@ def _row(
     has_curves = all(len(run.held_out) > 2 for run in runs)
     return Row(
         objective=objective,
-        name="" if name.replace(" ", "") == expression else name,
+        name=expression if WITHOUT in name else "" if name.replace(" ", "") == expression else name,
         seeds=tuple(run.config.seed for run in runs),
         results=results,
         entropy=float(entropy[:, -1].mean()),
@@ -176,8 +187,15 @@ def _row(
         steps_to_baseline=[steps_to(run.held_out, baseline_accuracy) for run in runs] if has_curves else [],
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
+        held_out=_held_out(runs),
         command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
+        sweep=runs[0].sweep,
     )
+
+
+def _held_out(runs: Sequence[FinishedRun]) -> dict[int, float]:
+    steps = sorted(set(runs[0].held_out).intersection(*(run.held_out for run in runs[1:])))
+    return {step: float(np.mean([run.held_out[step] for run in runs])) for step in steps}
 
 
 def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:
@@ -189,15 +207,18 @@ def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:
     return [Touched(name, share(name, "tokens"), share(name, "mass")) for name in names]
 
 
-def _setting(config: Config) -> dict[str, str]:
-    rollout, train = config.rollout, config.train
+def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
+    config, rollout, train = run.config, run.config.rollout, run.config.train
     prompts, group = rollout.prompts_per_step, rollout.responses_per_prompt
     return {
         "model": config.model.name,
         "task": config.task.name,
         "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
-        "steps": f"{train.steps}, learning rate {train.learning_rate:g}",
+        "steps": str(train.steps),
+        "learning rate": swept.get("train.learning_rate", f"{train.learning_rate:g}"),
         "precision": config.model.precision,
+        "evaluation": _evaluation(run),
+        **{f"{name} (swept)": values for name, values in swept.items()},
     }
 
 
@@ -210,6 +231,20 @@ def _evaluation(run: FinishedRun) -> str:
     return ", ".join(found)
 
 
+def _swept(rows: Sequence[Row]) -> dict[str, str]:
+    """All values of what differs from row to row."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.sweep.values:
+            values.setdefault(name, set()).add(value)
+    return {name: ", ".join(sorted(them, key=_by_number)) for name, them in values.items()}
+
+
+def _by_number(value: str) -> tuple[float, str]:
+    found = number(value)
+    return (np.inf if found is None else found, value)
+
+
 def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for run in runs:
@@ -218,6 +253,10 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
             if value is not None and str(value) not in values:
                 values.append(str(value))
     return {key: values for key, values in found.items() if values}
+
+
+def _looks(looks: int) -> list[str]:
+    return [f"Seeds are added where they decide something; verdicts are corrected for {looks} looks."] * (looks > 1)
 
 
 def _notes(rows: Sequence[Row], decodings: Sequence[Decoding], results: Results) -> list[str]:

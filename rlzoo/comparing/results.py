@@ -10,7 +10,7 @@ from rlzoo.comparing.aggregates import improvement, interquartile_mean, performa
 from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.finished_runs import FinishedRun
 from rlzoo.comparing.problem_sets import macro_values, with_macro_averages
-from rlzoo.comparing.verdicts import Difference, Measured, Verdicts, judge
+from rlzoo.comparing.verdicts import HOPELESS, Difference, Measured, Verdicts, judge
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import Estimate, pass_at_k, powers_of_two
 
@@ -66,7 +66,9 @@ class Results:
     alike: Sequence[str]
 
 
-def make_results(runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0) -> Results:
+def make_results(
+    runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0, looks: int = 1
+) -> Results:
     """Every row with every decoding; `equivalence` is a share, as accuracies are.
 
     Several problem sets have macro averages before them, which are judged as they are.
@@ -85,7 +87,7 @@ def make_results(runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equ
             }
             for parts in parts_of.values()
         ]
-        return judge(by_row, alike, baseline, step, equivalence)
+        return judge(by_row, alike, baseline, step, equivalence, looks)
 
     step = 1 / min(samples.values())
     averages = measured({it: {name: own.mean(axis=2) for name, own in by.items()} for it, by in correct.items()}, step)
@@ -139,14 +141,23 @@ def _pass_at(parts: Sequence[np.ndarray]) -> dict[int, float]:
 
 
 def _alike(runs: RunsOf, baseline: str, parts: Sequence[Decoding]) -> dict[str, str]:
-    """For every row the first, the baseline before all, whose runs answered just the same, seed by seed."""
-    first: dict[object, str] = {}
-    names = [baseline, *(name for name in runs if name != baseline)]
+    """For every row the first, the baseline before all, whose runs answered just the same, seed by seed.
+
+    One of the two may have further seeds.
+    """
+    answered: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
     found = {}
-    for name in names:
-        answered = tuple((run.config.seed, tuple(_answers(run, it) for it in parts)) for run in runs[name])
-        found[name] = first.setdefault(answered, name)
+    for name in [baseline, *(name for name in runs if name != baseline)]:
+        own = {run.config.seed: tuple(_answers(run, it) for it in parts) for run in runs[name]}
+        found[name] = next((it for it, other in answered.items() if _agree(own, other)), name)
+        if found[name] == name:
+            answered[name] = own
     return found
+
+
+def _agree(own: Mapping[int, object], other: Mapping[int, object]) -> bool:
+    shared = own.keys() & other.keys()
+    return len(shared) == min(len(own), len(other)) and all(own[seed] == other[seed] for seed in shared)
 
 
 def _answers(run: FinishedRun, decoding: Decoding) -> tuple[str, ...]:
@@ -164,6 +175,13 @@ def _planning(averages: Verdicts, decodings: Sequence[Decoding]) -> list[str]:
         if not known:
             continue
         found = statistics.median(it.difference.detectable for it in stable or known if it.difference)
+        if found > HOPELESS:
+            seeds = max(len(it.by_seed) for it in rows.values())
+            lines.append(
+                f"At {decoding}, {seeds} seeds are too few: not even a true difference of {100 * HOPELESS:g} points "
+                f"would have been found with 80 % probability. The intervals say no more; train on further seeds."
+            )
+            continue
         lines.append(
             f"At {decoding}, a true difference of {100 * found:.1f} points would have been found with 80 % probability "
             f"(the median of the rows); runs with the same seed are paired with a correlation of "

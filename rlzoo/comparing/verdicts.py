@@ -8,6 +8,8 @@ from rlzoo.comparing.planning import detectable, seeds_needed
 from rlzoo.evaluation.intervals import Distribution, Estimate, share
 
 SIGNIFICANCE = 0.05
+HOPELESS = 0.5
+"""If so large a difference would have been missed, the seeds are too few to say that nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +61,20 @@ def judge(
     baseline: str,
     step: float,
     equivalence: float = 0.0,
+    looks: int = 1,
 ) -> Verdicts:
     """Verdicts on a page, with the runs of all rows for each decoding.
 
     `alike` names for every row the first that answered just the same: they are one row here. Values of a problem are
     multiples of `step`; a row that is surely less than `equivalence` from the baseline is called the same.
+    The page is one of so many `looks` at a grid to which seeds are added.
     """
     distinct = [list(dict.fromkeys(names.values())) for names in alike]
     comparisons = [
         compare_rows([runs[name] for name in names], names.index(same[baseline]), step)
         for runs, names, same in zip(decodings, distinct, alike, strict=True)
     ]
-    page = Page.of(comparisons)
+    page = Page.of(comparisons, looks)
     rows = []
     for runs, names, same, comparison in zip(decodings, distinct, alike, comparisons, strict=True):
         own = {}
@@ -126,4 +130,6 @@ def verdict(difference: Difference | None, seeds: int, is_unstable: bool = False
         return ("better" if difference.mean > 0 else "worse") + unstable
     if difference.p_different < SIGNIFICANCE:
         return f"the same within {100 * equivalence:g}{unstable}"
-    return "unstable: more seeds" if is_unstable else "not distinguishable"
+    if is_unstable:
+        return "unstable: more seeds"
+    return "too few seeds" if difference.detectable > HOPELESS else "not distinguishable"

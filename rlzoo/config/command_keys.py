@@ -15,7 +15,8 @@ class ShowConfig:
 @dataclass
 class GridConfig:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
-    """Every objective is trained once with each of them: `seeds=0,1,2`."""
+    """Every objective is trained once with each of them: `seeds=0,1,2`. `seeds=auto(up_to=10)` starts with these three
+    and adds seeds to the rows where they decide something, and to the baseline; the folder stays so."""
     jobs: int = 1
     """How many runs at a time, each in a process of its own; they share the cores equally."""
     output: str = ""

@@ -75,12 +75,14 @@ class GridView:
             table.add_column(str(seed), justify="right", no_wrap=True)
         at = {(cell.objective, cell.seed): cell for cell in cells}
         for objective in dict.fromkeys(cell.objective for cell in cells):
-            table.add_row(Text(objective), *(_entry(at[objective, seed]) for seed in seeds))
+            table.add_row(Text(objective), *(_entry(at.get((objective, seed))) for seed in seeds))
         running = [Text(f"{cell.name}: {cell.progress}", overflow="fold") for cell in cells if cell.state == "running"]
         return Group(table, *running, Text(self.summary(cells), style="bold"))
 
 
-def _entry(cell: CellStatus) -> Text:
+def _entry(cell: CellStatus | None) -> Text:
+    if cell is None:
+        return Text()
     if cell.state == "done" and cell.accuracy is not None:
         return Text(f"{cell.accuracy:.3f}", style="green")
     if cell.state == "running":

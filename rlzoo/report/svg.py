@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import seaborn as sns
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -19,23 +20,27 @@ PAGE_COLORS = {
     SOFT: "var(--soft)",
 }
 WIDTH, HEIGHT = 5.0, 3.6
+PLOT = "plot"
+"""Ends the id of the area between the axes."""
 
 
 def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
     """An inline SVG element; its text is text and its ids are its own."""
     prefix = re.sub(r"\W+", "-", label)
-    style: dict[str, Any] = {
+    style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": prefix,
         "font.family": "sans-serif",
         "font.size": 9.0,
+        "text.parse_math": False,
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
         **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     }
-    with sns.axes_style("whitegrid", style):
+    with sns.axes_style("whitegrid"), rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         axis = figure.subplots()
         sns.despine(ax=axis)
+        axis.patch.set_gid(PLOT)
         draw(axis)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -1,6 +1,7 @@
 """A grid: what it holds, that it goes on where it stopped, and that no process outlives it."""
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -18,11 +19,17 @@ from rich.console import Console
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
+from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
+from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config, to_yaml, words_of
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, slug
 from rlzoo.report.grid_view import GridView
+from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.page import page
+from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of, interruptible
 from tests.objectives.zoo_names import RECIPES
 
@@ -102,6 +109,24 @@ def test_an_ablation_is_compared_with_the_whole(tmp_path: Path) -> None:
     found, _ = read_grid([f"output={tmp_path}"], ["stapo"])
     names = {entry.name: entry.key for entry in found.objectives}
     assert found.baseline == "stapo" and names["stapo-without-s2t"] == parse("justrl").key
+
+
+def test_an_ablation_says_what_it_is_without_and_not_another_name(tmp_path: Path) -> None:
+    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
+    found, _ = read_grid(["seeds=0,1", f"output={tmp_path}", *words], ["justrl"])
+    found.save()
+    for number, cell in enumerate(found.cells):
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.3 + 0.04 * number)
+    runs, baseline, _ = read_runs([str(tmp_path)])
+    board = make_leaderboard(runs, baseline)
+    assert board.baseline == "justrl"
+    parts = {row.without for row in board.rows}
+    assert "clip_higher" in parts and "" in parts and len(parts) == len(board.rows)
+    assert {row.objective for row in board.rows} == {cell.objective for cell in found.cells}
+    assert all(row.objective == f"justrl without {row.without}" for row in board.rows if row.without)
+    lines = list(csv.DictReader(io.StringIO(comma_separated(board))))
+    assert {line["without"] for line in lines} == parts
+    assert "| objective | without |" in markdown(board) and '<td class="text without">' in page(board)
 
 
 def test_a_folder_keeps_what_earlier_calls_asked_for(tmp_path: Path) -> None:

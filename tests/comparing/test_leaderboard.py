@@ -21,7 +21,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.figures import strokes
-from rlzoo.report.leaderboard_page import comma_separated, markdown
+from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
@@ -50,6 +51,15 @@ def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> N
     assert {row.objective for row in rows} == {"justrl", "grpo", "dapo"}
     means = [row.results[DECODINGS[0]].accuracy.mean for row in rows]
     assert means == sorted(means, reverse=True)
+
+
+def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
+    folder = Path(runs[0]).parent
+    (folder / "logs").mkdir()
+    (Path(runs[0]) / "curves.png").unlink()
+    found, _, notes = read_runs([str(folder)])
+    assert sorted(str(run.folder.path) for run in found) == sorted(runs[1:])
+    assert notes == [f"1 of the 9 runs of {folder} are not done and left out."]
 
 
 def test_a_baseline_may_be_written_in_any_way(runs: list[str]) -> None:
@@ -133,6 +143,21 @@ def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
         assert found.planning[0] in text
 
 
+def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path: Path) -> None:
+    scattered = {"grpo": (0.3, 0.5), "dapo": (0.75, 0.5)}
+    folders = [
+        str(make_run(tmp_path / f"{name}-{seed}", name, seed, accuracy))
+        for name, own in scattered.items()
+        for seed, accuracy in enumerate(own)
+    ]
+    found = board(folders)
+    row = next(row for row in found.rows if row.objective == "dapo")
+    assert row.results[DECODINGS[0]].verdict == "too few seeds"
+    assert "2 seeds are too few: not even a true difference of 50 points" in found.planning[0]
+    for text in (page(found), markdown(found)):
+        assert "too few seeds" in text and found.planning[0] in text
+
+
 def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
     found = board([str(folder) for folder in folders])
@@ -210,10 +235,12 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     assert main(["leaderboard", *runs, f"output={tmp_path}/out"]) == 0
     output, found = capsys.readouterr().out, board(runs)
     best = found.rows[0]
-    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f} ["
+    value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f}"
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
     assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
+    scores = [float(lines[len(found.rows)][f"accuracy_seed_{seed}"]) for seed in best.seeds]
+    assert scores == list(best.results[DECODINGS[1]].average.by_seed)
     for text in (output, *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
         assert value in text and "justrl" in text
     assert (tmp_path / "out" / "leaderboard.png").read_bytes().startswith(b"\x89PNG")

@@ -11,7 +11,7 @@ from scipy import stats
 from rlzoo.comparing.differences import Page, Runs, compare_rows
 from rlzoo.comparing.planning import detectable, seeds_needed
 from rlzoo.comparing.spread import PRIOR_DEGREES, _log_density, learn_spread
-from rlzoo.comparing.verdicts import Difference, judge, p_different, verdict
+from rlzoo.comparing.verdicts import HOPELESS, Difference, judge, p_different, verdict
 from rlzoo.evaluation.intervals import Estimate
 
 COVERAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "coverage.py"))
@@ -182,6 +182,20 @@ def test_a_verdict_needs_seeds_and_a_corrected_p_value(
     found = Difference(mean, mean - 0.2, mean + 0.2, alone, p, p_different_, 0.1, 5)
     assert verdict(found, seeds, unstable, 0.025) == says
     assert verdict(None, seeds) == "baseline"
+
+
+def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:
+    scattered = {"a": (0.30, 0.42), "b": (0.60, 0.50)}
+    answers = np.random.default_rng(0).random((512, 1))
+    pages = [
+        {
+            name: Runs((0, 1), np.stack([(answers < mean).mean(axis=1) for mean in own]))
+            for name, own in scattered.items()
+        }
+    ]
+    found = judge(pages, apart(pages), "a", 1.0).rows[0]["b"]
+    assert found.difference and found.difference.detectable > HOPELESS
+    assert found.verdict == "too few seeds" and found.claim == ""
 
 
 # ---- planning and equivalence ----------------------------------------------------------------------------------------

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 from selenium.common.exceptions import NoAlertPresentException
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from rlzoo.comparing.leaderboard import Leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, Touched
 from rlzoo.report.page import page
-from tests.comparing.finished_runs import make_board
+from rlzoo.report.words import printable
+from tests.comparing.finished_runs import STEPS, make_board
 from tests.report.test_page import HOSTILE, hostile
 
 Visit = Callable[..., WebDriver]
@@ -37,6 +39,29 @@ return Math.min(...inks.map((it) => ratio(getComputedStyle(it)[it.tagName === "t
 """
 
 
+BOXES = """
+const sides = (it) => { const box = it.getBoundingClientRect(); return [box.left, box.right]; };
+const box = sides(document.querySelector(".scroll"));
+return [...document.querySelectorAll("table.results")].slice(0, 1).flatMap((table) => [...table.tBodies[0].rows])
+  .map((row) => [box, sides(row.cells[0]), sides(row.querySelector(".difference"))]);
+"""
+LINES = """
+return [...document.querySelectorAll("th code")].map((code) => {
+  const lines = [], range = document.createRange();
+  let last = null;
+  for (const node of [...code.childNodes].filter((it) => it.nodeType === 3)) for (let i = 0; i < node.length; i++) {
+    range.setStart(node, i);
+    range.setEnd(node, i + 1);
+    const top = range.getBoundingClientRect().top;
+    if (last === null || Math.abs(top - last) > 4) lines.push("");
+    last = top;
+    lines[lines.length - 1] += node.data[i];
+  }
+  return lines;
+});
+"""
+
+
 @pytest.fixture(scope="session")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
     """Two recipes, two seeds."""
@@ -56,6 +81,22 @@ def long(board: Leaderboard) -> Leaderboard:
     ]
     environment = {"commit": ["c" * 200], "n" * 100: ["v"]}
     return replace(board, title="t" * 200, rows=rows, examples=examples, environment=environment, notes=["n" * 200])
+
+
+def ablated(board: Leaderboard) -> Leaderboard:
+    """A recipe, and the same without something."""
+    names = ["advantage_reweighting", "advantage_reweighting without dynamic_sampling"]
+    rows = [replace(row, objective=names[i]) for i, row in enumerate(board.rows)]
+    return replace(board, rows=rows, baseline=names[0], examples=[])
+
+
+def named(board: Leaderboard) -> Leaderboard:
+    """Expressions as people write them, with unequal parts."""
+    names = ["advantage_reweighting", "stapo(tau_p=0.005,q=0.8)+clip_higher-dynamic_sampling"]
+    parts = ["advantage_reweighting", "clip", "clip_higher", "dynamic_sampling", "s2t", "soft_overlong", "top_entropy"]
+    touched = [Touched(part, 0.000123456, 0.123456) for part in parts]
+    rows = [replace(row, objective=names[i], name=names[i], touched=touched) for i, row in enumerate(board.rows)]
+    return replace(board, rows=rows, baseline=names[0], examples=[])
 
 
 @pytest.mark.parametrize("width", [390, 1200])
@@ -78,6 +119,56 @@ def test_on_a_phone_a_table_scrolls_in_its_own_box(board: Leaderboard, visit: Vi
     box.send_keys(Keys.END)
     browser.execute_script("arguments[0].scrollLeft = 10000", box)
     assert browser.execute_script("return arguments[0].scrollLeft", box) == inner - outer
+
+
+@pytest.mark.parametrize(
+    "change", [lambda board: board, named, ablated, long], ids=["plain", "named", "ablated", "long"]
+)
+def test_on_a_phone_the_name_of_a_row_and_its_difference_are_visible_together(
+    change: Callable[[Leaderboard], Leaderboard], board: Leaderboard, visit: Visit
+) -> None:
+    browser = visit(page(change(board)), 390)
+    for left in (0, 10_000):
+        browser.execute_script("document.querySelector('.scroll').scrollLeft = arguments[0]", left)
+        for row in browser.execute_script(BOXES):
+            box, name, difference = row
+            assert box[0] <= name[0] < name[1] <= box[1]
+            assert left or name[1] <= difference[0] < difference[1] <= box[1]
+
+
+@pytest.mark.parametrize("change", [lambda board: board, named, ablated], ids=["plain", "named", "ablated"])
+def test_at_1280_pixels_nothing_is_cut_off(
+    change: Callable[[Leaderboard], Leaderboard], board: Leaderboard, visit: Visit
+) -> None:
+    browser = visit(page(change(board)), 1280)
+    for summary in browser.find_elements(By.CSS_SELECTOR, "details:not([open]) > summary"):
+        summary.click()
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].every((it) => it.scrollWidth <= it.clientWidth)"
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_do_not_break_inside_words(width: int, board: Leaderboard, visit: Visit) -> None:
+    browser = visit(page(named(board)), width)
+    for lines in browser.execute_script(LINES):
+        assert not any(line[-1].isalnum() for line in lines[:-1]), lines
+
+
+def test_the_pointer_shows_the_values_of_a_step_and_the_held_out_ones(board: Leaderboard, visit: Visit) -> None:
+    browser = visit(page(board))
+    plot = browser.find_element(By.CSS_SELECTOR, ".plot")
+    reading = plot.find_element(By.CSS_SELECTOR, ".reading")
+    assert not reading.is_displayed()
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    area = plot.find_element(By.CSS_SELECTOR, "[id$='-plot']")
+    ActionChains(browser).move_to_element_with_offset(area, int(area.size["width"] / 2) - 2, 0).perform()
+    lines = reading.text.splitlines()
+    assert lines[0] == f"step {STEPS}" and all(row.objective in reading.text for row in board.rows)
+    held_out = board.rows[0].held_out[STEPS]
+    assert f"held out {100 * held_out:.1f}".removesuffix(".0") in reading.text
+    ActionChains(browser).move_to_element(browser.find_element(By.TAG_NAME, "h2")).perform()
+    assert not reading.is_displayed()
 
 
 def accuracies(browser: WebDriver) -> list[str]:
@@ -120,6 +211,6 @@ def test_hostile_text_is_shown_and_not_run(board: Leaderboard, visit: Visit) -> 
         _ = browser.switch_to.alert
     assert browser.get_log("browser") == []
     shown = browser.find_element(By.CSS_SELECTOR, "pre.response").get_attribute("textContent")
-    assert HOSTILE in shown
+    assert printable(HOSTILE) in shown and printable(HOSTILE).startswith(HOSTILE.rstrip("\u202e"))
     browser.find_element(By.CSS_SELECTOR, "thead th:first-child button").click()
     assert browser.find_elements(By.TAG_NAME, "img") == []

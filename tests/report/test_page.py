@@ -1,5 +1,6 @@
 """The page holds what it shows, nothing from elsewhere, and whatever a model or a user wrote is text."""
 
+import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -7,12 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from rlzoo.comparing.leaderboard import Leaderboard, Response
 from rlzoo.report.figures import pareto_front, strokes
-from rlzoo.report.leaderboard_page import comma_separated, markdown
+from rlzoo.report.forest import TEXT_WIDTH, Scale, against, as_text, forest
+from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.leaderboard_page import print_leaderboard
 from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
+from rlzoo.report.words import folded, headlines
 from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
@@ -59,7 +65,7 @@ class Elements(HTMLParser):
 
 def test_hostile_text_adds_no_element_and_no_attribute(board: Leaderboard) -> None:
     harmless, attacked = Elements(page(board)), Elements(page(hostile(board)))
-    assert set(attacked.tags) <= set(harmless.tags)
+    assert set(attacked.tags) <= {*harmless.tags, "wbr"}
     assert attacked.tags.count("script") == 1 and "img" not in attacked.tags
     assert {name for name, _ in attacked.attributes} <= {name for name, _ in harmless.attributes}
     assert not any(name.startswith("on") for name, _ in attacked.attributes)
@@ -71,6 +77,74 @@ def test_hostile_text_stays_in_its_cell_of_markdown_and_csv(board: Leaderboard) 
     bars = [[len(re.findall(r"(?<!\\)\|", line)) for line in table] for table in tables]
     assert bars[0] == bars[1]
     assert len(comma_separated(hostile(board)).splitlines()) == len(comma_separated(board).splitlines())
+
+
+def test_control_characters_and_marks_of_direction_are_seen_wherever_they_stand(board: Leaderboard) -> None:
+    bad = "a\x1b[31m\u202e\u2066\x00b"
+    rows = [replace(row, objective=f"{bad}{i}", name=bad, command=bad) for i, row in enumerate(board.rows)]
+    examples = [
+        replace(it, prompt=bad, answer=bad, responses=[Response(bad + "0", bad, True, 1, 2)]) for it in board.examples
+    ]
+    written = replace(
+        board, title=bad, baseline=f"{bad}0", rows=rows, examples=examples, notes=[bad], setting={bad: bad}
+    )
+    console = Console(file=io.StringIO(), width=80)
+    print_leaderboard(written, console)
+    for text in (page(written), markdown(written), comma_separated(written), console.file.getvalue()):  # type: ignore[attr-defined]
+        assert not {"\x1b", "\u202e", "\u2066", "\x00"} & set(text) and "u202e" in text
+
+
+def test_a_name_is_broken_between_its_words_only() -> None:
+    name = "advantage_reweighting(alpha=0.1)+clip_higher-dynamic_sampling"
+    for width in (15, 20, 33, 80):
+        lines = folded(name, width).split("\n")
+        assert "".join(lines) == name and max(map(len, lines)) <= width
+        assert not any(line[-1].isalnum() for line in lines[:-1])
+    assert folded("x" * 50, 20) == "x" * 50  # nowhere to break
+
+
+def test_names_stay_whole_in_a_terminal_of_80_columns(board: Leaderboard) -> None:
+    names = ["advantage_reweighting", "stapo(tau_p=0.005,q=0.8)+clip_higher"]
+    rows = [replace(row, objective=name) for row, name in zip(board.rows, names, strict=True)]
+    console = Console(file=io.StringIO(), width=80)
+    print_leaderboard(replace(board, rows=rows, baseline=names[0]), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "advantage_reweighting " in shown and "stapo(tau_p=0.005,q=0.8)+" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_headlines_speak_for_every_decoding(board: Leaderboard) -> None:
+    said = headlines(board)
+    assert len(said) == len(board.decodings) == 2
+    for decoding, line in zip(board.decodings, said, strict=True):
+        assert str(decoding) in line
+        for row in board.rows:
+            if row.objective != board.baseline:
+                assert row.objective in line and row.results[decoding].verdict.split(":")[0] in line
+
+
+def test_the_forest_has_a_dot_for_each_seed_and_shows_where_an_interval_goes_on(board: Leaderboard) -> None:
+    decoding = board.decodings[0]
+    row = next(row for row in board.rows if row.objective != board.baseline)
+    measured = row.results[decoding].average
+    assert measured.difference
+    wide = replace(measured, difference=replace(measured.difference, low=-1.0, high=1.0))
+    for it in (measured, wide):
+        scale = Scale.over([it])
+        assert all(scale.low < dot < scale.high for dot in (0.0, *against(it))) and scale.low > -1.0
+    row = replace(row, results={decoding: replace(row.results[decoding], average=wide)})
+    cut = forest(replace(board, rows=[row], decodings=[decoding]), decoding).marks[row.objective]
+    assert cut.is_cut_below and cut.is_cut_above and cut.low == 0 and cut.high == 100
+    drawn = forest(board, decoding)
+    assert all(len(drawn.marks[it.objective].dots) == len(it.seeds) for it in board.rows)
+    assert 0 < drawn.zero < 100
+
+
+def test_the_forest_in_text_has_the_line_of_the_baseline_in_one_place(board: Leaderboard) -> None:
+    drawn = forest(board, board.decodings[0])
+    lines = [as_text(drawn.marks[it.objective], drawn.zero, it.objective == board.baseline) for it in board.rows]
+    place = next(line for line in lines if "┃" in line).index("┃")
+    assert all(len(line) == TEXT_WIDTH and line[place] in "┃┼│●◂▸" for line in lines)
 
 
 def test_the_page_asks_nobody_for_anything(board: Leaderboard) -> None:

@@ -1,0 +1,155 @@
+"""`seeds=auto(up_to=10)`: seeds go where they decide something, and looking often errs no more often."""
+
+import runpy
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rlzoo.api import leaderboard
+from rlzoo.comparing import compare as module
+from rlzoo.comparing.compare import compare
+from rlzoo.comparing.differences import Page
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.leaderboard import make_leaderboard
+from rlzoo.comparing.sequential import looks, next_look, wants_seeds
+from rlzoo.errors import UserError
+from rlzoo.report.grid_view import GridView
+from tests.comparing import finished_runs
+from tests.comparing.finished_runs import DECODINGS, make_run
+from tests.conftest import error_of
+
+COVERAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "coverage.py"))
+ACCURACIES = {"grpo": 0.4, "dapo": 0.9, "stapo": 0.5}
+WORDS = [*ACCURACIES, "train.steps=5", "evaluation.problems=60", "evaluation.samples=4"]
+WORDS += ["evaluation.decodings=[1/1,0.7/0.9]", "seeds=auto(up_to=7)"]
+
+
+class Trained:
+    """In place of the processes that train: runs made up from nothing, until it is killed."""
+
+    def __init__(self, runs: list[module.Run], *_: object) -> None:
+        self.cells = [run.cell for run in runs if not run.cell.folder.path.exists()]
+
+    rounds_left = 100
+
+    def run(self) -> list[module.Failure]:
+        """All cells that are not there yet."""
+        type(self).rounds_left -= 1
+        if self.rounds_left < 0:
+            raise KeyboardInterrupt
+        for cell in self.cells:
+            wobble = 0.03 * np.random.default_rng([cell.seed, len(cell.entry.name)]).normal()
+            accuracy = ACCURACIES[cell.entry.name] + wobble * (cell.entry.name == "stapo")
+            make_run(cell.folder.path, cell.entry.name, cell.seed, accuracy, "evaluation.problems=60")
+        return []
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs take no time."""
+    monkeypatch.setattr(module, "_Scheduler", Trained)
+    monkeypatch.setattr(Trained, "rounds_left", 100)
+    monkeypatch.setattr(finished_runs, "PROBLEMS", 60)
+
+
+def finished(folder: Path) -> Grid:
+    """The grid of a command line, run to its end."""
+    grid, jobs = read_grid([*WORDS, f"output={folder}"])
+    assert compare(grid, jobs, GridView(Console(quiet=True))) == []
+    return Grid.load(folder)
+
+
+def test_rows_that_are_decided_or_hopeless_get_no_more_seeds_and_the_baseline_keeps_up(
+    tmp_path: Path, train: None
+) -> None:
+    grid = finished(tmp_path)
+    seeds = Counter(cell.objective for cell in grid.cells)
+    assert seeds["dapo"] == 3 and 3 < seeds["stapo"] <= 7
+    assert seeds["grpo"] == max(seeds.values())
+    for row in seeds:
+        own = [cell.seed for cell in grid.cells if cell.objective == row]
+        assert sorted(own) == list(range(len(own)))
+
+
+def test_a_grid_that_was_killed_at_any_look_goes_on_where_it_was(
+    tmp_path: Path, train: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = finished(tmp_path / "whole")
+    for rounds in (0, 1):
+        monkeypatch.setattr(Trained, "rounds_left", rounds)
+        with pytest.raises(KeyboardInterrupt):
+            finished(tmp_path / "killed")
+    monkeypatch.setattr(Trained, "rounds_left", 100)
+    assert replace(finished(tmp_path / "killed"), folder=whole.folder) == whole
+
+
+def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, train: None) -> None:
+    grid = finished(tmp_path / "grid")
+    leaderboard(tmp_path / "grid", progress=False)
+    text = (tmp_path / "grid" / "leaderboard.md").read_text()
+    assert "corrected for 3 looks" in text and looks(grid.up_to) == (3, 5, 7)
+    runs, baseline, notes = read_runs([str(tmp_path / "grid")])
+    once, often = (make_leaderboard(runs, baseline, notes=notes, looks=count).rows for count in (1, 3))
+    for row, corrected in zip(once, often, strict=True):
+        if found := row.results[DECODINGS[0]].difference:
+            strict = corrected.results[DECODINGS[0]].difference
+            assert strict and strict.p_value == pytest.approx(min(1.0, 3 * found.p_value))
+            assert strict.low < found.low and strict.high > found.high and strict.detectable > found.detectable
+
+
+def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed) for seed in range(5)]
+    folders += [make_run(tmp_path / f"dapo-{seed}", "dapo", seed) for seed in range(3)]
+    runs, _, _ = read_runs([str(it) for it in folders])
+    rows = make_leaderboard(runs).rows
+    assert {row.results[DECODINGS[0]].verdict for row in rows} == {"baseline", "the same responses"}
+
+
+def test_looks_are_few_and_settled_by_the_largest_number() -> None:
+    assert looks(10) == (3, 5, 7, 10) and looks(5) == (3, 5) and looks(0) == (3,)
+    assert [next_look(seeds, 10) for seeds in (3, 4, 7, 10, 12)] == [5, 5, 10, 10, 12]
+    for tests in (1, 7, 14):
+        page = Page(tests, looks=4)
+        assert page.adjusted(page.level) == pytest.approx(0.05)
+        assert Page(tests).level / page.level == pytest.approx(4, rel=0.03)
+
+
+def test_seeds_go_where_they_may_decide() -> None:
+    assert wants_seeds(False, False, 30, 10) and wants_seeds(False, True, 0, 10)
+    assert not wants_seeds(True, False, 30, 10)
+    assert not wants_seeds(False, False, 0, 10) and not wants_seeds(False, False, 101, 10)
+
+
+def test_pages_to_which_seeds_are_added_have_a_false_verdict_in_at_most_5_percent() -> None:
+    generator, pages = np.random.default_rng(31), 60
+    scenario = replace(COVERAGE["SEQUENTIAL"]["seeds=auto, +5.4"], problems=60)
+    found = np.array([COVERAGE["sequential_page"](generator, scenario) for _ in range(pages)])
+    assert found[:, 1].mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / pages)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("seeds=auto(10)", "is written seeds=auto or seeds=auto(up_to=10)"),
+        ("seeds=automatic", "is written seeds=auto or seeds=auto(up_to=10)"),
+        ("seeds=auto(up_to=3)", "up_to must be more than the 3 seeds"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    word: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in error_of(capsys, "compare", "grpo", "dapo", word)
+
+
+def test_the_largest_number_does_not_change_on_the_way(tmp_path: Path) -> None:
+    grid, _ = read_grid(["grpo", "seeds=auto(up_to=7)", f"output={tmp_path}"])
+    grid.save()
+    assert read_grid(["grpo", "dapo", f"output={tmp_path}"])[0].up_to == 7
+    with pytest.raises(UserError, match=r"seeds=auto\(up_to=9\), but the grid"):
+        read_grid(["grpo", "seeds=auto(up_to=9)", f"output={tmp_path}"])

@@ -1,0 +1,85 @@
+"""Sweeps: a list where one value belongs makes rows, cells and a curve."""
+
+from pathlib import Path
+
+import pytest
+
+from objectives import parse
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.leaderboard import make_leaderboard
+from rlzoo.comparing.sweep import variants
+from rlzoo.config import load_config
+from rlzoo.report.figures import swept_curves
+from rlzoo.report.page import page
+from tests.comparing.finished_runs import make_run
+from tests.conftest import error_of
+
+
+def grid(folder: Path, *words: str) -> Grid:
+    """What a command line asks for."""
+    return read_grid([*words, f"output={folder}"])[0]
+
+
+def test_every_value_of_a_key_and_of_a_parameter_is_a_row(tmp_path: Path) -> None:
+    words = ("grpo", "s2t(tau_p=[0.001,0.002])", "train.learning_rate=[1e-5,1e-4]", "seeds=0,1")
+    found = grid(tmp_path, *words)
+    cells = {(cell.entry.expression, cell.config.train.learning_rate, cell.seed) for cell in found.cells}
+    expressions = {str(parse(it)) for it in ("grpo", "s2t(tau_p=0.001)", "s2t(tau_p=0.002)")}
+    assert cells == {(it, rate, seed) for it in expressions for rate in (1e-5, 1e-4) for seed in (0, 1)}
+    assert len({cell.folder.path for cell in found.cells}) == len(found.cells) == 12
+    assert len({cell.objective for cell in found.cells}) == 6
+    assert all(load_config(cell.words) == cell.config for cell in found.cells)
+    found.save()
+    assert Grid.load(tmp_path) == found == grid(tmp_path, *words)
+
+
+def test_several_lists_are_combined_and_a_value_counts_once() -> None:
+    swept = [text for text, _ in variants("stapo(tau_p=[0.001,0.002,0.001],q=[0.5,0.8])", ())]
+    assert swept == [f"stapo(tau_p={p},q={q})" for p in ("0.001", "0.002") for q in ("0.5", "0.8")]
+    ((text, sweep),) = variants("grpo", ())
+    assert text == "grpo" and not sweep.values and not sweep.words
+
+
+def test_a_list_for_a_key_that_takes_one_is_no_sweep(tmp_path: Path) -> None:
+    found = grid(tmp_path, "grpo", "evaluation.decodings=[1/1,0.7/0.9]", "train.betas=[0.8,0.9]", "seeds=0")
+    assert len(found.cells) == 1 and found.cells[0].config.evaluation.decodings == ["1/1", "0.7/0.9"]
+
+
+def test_a_sweep_has_a_row_a_curve_and_a_command_for_each_value(tmp_path: Path) -> None:
+    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
+    found = grid(tmp_path, "grpo", "dapo", "train.learning_rate=[1e-5,1e-4]", "seeds=0,1", *words)
+    found.save()
+    for cell in found.cells:
+        rate = cell.config.train.learning_rate
+        accuracy = 0.4 if rate == 1e-5 else 0.8
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, accuracy, f"train.learning_rate={rate}")
+    runs, baseline, _ = read_runs([str(tmp_path)])
+    board = make_leaderboard(runs, baseline)
+    assert {row.objective for row in board.rows} == {
+        f"{name} train.learning_rate={rate}" for name in ("grpo", "dapo") for rate in ("1e-5", "1e-4")
+    }
+    assert board.baseline == "grpo train.learning_rate=1e-5"
+    (curve,) = swept_curves(board)
+    text = page(board)
+    for part in (">train.learning_rate<", ">dapo<", ">grpo<"):
+        assert part in curve and part in text
+    assert board.setting["learning rate"] == "1e-5, 1e-4"
+    for row in board.rows:
+        assert f"train.learning_rate={float(row.sweep.values[0][1])}" in row.command
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("train.learning_rate=[1e-5,]", "has an empty value"),
+        ("train.steps=[5,0]", "train.steps=0 is too small"),
+        ("train.steps=[5,many]", "train.steps=many"),
+        ("s2t(tau_p=[1,x])", "x"),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_one_clear_line(
+    word: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in error_of(capsys, "compare", "grpo", word)
