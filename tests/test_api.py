@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rlzoo
+import rlzoo.api
 import rlzoo.training.run
 from rlzoo.commands import main
+from rlzoo.comparing.words import GridWords, read_grid_words
 from rlzoo.config import Config, key_and_value, load_config, resolve
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.scripts import definitions_only, path_of
@@ -152,6 +154,15 @@ def test_objectives_are_compared_in_python(tmp_path: Path) -> None:
     assert (tmp_path / "leaderboard.html").exists()
 
 
+def test_seeds_are_a_number_a_list_or_chosen_where_they_decide_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[GridWords] = []
+    monkeypatch.setattr(rlzoo.api, "compare_words", lambda words, *_: asked.append(read_grid_words(words)))
+    for seeds in (2, [0, 5], "0,5", "auto(up_to=5)", "auto"):
+        rlzoo.compare(["grpo"], seeds=seeds)
+    found = [(it.own.seeds, it.up_to) for it in asked]
+    assert found == [([0, 1], 0), ([0, 5], 0), ([0, 5], 0), ([0, 1, 2], 5), ([0, 1, 2], 10)]
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -161,6 +172,7 @@ def test_objectives_are_compared_in_python(tmp_path: Path) -> None:
         (lambda: rlzoo.train(model="./nowhere"), "model.name=./nowhere"),
         (lambda: rlzoo.compare([]), "nothing to compare"),
         (lambda: rlzoo.compare(["grpo"], seeds=[1, 1]), "seeds"),
+        (lambda: rlzoo.compare(["grpo"], seeds="auto(5)"), "is written seeds=auto or seeds=auto(up_to=10)"),
         (lambda: rlzoo.evaluate("./nowhere"), "./nowhere"),
         (lambda: rlzoo.load_run("./nowhere"), "no config.yaml"),
         (lambda: rlzoo.leaderboard(), "name a grid or runs"),

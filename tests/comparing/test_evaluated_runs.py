@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rlzoo.api import leaderboard
-from rlzoo.comparing.evaluated_runs import runs_evaluated, with_evaluations
+from rlzoo.comparing.evaluated_runs import read_folders, runs_evaluated, with_evaluations
 from rlzoo.comparing.finished_runs import FinishedRun, read_run
+from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.config.decoding import Decoding
@@ -77,6 +78,20 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
     files = [Evaluation.load(next((run / "evaluation").glob("aime24*.jsonl"))) for run in runs]
     means = [it.column("correct").mean() for it in files]
     assert best.results[AIME].difference.mean == pytest.approx(np.mean(means[3:]) - np.mean(means[:3]))  # type: ignore[union-attr]
+
+
+def test_on_benchmarks_a_sweep_has_a_row_of_each_value(tmp_path: Path) -> None:
+    same = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
+    grid, _ = read_grid(["grpo", "train.learning_rate=[1e-5,1e-4]", "seeds=0,1", f"output={tmp_path}", *same])
+    grid.save()
+    for cell in grid.cells:
+        make_run(cell.folder.path, "grpo", cell.seed, 0.5, *cell.entry.sweep.words)
+        make_evaluation(cell.folder.path, "aime24", 0.5)
+    found, baseline, _ = read_folders([str(tmp_path)], ["aime24"])
+    rows = make_leaderboard(found, baseline).rows
+    assert {(row.objective, *row.results) for row in rows} == {
+        (f"grpo train.learning_rate={rate}", AIME) for rate in ("1e-5", "1e-4")
+    }
 
 
 def test_benchmarks_that_are_named_count_alone(runs: list[Path]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rlzoo.api import leaderboard
+import rlzoo
 from rlzoo.comparing import compare as module
 from rlzoo.comparing.compare import compare
 from rlzoo.comparing.differences import Page
@@ -90,9 +90,10 @@ def test_a_grid_that_was_killed_at_any_look_goes_on_where_it_was(
 
 def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, train: None) -> None:
     grid = finished(tmp_path / "grid")
-    leaderboard(tmp_path / "grid", progress=False)
-    text = (tmp_path / "grid" / "leaderboard.md").read_text()
-    assert "corrected for 3 looks" in text and looks(grid.up_to) == (3, 5, 7)
+    assert looks(grid.up_to) == (3, 5, 7)
+    for number, words in enumerate(([tmp_path / "grid"], [cell.folder.path for cell in grid.cells])):
+        rlzoo.leaderboard(*words, output=tmp_path / f"{number}", progress=False)
+        assert "corrected for 3 looks" in (tmp_path / f"{number}" / "leaderboard.md").read_text()
     runs, baseline, notes = read_runs([str(tmp_path / "grid")])
     once, often = (make_leaderboard(runs, baseline, notes=notes, looks=count).rows for count in (1, 3))
     for row, corrected in zip(once, often, strict=True):
@@ -100,6 +101,13 @@ def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, tr
             strict = corrected.results[DECODINGS[0]].difference
             assert strict and strict.p_value == pytest.approx(min(1.0, 3 * found.p_value))
             assert strict.low < found.low and strict.high > found.high and strict.detectable > found.detectable
+
+
+def test_in_python_the_runs_of_added_seeds_are_there_as_well(tmp_path: Path, train: None) -> None:
+    found = rlzoo.compare([*ACCURACIES], *WORDS[3:-1], seeds="auto(up_to=7)", output=tmp_path, progress=False)
+    added = Grid.load(tmp_path)
+    assert added.up_to == 7 and added.further
+    assert [run.folder for run in found.runs] == [cell.folder.path for cell in added.cells]
 
 
 def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_path: Path) -> None:

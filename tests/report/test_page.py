@@ -123,6 +123,16 @@ def test_the_headlines_speak_for_every_decoding(board: Leaderboard) -> None:
                 assert row.objective in line and row.results[decoding].verdict.split(":")[0] in line
 
 
+def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboard) -> None:
+    written = replace(board, samples_at=dict(zip(board.decodings, (16, 32), strict=True)))
+    console = Console(file=io.StringIO(), width=80)
+    print_leaderboard(written, console)
+    for text in (page(written), markdown(written), console.file.getvalue()):  # type: ignore[attr-defined]
+        assert text.index("avg@16") < text.index("avg@32") and text.count("avg@16") == text.count("avg@32") == 1
+    for text in (page(written), markdown(written)):
+        assert all(f"{name}@{count}" in text for name in ("pass", "maj") for count in (16, 32))
+
+
 def test_the_forest_has_a_dot_for_each_seed_and_shows_where_an_interval_goes_on(board: Leaderboard) -> None:
     decoding = board.decodings[0]
     row = next(row for row in board.rows if row.objective != board.baseline)
