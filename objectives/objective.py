@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch
+from objectives.equation import written_equation
 from objectives.errors import ObjectiveError
 from objectives.expression import canonical, compose, in_order, read_terms, remove
 from objectives.kinds import (
@@ -330,21 +331,7 @@ class Objective:
 
         Names of what is read (p, H, ...) are as the parts' formulas say.
         """
-        surrogate, numbers = self.the(Surrogate), dict(self.the(Surrogate).numbers())
-        for modifier in self.all(Modifier):
-            numbers |= modifier.numbers()
-        masks, penalties = self.all(Mask), self.all(Penalty)
-        terms = [f"{self.the(Aggregate).formula()} of -{'I ' * bool(masks)}{surrogate.equation(numbers)}"]
-        terms += [part.formula() for part in penalties]
-        where = [f"I = {' and '.join(part.formula() for part in masks)}"] if masks else []
-        counted = [part.formula() for part in masks if part.shrinks_denominator]
-        if masks:
-            where.append(f"counted: {'I' if len(counted) == len(masks) else ' and '.join(counted) or 'all tokens'}")
-        if counted and penalties:
-            where.append("the penalties' means count all tokens")
-        weights = sorted(self.all(Weight), key=lambda part: not part.additive)
-        parts = [self.the(Ratio), self.the(Advantage), *weights, *self.all(Reward), *self.all(Select)]
-        return "; ".join([" ".join(terms), *where, *(part.formula() for part in [*parts, self.the(Schedule)])])
+        return written_equation(self.parts)
 
     def describe(self) -> dict[str, Any]:
         """What the objective is, as plain data: expression, equation, needs, and its parts with what they declare."""

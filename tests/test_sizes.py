@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LONGEST = {"objectives/methods/": 70, "": 400}
+LONGEST = {"objectives/methods/": 80, "": 400}
 """Lines of a file at most, by the folder it lies in; the first that fits counts."""
 
 

@@ -50,7 +50,10 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["objective=grpo", "model.reference=none"], ["kl", "model.reference=none", "-kl"]),
         (["objective=justrl", "model.reference=other/model"], ["model.reference=other/model", "no effect"]),
         (["rollout.max_prompt_tokens=5"], ["rollout.max_prompt_tokens=5", "raise it"]),
-        (["task.name=knights"], ["model.name=embedded:arithmetic cannot read", "unknown to its tokenizer"]),
+        (
+            ["task.name=knights", "model.name=embedded:arithmetic"],
+            ["model.name=embedded:arithmetic cannot read", "unknown to its tokenizer"],
+        ),
         (["task.name=arithmetic", "model.name=embedded:knights"], ["cannot read the prompts", "choose a model"]),
         (["task.reward=./reward.py:f"], ["task.reward=./reward.py:f", "no file ./reward.py"]),
         (["task.name=my_module:MyTask"], ["task.name=my_module:MyTask", "No module named 'my_module'"]),

@@ -62,5 +62,5 @@ def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[st
     out = shown(capsys, own_data(), f"model.name={model}", "task.system_prompt=5", "rollout.max_response_tokens=3")
     assert "=5-=1" in out and "=-<pad>" in out
     assert "truncated" in out and "raise rollout.max_response_tokens=3" in " ".join(out.split())
-    out = shown(capsys, "task.name=knights")
+    out = shown(capsys, "task.name=knights", "model.name=embedded:arithmetic")
     assert "<unk><unk>" in out and "the tokenizer does not know the prompts" in out

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from objectives import Objective, ObjectiveError, Stage, names, parse
+from tests.objectives.contributions import CONTRIBUTIONS
 from tests.objectives.zoo_names import written
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, SAMPLE, SETTINGS, VARIANTS
 
@@ -35,54 +36,6 @@ def test_a_recipe_brings_everything_it_publishes() -> None:
 @pytest.mark.parametrize("part", sorted(set(PARTS) - set(RECIPES)))
 def test_a_part_alone_stands_on_grpo(part: str) -> None:
     assert parse(part) == parse(f"grpo+{part}")
-
-
-CONTRIBUTIONS = {
-    "grpo": {"group_norm"},
-    "dapo": {"soft_overlong", "dynamic_sampling", "clip_higher", "token_mean"},
-    "entropy20": {"top_entropy"},
-    "justrl": {"clip_higher", "token_mean"},
-    "advantage_reweighting": {"advantage_reweighting"},
-    "lopti": {"lopti"},
-    "stare": {"surprisal_reweighting"},
-    "stapo": {"s2t"},
-    "dr_grpo": {"group_center", "constant_length"},
-    "gspo": {"sequence_ratio", "clip", "clip_higher", "seq_mean"},
-    "cispo": {"cispo"},
-    "reinforce_pp": {"kl_reward", "global_norm"},
-    "reinforce_pp_baseline": {"center_then_global_norm"},
-    "clip_cov": {"clip_cov"},
-    "kl_cov": {"cov_penalty", "unclipped"},
-    "nft": {"implicit_negative"},
-    "gmpo": {"geometric_ratio", "unclipped", "seq_mean"},
-    "ce_gppo": {"gradient_preserving_clip", "dual_clip"},
-    "aspo": {"flipped_clip"},
-    "bapo": {"balanced_clip"},
-    "kpo": {"kalman_ratio", "clip", "clip_higher", "seq_mean"},
-    "dppo": {"group_center", "sampler_ratio", "divergence_clip"},
-    "icepop": {"sampler_correction"},
-    "minpro": {"prefix_min_ratio", "cispo"},
-    "hapo": {"token_group_norm", "zone_reweighting", "heterogeneous_clip"},
-    "topr": {"signed_reward", "sequence_ratio", "taper", "seq_mean"},
-    "dro": {"reinforce", "drift"},
-    "dcpo": {"dynamic_clip", "dual_clip", "seq_mean"},
-    "vespo": {"sequence_ratio", "gamma_gate"},
-    "fipo": {"future_kl"},
-    "agpo": {"agpo"},
-    "m2po": {"second_moment_clip"},
-    "rloo": {"kl_reward", "leave_one_out", "seq_sum"},
-    "sapo": {"soft_gate"},
-    "gpg": {"scaled_center", "reinforce"},
-    "opo": {"optimal_baseline"},
-    "maxrl": {"mean_norm"},
-    "passk": {"pass_at_k"},
-    "qae": {"quantile_norm"},
-    "entropy_advantage": {"entropy_advantage"},
-    "w_reinforce": {"signed_reward", "answer_filter"},
-    "lite_ppo": {"center_batch_std", "token_mean"},
-    "positive_nll": {"positive_nll"},
-    "reinforce": {"reinforce"},
-}
 
 
 @pytest.mark.parametrize("addition", CONTRIBUTIONS)
