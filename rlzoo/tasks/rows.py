@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.hub import expect_no_hub_without_a_network
 from rlzoo.tasks.base import FORMATS
 
 if TYPE_CHECKING:  # a grader's process has no use for it
@@ -81,6 +82,8 @@ def _reading(split: Split) -> Iterator[Any]:
     path = Path(split.source).expanduser()
     if path.suffix in FORMATS and not path.exists():
         raise UserError(f"{split}: there is no such file")
+    if not path.exists():
+        expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     import datasets
 
     datasets.disable_progress_bars()
