@@ -161,7 +161,7 @@ class Slurm:
         executor.update_parameters(
             name=log.stem,
             timeout_min=self.asked.time,
-            gpus_per_node=self.gpus,
+            gpus_per_node=self.gpus or None,
             slurm_additional_parameters={name: value for name, value in options.items() if value != ""},
         )
         return _Submitted(executor.submit(run, words, self.gpus, log.resolve(), Path.cwd()))

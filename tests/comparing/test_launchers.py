@@ -14,13 +14,15 @@ import pytest
 from rlzoo.commands import main
 from rlzoo.comparing import compare as module
 from rlzoo.comparing.compare import compare
-from rlzoo.comparing.launchers import LOST, Job
+from rlzoo.comparing.grid import read_grid
+from rlzoo.comparing.launchers import LOST, Job, launching
+from rlzoo.comparing.words import read_grid_words
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 from tests.comparing.test_compare import SMALL, grid, silent, table
 from tests.conftest import error_of
 
-STEPS = 4
+STEPS = 10
 WORDS = ("grpo", "justrl", "seeds=0", "jobs=2", *SMALL, f"train.steps={STEPS}")
 ON = {
     "local": ("launcher=local",),
@@ -64,14 +66,16 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def killing(folder: Path, which: Callable[[int], int]) -> None:
-    """Once a run has taken a step, kills a process: that which trains, or the worker above it."""
-    while not read_json_lines(folder / "metrics.jsonl"):
+def killing(folders: dict[Path, Callable[[int], int]]) -> None:
+    """As soon as each run has taken a step, kills a process: that which trains it, or the worker above that."""
+    left = dict(folders)
+    while left:
+        for folder in [it for it in left if read_json_lines(it / "metrics.jsonl")]:
+            process = trainer_of(folder)
+            assert process is not None
+            os.kill(left.pop(folder)(process), signal.SIGKILL)
+            assert len(read_json_lines(folder / "metrics.jsonl")) < STEPS
         time.sleep(0.02)
-    process = trainer_of(folder)
-    assert process is not None
-    os.kill(which(process), signal.SIGKILL)
-    assert len(read_json_lines(folder / "metrics.jsonl")) < STEPS
 
 
 @pytest.mark.slow
@@ -86,8 +90,7 @@ def test_a_grid_whose_worker_is_killed_ends_with_the_table_of_one_whose_was_not(
     words = ["compare", *WORDS, *ON[launcher], f"output={tmp_path}"]
     command = [sys.executable, "-m", "rlzoo", *words]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    killing(tmp_path / "grpo-0", lambda it: it)
-    killing(tmp_path / "justrl-0", (lambda it: it) if launcher == "local" else parent_of)
+    killing({tmp_path / "grpo-0": int, tmp_path / "justrl-0": int if launcher == "local" else parent_of})
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert table(tmp_path) == expected
@@ -101,6 +104,34 @@ def test_a_run_on_two_gpus_is_two_processes_that_torchrun_starts(tmp_path: Path,
     done = subprocess.run(command, env={**os.environ, "RAY_ADDRESS": ray_cluster}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "2 processes" in (tmp_path / "logs" / "grpo-0.txt").read_text()
+
+
+def test_slurm_is_told_what_the_keys_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, says in (("sbatch", "Submitted batch job 12"), ("srun", ""), ("sacct", "JobID|State|NodeList")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    words = [
+        "launcher=slurm",
+        "gpus=4",
+        "slurm.partition=long",
+        "slurm.time=90",
+        "slurm.options={account: lab, mem: 64G}",
+    ]
+    asked = read_grid_words(["grpo", "dapo", *words]).own
+    with launching(asked) as launcher, (tmp_path / "lock").open("w") as lock:
+        job = launcher.start(["objective=grpo"], tmp_path / "logs" / "grpo-0.txt", 0, lock)
+    assert job.poll() is None
+    (script,) = (tmp_path / "logs" / "slurm").glob("12_submission.sh")
+    told = {line.removeprefix("#SBATCH --") for line in script.read_text().splitlines() if line.startswith("#SBATCH")}
+    assert told >= {"account=lab", "mem=64G", "partition=long", "time=90", "gpus-per-node=4", "job-name=grpo-0"}
+
+
+def test_where_a_grid_is_trained_is_no_setting_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["grpo", "dapo", "seeds=auto(up_to=5)", "train.learning_rate=[1e-5,1e-4]"]
+    (here, _), (there, jobs) = (read_grid([*words, *more]) for more in ((), ("jobs=8", *ON["slurm"])))
+    assert here == there and jobs == 8 and len(there.cells) == 12
 
 
 class Losing:
