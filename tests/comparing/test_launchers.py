@@ -23,7 +23,7 @@ from tests.comparing.test_compare import SMALL, grid, silent, table
 from tests.conftest import error_of
 
 STEPS = 10
-WORDS = ("grpo", "justrl", "seeds=0", "jobs=2", *SMALL, f"train.steps={STEPS}")
+WORDS = ("grpo", "justrl", "seeds=0", "jobs=2", *SMALL, f"train.steps={STEPS}", "task.grader_timeout=300")
 ON = {
     "local": ("launcher=local",),
     "slurm": ("launcher=slurm", "slurm.cluster=local", "slurm.time=20"),
