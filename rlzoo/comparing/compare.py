@@ -211,7 +211,7 @@ class _Scheduler:
         was_elsewhere, run.job = isinstance(run.job, Elsewhere), None
         if run.cell.folder.finished(run.cell.config):
             return
-        if was_elsewhere or is_held(run.lock) or (status < 0 and run.may_go_on()):
+        if was_elsewhere or ((status < 0 or is_held(run.lock)) and run.may_go_on()):
             self.waiting.appendleft(run)
             return
         run.failed = True
