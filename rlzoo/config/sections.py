@@ -110,6 +110,9 @@ class RolloutConfig:
     """How many times a step may sample further prompts when the objective drops groups."""
     rows_per_batch: int = 512
     """Responses that are decoded side by side."""
+    ahead: int = 0
+    """1 trains each step on rollouts of the policy before the last step's updates, sampled while these were made where
+    the engine is a server; other engines sample them just before. Refills are always the newest policy's."""
     kv_cache_gib: float | None = None
     """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
 
