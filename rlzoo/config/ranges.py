@@ -37,7 +37,7 @@ _ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "t
 _AT_MOST_ONE = ("rollout.top_p",)
 CHOICES = {
     "model.precision": ("float32", "bfloat16"),
-    "rollout.engine": ("transformers", "vllm"),
+    "rollout.engine": ("transformers", "vllm", "vllm_server"),
     "rollout.ahead": ("0", "1"),
     "model.chat_template": ("auto", "none"),
     "train.schedule": ("constant", "linear", "cosine"),

@@ -91,7 +91,10 @@ class TaskConfig:
 @dataclass
 class RolloutConfig:
     engine: str = "transformers"
-    """What samples responses: `transformers`, or `vllm`, which is faster on GPUs and a package of its own."""
+    """What samples responses: `transformers`; or `vllm`, which is faster on GPUs and a package of its own, in this
+    process; or `vllm_server`, on other GPUs."""
+    server: str | None = None
+    """Where a vLLM server listens, `http://HOST:PORT`, for `vllm_server`, which says how to start it."""
     prompts_per_step: int = 32
     """Prompts per training step (after dynamic sampling, if the objective has it)."""
     responses_per_prompt: int = 8

@@ -46,24 +46,24 @@ def check(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
     for key, value in (("rollout.temperature", rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
-    _check_installation()
+    _check_installation(rollout.engine)
 
 
-def _check_installation() -> None:
+def _check_installation(engine: str) -> None:
     try:
         import vllm
         from vllm import LLM  # noqa: F401  (what is wrong with an installation shows here)
     except ModuleNotFoundError as error:
         missing = "vllm is not installed" if error.name == "vllm" else f"vllm lacks {error.name}"
         raise UserError(
-            f"rollout.engine=vllm: {missing}; pip install 'rlzoo-llm[vllm]' on a GPU machine (one without needs the "
-            f"set-up of `make test-vllm`), or set rollout.engine=transformers"
+            f"rollout.engine={engine}: {missing}; pip install 'rlzoo-llm[vllm]' on a GPU machine (one without needs "
+            f"the set-up of `make test-vllm`), or set rollout.engine=transformers"
         ) from None
     except Exception as error:  # a binary that does not fit its torch or its machine raises whatever it stumbles over
-        raise UserError(f"rollout.engine=vllm: vllm cannot be imported: {one_line(error)}") from None
+        raise UserError(f"rollout.engine={engine}: vllm cannot be imported: {one_line(error)}") from None
     if Version(vllm.__version__) < Version(OLDEST):
         raise UserError(
-            f"rollout.engine=vllm: vllm {vllm.__version__} is too old; pip install 'vllm>={OLDEST}', or set "
+            f"rollout.engine={engine}: vllm {vllm.__version__} is too old; pip install 'vllm>={OLDEST}', or set "
             f"rollout.engine=transformers"
         )
 
@@ -144,7 +144,7 @@ class VllmEngine:
             outputs = self.llm.generate(inputs, parameters, use_tqdm=False)
         copies = responses_per_prompt if greedy else 1
         responses = [response for output in outputs for response in output.outputs for _ in range(copies)]
-        return _rollouts(prompts, responses, self.version)
+        return rollouts_of(prompts, responses, self.version)
 
     def close(self) -> None:
         """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
@@ -219,7 +219,7 @@ def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, archi
     return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {said}")
 
 
-def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:
+def rollouts_of(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:
     """What vLLM returned, the responses to one prompt side by side, as tensors."""
     lengths = torch.tensor([len(response.token_ids) for response in responses])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]

@@ -56,8 +56,7 @@ def test_weights_that_are_left_out_are_missed(monkeypatch: pytest.MonkeyPatch) -
 
 def check(*words: str) -> None:
     """Checks the engine of a configuration."""
-    config = load_config(words)
-    check_engine(config.rollout, config.evaluation)
+    check_engine(load_config(words))
 
 
 class Installed(ModuleType):
