@@ -184,3 +184,13 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
 def test_more_than_one_step_ahead_is_refused() -> None:
     with pytest.raises(UserError, match=r"rollout\.ahead=2 is not one of 0, 1"):
         check(small("rollout.ahead=2"))
+
+
+def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed_before_anything_loads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlzoo.experiment.experiment.check_engine", lambda config: None)
+    words = ("rollout.engine=vllm", "objective=stare(adaptive=true)")
+    check(small(*words))
+    with pytest.raises(UserError, match=r"rollout\.ahead=1: a part of .*stare.* reads the entropy .*engine=vllm"):
+        check(small(*words, "rollout.ahead=1"))
