@@ -80,8 +80,8 @@ def test_two_steps_train_on_what_the_server_samples_with_weights_that_change(
     metrics = read_json_lines(folder.metrics)
     assert folder.finished(config) and [line["step"] for line in metrics] == [1, 2]
     assert all(line["gradient_norm"] > 0 for line in metrics)
-    assert metrics[0]["sampler/largest_difference"] < 1e-4
-    assert (metrics[1]["sampler/largest_difference"] > 1e-3) == bool(ahead), "the policy moved in between"
+    compared = [line["sampler/largest_difference"] for line in metrics if "sampler/largest_difference" in line]
+    assert len(compared) == 2 - ahead and max(compared) < 1e-4, "what an older policy sampled is not compared"
     checkpoint = RunFolder(folder.path).last_checkpoint()
     assert checkpoint is not None
     given = requests.get(f"{address}/weight_info", timeout=60).json()["weight_version"]
