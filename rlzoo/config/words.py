@@ -32,6 +32,7 @@ EVALUATION_KEYS = (
     "rollout.max_",
     "rollout.rows_",
     "rollout.engine",
+    "rollout.server",
     "rollout.kv_cache_gib",
 )
 """What an evaluation by itself depends on."""

@@ -30,6 +30,7 @@ from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.training.ahead import of_all_processes, read_ahead
 from rlzoo.training.checkpoint import load_optimizer, load_weights, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
@@ -183,6 +184,8 @@ def load_trainer(
             if checkpoint is not None:
                 with readable(checkpoint):
                     load_optimizer(checkpoint, trainer.optimizer)
+                    if config.rollout.ahead:
+                        trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield trainer
 
 
@@ -272,9 +275,12 @@ def _record(
 
 def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
     main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
+    ahead = None
+    if trainer.ahead is not None:
+        ahead = of_all_processes(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
     if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
-        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, writes=main)
+        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, main, ahead)
     trainer.accelerator.wait_for_everyone()
 
 

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -21,8 +22,9 @@ from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import shard
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
-from rlzoo.rollout.sampler import Sampler
-from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.training.ahead import begun, first_round
+from rlzoo.training.collect import Collected, Share, collect, sample
 from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
@@ -60,6 +62,8 @@ class Trainer:
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         self.policy, self.optimizer = prepared
         self.progress = progress or Progress()
+        self.ahead: GradedRollouts | None = None
+        """What was sampled for the step that comes next."""
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
 
@@ -74,7 +78,10 @@ class Trainer:
         done, collected = self.progress, self.collect()
         self.seconds.update(collected.seconds)
         learning_rate = self._set_learning_rate(done.step)
+        following = self._following(done.step + 1, collected.problems_used)
         batch, tally, skipped = self.learn(collected)
+        with self._timed("generate"):
+            self.ahead = None if following is None else replace(following.result(), seconds={})
         updates = done.updates + self.experiment.updates_per_step
         with self._timed("sync"):
             self.engine.sync(self.accelerator.unwrap_model(self.policy), updates)
@@ -109,8 +116,16 @@ class Trainer:
 
     def collect(self) -> Collected:
         """The rollouts of the step that comes next."""
-        progress = self.progress
-        return collect(self.experiment, self.sampler, self.accelerator, progress.step, progress.problems_used)
+        done = self.progress
+        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, self.ahead)
+
+    def _following(self, step: int, problems_used: int) -> Future[GradedRollouts] | None:
+        """The first rollouts of the step after this one, sampled by the policy before this one's updates."""
+        if not self.config.rollout.ahead:
+            return None
+        part = first_round(self.config.rollout, problems_used, self.accelerator)
+        with self._timed("generate"):
+            return begun(lambda: sample(self.experiment, self.sampler, part, step), self.engine.apart)
 
     # ---- statistics of policies on the rollouts ------------------------------------------------------------------
 

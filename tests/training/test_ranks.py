@@ -82,8 +82,15 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(tmp_path: Path) -> None:
-    words = [*WORDS, "objective=stare(adaptive=true)", "checkpoint.every=1", "checkpoint.keep=9"]
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int, tmp_path: Path) -> None:
+    words = [
+        *WORDS,
+        "objective=stare(adaptive=true)",
+        f"rollout.ahead={ahead}",
+        "checkpoint.every=1",
+        "checkpoint.keep=9",
+    ]
     parts, whole = RunFolder(tmp_path / "parts"), RunFolder(tmp_path / "whole")
     command = [*TWO, "-m", "rlzoo", "train", *words, f"output={parts.path}"]
     started = psutil.Popen([*command, "train.steps=500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
