@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> None:
     for expression in arguments.words:
         check_names(expression)
 
-    from objectives import names, parse
+    from objectives import described, names, parse
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
 
     written = arguments.words
@@ -46,10 +46,10 @@ def run(arguments: Namespace) -> None:
             f"two, not {len(parsed)}{' and --search' if arguments.search else ''}"
         )
     if arguments.json:
-        described = [objective.describe() for objective in parsed]
-        shown: Any = [asdict(name) for name in found(names(), arguments.search)] if not parsed else described[0]
+        pages = [described(objective) for objective in parsed]
+        shown: Any = [asdict(name) for name in found(names(), arguments.search)] if not parsed else pages[0]
         if len(parsed) == 2:
-            shown = {"first": described[0], "second": described[1], "difference": difference(parsed[0], parsed[1])}
+            shown = {"first": pages[0], "second": pages[1], "difference": difference(parsed[0], parsed[1])}
         print(json.dumps(shown, indent=2))
     elif not parsed:
         print_zoo(found(names(), arguments.search))

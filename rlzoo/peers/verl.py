@@ -158,12 +158,8 @@ VERL = Peer(
                 "clip(low=LOW)+clip_higher(high=HIGH)+dual_clip(cap=CAP)",
                 {LOSS: "vanilla", LOW: "LOW", HIGH: "HIGH", CAP: "CAP"},
             ),
-            Row("sequence_ratio+clip(low=LOW)+seq_mean", {LOSS: "gspo", LOW: "LOW", HIGH: "LOW"}, _NOT_COUNTED),
-            Row(
-                "sequence_ratio+clip(low=LOW)+clip_higher(high=HIGH)+seq_mean",
-                {LOSS: "gspo", LOW: "LOW", HIGH: "HIGH"},
-                _NOT_COUNTED,
-            ),
+            Row("sequence_ratio+clip(low=LOW)", {LOSS: "gspo", LOW: "LOW", HIGH: "LOW"}),
+            Row("sequence_ratio+clip(low=LOW)+clip_higher(high=HIGH)", {LOSS: "gspo", LOW: "LOW", HIGH: "HIGH"}),
             Row(
                 "soft_gate(tau_pos=POS,tau_neg=NEG)+seq_mean",
                 {LOSS: "sapo", TAU_POS: "POS", TAU_NEG: "NEG"},
@@ -204,7 +200,6 @@ VERL = Peer(
             Row("reinforce+drift(beta=BETA)", {LOSS: "dro", DRO: "BETA"}),
         ),
         "denominator": (
-            Row("", {LOSS: "gspo"}),
             Row("", {LOSS: "sapo"}),
             Row("", {LOSS: "geo_mean"}),
             Row("token_mean", {MEAN: "token-mean"}),
