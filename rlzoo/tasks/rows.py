@@ -78,6 +78,9 @@ def _place(source: str) -> tuple[str, str | None]:
 @contextmanager
 def _reading(split: Split) -> Iterator[Any]:
     """The package, silenced: one clear error comes from here instead of a log and a bar from there."""
+    path = Path(split.source).expanduser()
+    if path.suffix in FORMATS and not path.exists():
+        raise UserError(f"{split}: there is no such file")
     import datasets
 
     datasets.disable_progress_bars()
