@@ -8,6 +8,7 @@
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
+# make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PEERS := .venv-peers
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-harness test-peers check smollm2 leaderboard leaderboard-knights test-pages
+.PHONY: zoo train test test-slow test-vllm test-harness test-peers check smollm2 leaderboard leaderboard-knights test-pages
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -51,6 +52,10 @@ leaderboard: $(VENV)/runtime
 
 leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+
+zoo: $(VENV)/runtime
+	$(RLZOO) compare configs/leaderboard.yaml $$($(VENV)/bin/python benchmarks/zoo/recipes.py) \
+		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
