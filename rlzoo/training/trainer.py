@@ -18,6 +18,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
+from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import shard
 from rlzoo.model.transfer import sent
@@ -232,11 +233,20 @@ class Trainer:
             return self._take_step(tally)
 
     def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
-        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
+        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is.
+
+        Not of those that run: as in verl, micro-batches here hold about as many tokens each, long and short responses
+        mixed, whereas a forward pass is cheapest with responses of one length.
+        """
         number = torch.zeros(len(collected.share.own), 1)
         first = self.accelerator.process_index * len(collected.batch.mask)
-        for i, part in enumerate(self._micro_batches(collected, collected.share.among(rows))):
-            number[part.own] = float(first + i)
+        own = collected.share.among(rows).own
+        part = collected.rollouts.rows(own)
+        sizes = [
+            len(prompt) + length for prompt, length in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)
+        ]
+        balance = balanced(sizes, self.config.train.tokens_per_micro_batch)
+        number[own] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
         return collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
 
     def _differentiate(self, collected: Collected, plan: Plan, share: Share, moved: bool, tally: Tally) -> None:

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaModel
 
+from objectives import Aggregate, TokenBatch, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
-from rlzoo.model.layout import grow, pack, packed
+from rlzoo.model.layout import balanced, grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.collect import Collected
 from tests.model.tiny_models import slow_statistics, tiny_policy
@@ -44,6 +45,27 @@ def test_every_response_is_in_one_tree_behind_its_prompt_and_within_the_limits(
         assert width == batch[0][0].size == max(tree.size for row in batch for tree in row)
         assert len(batch) == 1 or len(batch) * width <= budget
         assert not one_each or all(len(row) == 1 for row in batch)
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 2000))
+@settings(deadline=None)
+def test_balanced_parts_are_as_few_as_the_budget_asks_for_and_differ_by_no_more_than_an_item(
+    sizes: list[int], budget: int
+) -> None:
+    part_of = balanced(sizes, budget)
+    parts = [sum(size for size, part in zip(sizes, part_of, strict=True) if part == it) for it in set(part_of)]
+    assert set(part_of) == set(range(max(1, min(len(sizes), -(-sum(sizes) // budget)))))
+    assert max(parts) - min(parts) <= max(sizes)
+
+
+def test_in_balanced_micro_batches_tokens_of_short_and_long_responses_weigh_the_same() -> None:
+    lengths = [40] * 24 + [400] * 8
+    numbers = torch.tensor(balanced([50 + length for length in lengths], 2048))
+    mask = torch.arange(400) < torch.tensor(lengths)[:, None]
+    batch = TokenBatch(mask=mask, micro_batch=numbers, advantage=torch.ones(mask.shape))
+    weight = parse("grpo+token_mean(scope=microbatch)").the(Aggregate).coefficients(batch, mask) * mask.sum()
+    assert weight[:24][mask[:24]].mean().item() == pytest.approx(1, abs=0.15)
+    assert weight[24:][mask[24:]].mean().item() == pytest.approx(1, abs=0.05)
 
 
 def test_packing_leaves_few_positions_empty() -> None:
