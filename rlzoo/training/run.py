@@ -102,7 +102,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
         if said_by_main(accelerator, folder.finished(config)):
             view.nothing_left(folder)
         else:
-            _start_trackers(accelerator, config)
+            _start_trackers(accelerator, config, folder)
             view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
             with _ended_early(folder), load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
@@ -138,11 +138,12 @@ def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) ->
     )
 
 
-def _start_trackers(accelerator: Accelerator, config: Config) -> None:
+def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder) -> None:
     if not config.log.trackers:
         return
     values = {key: str(value) for key, value in flat(asdict(config)).items()}
-    accelerator.init_trackers(config.log.project, values)
+    own = {"wandb": {"name": folder.path.name, "dir": str(folder.path)}, "trackio": {"name": folder.path.name}}
+    accelerator.init_trackers(config.log.project, values, {name: own.get(name, {}) for name in config.log.trackers})
     missing = set(config.log.trackers) - {tracker.name for tracker in accelerator.trackers}
     if missing:
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
@@ -306,3 +307,6 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
             evaluation = evaluator(decoding, progress)
         if evaluation is not None:
             evaluation.save(path)
+            numbers = {name: it for name, it in evaluation.summary().items() if isinstance(it, int | float)}
+            found = {f"evaluation/{decoding.slug}/{name}": number for name, number in numbers.items()}
+            accelerator.log(found, step=trainer.progress.step)
