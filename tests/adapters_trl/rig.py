@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,29 @@ from rlzoo.rollout.base import Rollouts
 from tests.training.recording import GROUPS, LENGTH, SIZE, rollouts
 
 MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
-END = 14
-"""The embedded model's end of sequence."""
+WRITABLE, END = 14, 14
+"""The embedded model's characters, and its end of sequence."""
 
 Weights = Mapping[str, Tensor]
-
-
-def ended_rollouts() -> tuple[Rollouts, TokenBatch]:
-    """Ragged random rollouts in groups of four, whose short ones end as those of the embedded model do."""
-    sampled, batch = rollouts()
-    rows = (~sampled.truncated).nonzero()[:, 0]
-    tokens = sampled.tokens.clone()
-    tokens[rows, sampled.lengths[rows] - 1] = END
-    return replace(sampled, tokens=tokens), batch
 
 
 def embedded() -> Any:
     """The embedded model in float32."""
     return AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+
+
+@cache
+def ended_rollouts() -> tuple[Rollouts, TokenBatch]:
+    """Ragged rollouts in groups of four; every second token is the model's likeliest, short ones end as its own do."""
+    sampled, batch = rollouts()
+    tokens, model = sampled.tokens.clone(), embedded()
+    for row, prompt in enumerate(sampled.prompt_tokens()):
+        for t in range(row % 2, LENGTH, 2):
+            logits = model(torch.tensor([[*prompt, *tokens[row, :t].tolist()]])).logits
+            tokens[row, t] = logits[0, -1, :WRITABLE].argmax()
+    rows = (~sampled.truncated).nonzero()[:, 0]
+    tokens[rows, sampled.lengths[rows] - 1] = END
+    return replace(sampled, tokens=tokens), batch
 
 
 def settings(folder: Path, per_device: int, window: int, **others: Any) -> GRPOConfig:

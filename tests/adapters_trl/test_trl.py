@@ -11,9 +11,9 @@ import torch
 from accelerate import Accelerator
 from datasets import Dataset
 from transformers import TrainerCallback
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
-from objectives import ObjectiveError, parse
+from objectives import ObjectiveError, names, parse
 from objectives.adapters import trl_settings
 from objectives.adapters.trl import STATE_FILE, ZooGRPOTrainer
 from objectives.adapters.trl_settings import REPLACED, check_peer, settled
@@ -26,6 +26,7 @@ from tests.adapters_trl.rig import ended_rollouts, settings, trainer
 from tests.processes import ONE, TWO, launch
 from tests.training.recording import collected_by
 
+STATISTICS = {"logp_old", "logp", "entropy_old", "entropy"}
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)"
 
 
@@ -86,6 +87,32 @@ def test_correctness_is_one_of_the_reward_functions(tmp_path: Path) -> None:
         trainer("dapo", args, reward_funcs=[right, no_even_one_right], correct="wrong")
     with pytest.raises(ObjectiveError, match="gave 2 to 2"):
         quietly(trainer("dapo", args, reward_funcs=lambda row, **_: [2.0] * len(row)).train)
+
+
+def row_of(recipe: str, args: GRPOConfig) -> str:
+    """The line of a recipe in the table: what it takes of TRL, or why it is refused."""
+    try:
+        objective = parse(recipe)
+        settled(objective, args)
+    except ObjectiveError as error:
+        return f"| `{recipe}` | refused: {error} |"
+    takes = {
+        f"{objective.pass_count} passes": objective.pass_count > 1,
+        "the reference": "logp_ref" in objective.needs,
+        "refills": objective.refills,
+        "log-probs of the engine": "logp_sampler" in objective.needs,
+        "a forward pass before the first update": bool(objective.requires(on_policy=True) & STATISTICS),
+        "before later ones": objective.reads_current,
+    }
+    return f"| `{recipe}` | runs: {', '.join(name for name, needed in takes.items() if needed) or 'no more'} |"
+
+
+def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused(tmp_path: Path) -> None:
+    args = settings(tmp_path, 4, 6)
+    rows = [row_of(name.name, args) for name in names() if name.kind == "recipe"]
+    table = "\n".join(["| recipe | in TRL |", "|---|---|", *rows])
+    guide = Path(trl_settings.__file__).with_name("README.md").read_text("utf-8")
+    assert guide.split("<!-- recipes -->\n")[1].split("\n<!-- /recipes -->")[0] == table, table
 
 
 # ---- a peer that has changed -----------------------------------------------------------------------------------------
