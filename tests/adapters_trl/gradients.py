@@ -108,7 +108,7 @@ def main(folder: Path, expressions: list[str]) -> None:
                 one = ours(expression, collected, weights, reference, size)
             other = theirs(expression, folder, weights, reference, size)
             assert len(one) == len(other), (expression, len(one), len(other))
-            found[size] = max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(one, other, strict=True))
+            found[size] = max(float((a - b).norm() / a.norm()) for a, b in zip(one, other, strict=True))
         if processes.is_main_process:
             norms = [float(gradient.norm()) for gradient in one]
             measured = {"expression": expression, "differences": found, "norms": norms}
