@@ -147,6 +147,11 @@ class Objective:
         return max(part.minimum_group for part in self.parts)
 
     @property
+    def learning_group(self) -> int:
+        """The smallest number of responses per prompt with which all parts can tell responses apart."""
+        return max(part.learning_group for part in self.parts)
+
+    @property
     def pass_count(self) -> int:
         """Update passes over the rollouts of a step."""
         return self.the(Schedule).pass_count

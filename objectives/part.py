@@ -66,6 +66,11 @@ class Part:
             object.__setattr__(self, item.name, _checked(self.name, item, kind, getattr(self, item.name)))
 
     @property
+    def learning_group(self) -> int:
+        """The smallest number of responses per prompt whose advantages are not all 0 whatever the rewards."""
+        return self.minimum_group
+
+    @property
     def needs(self) -> frozenset[str]:
         """What it reads with its actual parameters."""
         return self.reads

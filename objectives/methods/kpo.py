@@ -10,6 +10,7 @@ each log-ratio is clamped to [-20, 20]; the gains are exact, those of the code's
 An upper bound that it is added to gives way to its own.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -36,20 +37,18 @@ class KalmanRatio(Ratio):
     name = "kalman_ratio"
     paper = "arXiv:2602.10609"
     reads_once_moved = frozenset({"logp_old"})
-    q: float = parameter(1e-6, "[0, inf)", "noise of the process over that of the observation")
+    q: float = parameter(1e-6, "(0, inf)", "noise of the process over that of the observation")
 
     def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
-        gain = self.gains(rows.mask.shape[1]).to(logp)[(rows.mask.cumsum(1) - 1).clamp(min=0)] * rows.mask
+        gain = self.gains(rows.mask.cumsum(1)).to(logp) * rows.mask
         change = log_ratio(rows, logp.detach(), self.name)
         return (recurrence(1 - gain, gain * change) + (logp - logp.detach())).exp()
 
-    def gains(self, tokens: int) -> Tensor:
-        """[tokens] K_1, K_2, ... in float64."""
-        gain, gains = 0.0, []
-        for _ in range(tokens):
-            gain = (gain + self.q) / (gain + self.q + 1)
-            gains.append(gain)
-        return torch.tensor(gains, dtype=torch.float64)
+    def gains(self, count: Tensor) -> Tensor:
+        """K_n in float64 for every n of `count`, by the eigenvalues of K -> (K + q) / (K + q + 1), n times from 0."""
+        largest = 1 + self.q / 2 + math.sqrt(self.q + self.q * self.q / 4)
+        here, before = (-torch.expm1(-2 * math.log(largest) * n) for n in (count.double(), count.double() - 1))
+        return self.q * here / ((1 + self.q) * here - before / largest)
 
     def formula(self) -> str:
         return f"r = exp(Kalman filter of log pi(y) / pi_old(y) with noise {self.q:g})"

@@ -6,7 +6,8 @@
 The mean advantage over all sets of k responses, in closed form. A group with more than n - k right ones has none,
 though dynamic_sampling keeps it. Open: k, 4 in xtuner, and what is around the advantage; here a clip at 0.2 and the
 mean over all tokens. Deviations: right is what is correct in full, whatever the reward, so that nothing that shapes
-rewards goes with it (soft_overlong, kl_reward); a group of fewer than k responses takes all of them together.
+rewards goes with it (soft_overlong, kl_reward); a group of fewer than k responses takes all of them together, and one
+of k or fewer has no advantage at all.
 """
 
 import math
@@ -36,6 +37,10 @@ class PassAtK(Advantage):
     reads = frozenset({"correct", "group"})
     minimum_group = 2
     k: int = parameter(4, "[1, inf)", "responses that are rewarded together; the group's size if that is smaller")
+
+    @property
+    def learning_group(self) -> int:
+        return self.k + 1
 
     def of(self, batch: TokenBatch) -> Tensor:
         right, values = batch.right(self.name), batch.require("correct", self.name)

@@ -36,7 +36,7 @@ class SoftGate(Surrogate):
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
     ) -> Tensor:
-        tau = torch.where(advantage > 0, advantage.new_tensor(self.tau_pos), advantage.new_tensor(self.tau_neg))
+        tau = torch.where(advantage > 0, torch.full_like(advantage, self.tau_pos), self.tau_neg)
         return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
 
     def formula(self) -> str:

@@ -34,8 +34,7 @@ class GradientPreservingClip(Surrogate):
         below, above = (advantage < 0) & (ratio < 1 - bounds.low), (advantage > 0) & (ratio > 1 + bounds.high)
         kept = torch.where(below, self.beta1 * (1 - bounds.low) * step, ratio)
         kept = torch.where(above, self.beta2 * (1 + bounds.high) * step, kept)
-        cap = torch.as_tensor(bounds.cap, dtype=ratio.dtype, device=ratio.device)
-        return -advantage * torch.where((advantage < 0) & (ratio > cap), cap, kept)
+        return -advantage * torch.where((advantage < 0) & (ratio > bounds.cap), bounds.cap, kept)
 
     def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
         return (advantage < 0) & (ratio > bounds.cap)

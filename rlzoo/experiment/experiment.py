@@ -117,11 +117,11 @@ def check(config: Config) -> Experiment:
 def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutConfig) -> None:
     """Refuses an objective that the rollouts and the reference of a configuration cannot serve."""
     group, reference = rollout.responses_per_prompt, model.reference
-    if group < objective.minimum_group:
-        part = next(part.name for part in objective.parts if part.minimum_group > group)
+    if group < objective.learning_group:
+        part = next(part.name for part in objective.parts if part.learning_group > group)
         raise UserError(
             f"rollout.responses_per_prompt={group}: {part} compares the responses of a group and needs at least "
-            f"{objective.minimum_group}"
+            f"{objective.learning_group}"
         )
     if "logp_ref" in objective.needs and reference == "none":
         readers = [part.name for part in objective.parts if "logp_ref" in part.needs]

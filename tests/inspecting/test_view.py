@@ -7,10 +7,7 @@ import torch
 
 from objectives import TokenBatch, parse
 from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
-from tests.objectives.zoo_names import RECIPES
-
-FITTING = {"passk": "passk(k=2)"}
-"""Recipes that push nothing in groups of four unless they are set so."""
+from tests.objectives.zoo_sample import RECIPES, fitting
 
 
 def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
@@ -37,7 +34,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
 
 @pytest.mark.parametrize(
     "expression",
-    [*(FITTING.get(recipe, recipe) for recipe in RECIPES), "stapo(tau_p=0.5)+entropy20+lopti+kl", "dapo+stare+ar"],
+    [*fitting(4, RECIPES), "stapo(tau_p=0.5)+entropy20+lopti+kl", "dapo+stare+ar"],
 )
 def test_the_push_is_the_sum_of_the_passes_token_gradients(expression: str) -> None:
     batch, objective = scored_batch(), parse(expression)

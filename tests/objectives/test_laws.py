@@ -29,10 +29,10 @@ LARGE_SHARES = [
 """Settings in which more tokens are chosen than by default."""
 
 
-@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("expression", [*SAMPLE, *LARGE_SHARES])
-def test_the_zoo_obeys(expression: str, law: str) -> None:
-    LAWS[law](expression)
+def test_the_zoo_obeys(expression: str) -> None:
+    for law in LAWS.values():
+        law(expression)
 
 
 @pytest.mark.parametrize("expression", REFUSED_PAIRS)
@@ -125,20 +125,20 @@ def _on(base: str, addition: str) -> tuple[Objective, Objective] | None:
     return Objective(tuple(other for other in changed.parts if other.name != part)), changed
 
 
-NEUTRAL_ON = {f"{base}+{addition}": found for base in RECIPES for addition in NEUTRAL if (found := _on(base, addition))}
+NEUTRAL_ON = {base: [found for addition in NEUTRAL if (found := _on(base, addition))] for base in RECIPES}
 
 
-@pytest.mark.parametrize("expression", NEUTRAL_ON)
-def test_neutral_settings_leave_the_gradient_bitwise_unchanged(expression: str) -> None:
-    plain, changed = NEUTRAL_ON[expression]
+@pytest.mark.parametrize("base", RECIPES)
+def test_neutral_settings_leave_the_gradient_bitwise_unchanged(base: str) -> None:
     for seed in range(4):
         case = random_case(seed, moved=True)
-        case = replace(case, entropy_old=case.entropy_old + 1e-6)
-        assert same(evaluate(changed, token_batch(case)), evaluate(plain, token_batch(case)))
+        batch = token_batch(replace(case, entropy_old=case.entropy_old + 1e-6))
+        for plain, changed in NEUTRAL_ON[base]:
+            assert same(evaluate(changed, batch), evaluate(plain, batch)), changed
 
 
 def test_neutral_settings_are_tried_on_most_recipes() -> None:
-    assert len(NEUTRAL_ON) > 0.9 * len(RECIPES) * len(NEUTRAL)
+    assert sum(map(len, NEUTRAL_ON.values())) > 0.9 * len(RECIPES) * len(NEUTRAL)
 
 
 def test_more_identities_of_gradients() -> None:

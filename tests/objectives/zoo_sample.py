@@ -4,6 +4,7 @@ What a part may do to the others is its signature: its stage and what it says of
 variant, every part alone, and as few pairs of recipes as have every two signatures beside each other that any has.
 """
 
+from collections.abc import Iterable
 from itertools import combinations, permutations
 
 from objectives import Objective, ObjectiveError, Part, parse
@@ -51,6 +52,18 @@ SETTINGS = [
     "answer_filter(keep=wrong)",
 ]
 """Parts with other parameters than usual."""
+
+SET_FOR_SMALL_GROUPS = {"passk": "passk(k=2)", "passk(variant=paper)": "passk(k=2)", "pass_at_k": "pass_at_k(k=2)"}
+
+
+def fitting(group: int, expressions: Iterable[str]) -> list[str]:
+    """Those that can learn from so many responses per prompt, set so that they can."""
+    fitted = {
+        expression: "+".join(SET_FOR_SMALL_GROUPS.get(term, term) for term in expression.split("+"))
+        for expression in expressions
+    }
+    return [new if parse(old).learning_group > group else old for old, new in fitted.items()]
+
 
 Signature = tuple[str, ...]
 

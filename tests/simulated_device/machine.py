@@ -81,6 +81,9 @@ class SimulatedDevice(TorchFunctionMode):
         if func is Tensor.tolist and isinstance(args[0], OnDevice):
             self._count("tolist")
             return args[0].inner.tolist()
+        if func is Tensor.new_tensor and isinstance(args[0], OnDevice):
+            self._count("copy to the device")
+            return made(func(args[0].inner, *args[1:], **kwargs))
         if func in (Tensor.cuda, Tensor.cpu):
             return self._moved(args[0], DEVICE if func is Tensor.cuda else CPU)
         if func is Tensor.pin_memory:

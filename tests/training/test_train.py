@@ -31,7 +31,7 @@ from rlzoo.training import run as loop
 from rlzoo.training.run import load_trainer, train
 from rlzoo.training.trainer import Trainer
 from tests.conftest import interruptible
-from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS
+from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS, fitting
 
 SMALL = (
     "rollout.prompts_per_step=4",
@@ -55,7 +55,10 @@ def run(folder: Path, *words: str) -> RunFolder:
     return train(small(folder, *words), Terminal(Console(quiet=True)))
 
 
-@pytest.mark.parametrize("objective", [*RECIPES, *SAMPLE_PAIRS])
+@pytest.mark.parametrize(
+    "objective",
+    [*fitting(4, RECIPES), *(pytest.param(pair, marks=pytest.mark.slow) for pair in fitting(4, SAMPLE_PAIRS))],
+)
 def test_every_recipe_and_pairs_of_them_train_two_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=2")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:

@@ -45,4 +45,4 @@ def test_a_run_without_a_signal_says_so_at_its_end(
     assert main(["train", "objective=grpo-kl", "task.name=own.jsonl", "output=run", *steps]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("no group has a signal") == 2 and "warning: no group has a signal" in said
-    assert "not learning at the end no group has a signal" in said and "rlzoo task" in said
+    assert "not learning: at the end no group has a signal" in said and "rlzoo task" in said

@@ -10,7 +10,7 @@ from tests.objectives.vectors import PER_RESPONSE, pushes, small_batch, tokens
 
 
 def test_the_gains_and_the_filtered_log_ratios_are_the_published_ones() -> None:
-    gains = KalmanRatio(q=1).gains(5).tolist()
+    gains = KalmanRatio(q=1).gains(torch.arange(1, 6)).tolist()
     assert gains == pytest.approx([0.5, 0.6, 0.615385, 0.617647, 0.617978], abs=1e-6)
     old = torch.full((1, 5), 0.3, dtype=torch.float64)
     batch = small_batch(old, [1.0], [0], logp=old.log() + tokens([0.4, -0.2, 0.1, 0, 0.3]), advantage=old)
@@ -19,7 +19,7 @@ def test_the_gains_and_the_filtered_log_ratios_are_the_published_ones() -> None:
 
 
 def test_the_gains_grow_for_thousands_of_tokens() -> None:
-    gains = KalmanRatio().gains(8192)
+    gains = KalmanRatio().gains(torch.arange(1, 8193))
     assert gains[[0, 99, 999]].tolist() == pytest.approx([1e-6, 1e-4, 7.6e-4], rel=0.01)
     assert gains[-1].item() == pytest.approx(9.995e-4, rel=1e-4)
 
