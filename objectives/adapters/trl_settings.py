@@ -107,29 +107,12 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
 
     Raises ObjectiveError, naming the remedy, for a setting that the objective replaces and for one it cannot go with.
     """
-    for name, remedy in REPLACED.items():
-        default = next((item.default for item in fields(args) if item.name == name), None)
-        value = getattr(args, name, default)
-        if value != default:
-            raise ObjectiveError(
-                f"{name}={value} has no effect beside objective={objective}: leave it out and write the part that "
-                f"does it into the objective, as in '{objective}{remedy}'"
-            )
-    size, processes = args.num_generations, args.world_size
-    rows = args.per_device_train_batch_size * args.gradient_accumulation_steps * processes
-    if rows % size:
+    _refuse_replaced(objective, args)
+    _refuse_uneven(args)
+    if args.num_generations < objective.learning_group:
         raise ObjectiveError(
-            f"a prompt's num_generations={size} completions would be in two mini-batches: make per_device_train_batch_"
-            f"size={args.per_device_train_batch_size} * gradient_accumulation_steps={args.gradient_accumulation_steps} "
-            f"* {processes} processes = {rows} a multiple of it"
+            f"num_generations={args.num_generations}: objective={objective} needs at least {objective.learning_group}"
         )
-    if args.steps_per_generation % args.gradient_accumulation_steps:
-        raise ObjectiveError(
-            f"steps_per_generation={args.steps_per_generation} must be a multiple of "
-            f"gradient_accumulation_steps={args.gradient_accumulation_steps}, so that updates are on whole mini-batches"
-        )
-    if size < objective.minimum_group:
-        raise ObjectiveError(f"num_generations={size}: objective={objective} needs at least {objective.minimum_group}")
     reads_reference = "logp_ref" in objective.needs
     if args.sync_ref_model and not reads_reference:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")
@@ -139,6 +122,34 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
     args.disable_dropout = True  # the ratio compares the same network
     args.vllm_importance_sampling_correction = False  # +sampler_correction does it
     return args
+
+
+def _refuse_replaced(objective: Objective, args: GRPOConfig) -> None:
+    defaults = {item.name: item.default for item in fields(args)}
+    for name, remedy in REPLACED.items():
+        value = getattr(args, name, None)
+        if name in defaults and value != defaults[name]:
+            raise ObjectiveError(
+                f"{name}={value} has no effect beside objective={objective}: leave it out and write the part that "
+                f"does it into the objective, as in '{objective}{remedy}'"
+            )
+
+
+def _refuse_uneven(args: GRPOConfig) -> None:
+    """A mini-batch is made of whole groups, a generation of whole mini-batches."""
+    size, window = args.num_generations, args.gradient_accumulation_steps
+    rows = args.per_device_train_batch_size * window * args.world_size
+    if rows % size:
+        raise ObjectiveError(
+            f"a prompt's num_generations={size} completions would be in two mini-batches: make per_device_train_batch_"
+            f"size={args.per_device_train_batch_size} * gradient_accumulation_steps={window} * {args.world_size} "
+            f"processes = {rows} a multiple of it"
+        )
+    if args.steps_per_generation % window:
+        raise ObjectiveError(
+            f"steps_per_generation={args.steps_per_generation} must be a multiple of "
+            f"gradient_accumulation_steps={window}, so that updates are on whole mini-batches"
+        )
 
 
 def _warn_of_another_version() -> None:

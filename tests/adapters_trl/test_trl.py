@@ -10,6 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -64,6 +65,7 @@ def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
         ("grpo", 2, 3, {"steps_per_generation": 6}, "two mini-batches"),
         ("grpo", 4, 2, {"steps_per_generation": 3}, "a multiple of gradient_accumulation_steps"),
         ("gspo", 4, 2, {"sync_ref_model": True}, r"add \+kl"),
+        ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(
@@ -108,7 +110,7 @@ def row_of(recipe: str, args: GRPOConfig) -> str:
 
 
 def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused(tmp_path: Path) -> None:
-    args = settings(tmp_path, 4, 6)
+    args = settings(tmp_path, 4, 6, num_generations=8)
     rows = [row_of(name.name, args) for name in names() if name.kind == "recipe"]
     table = "\n".join(["| recipe | in TRL |", "|---|---|", *rows])
     guide = Path(trl_settings.__file__).with_name("README.md").read_text("utf-8")
@@ -205,6 +207,14 @@ def test_evaluation_samples_and_scores_between_updates(tmp_path: Path) -> None:
     quietly(peer.train)
     logged = [entry for entry in peer.state.log_history if "eval_reward" in entry]
     assert len(logged) == 2 and not any("eval_loss" in entry for entry in logged)
+
+
+def test_adapters_of_peft_are_trained_with_the_model_without_them_as_reference(tmp_path: Path) -> None:
+    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", exclude_modules=["lm_head"])
+    peer = trainer("grpo", settings(tmp_path, 4, 6, max_steps=2, learning_rate=1e-2), peft_config=lora)
+    quietly(peer.train)
+    first, second = peer.state.log_history[:2]
+    assert first["kl"] == pytest.approx(0, abs=1e-9) and second["kl"] > 1e-6 and peer.ref_model is None
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
