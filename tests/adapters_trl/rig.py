@@ -31,13 +31,14 @@ def embedded() -> Any:
 
 @cache
 def ended_rollouts() -> tuple[Rollouts, TokenBatch]:
-    """Ragged rollouts in groups of four; every second token is the model's likeliest, short ones end as its own do."""
+    """Ragged rollouts in groups of four; the model wrote them, likely and unlikely tokens in turn."""
     sampled, batch = rollouts()
-    tokens, model = sampled.tokens.clone(), embedded()
+    tokens, model, generator = sampled.tokens.clone(), embedded(), torch.Generator().manual_seed(0)
     for row, prompt in enumerate(sampled.prompt_tokens()):
-        for t in range(row % 2, LENGTH, 2):
-            logits = model(torch.tensor([[*prompt, *tokens[row, :t].tolist()]])).logits
-            tokens[row, t] = logits[0, -1, :WRITABLE].argmax()
+        for t in range(LENGTH):
+            logits = model(torch.tensor([[*prompt, *tokens[row, :t].tolist()]])).logits[0, -1, :WRITABLE]
+            unsure = (logits / 4).softmax(0).multinomial(1, generator=generator)
+            tokens[row, t] = logits.argmax() if (row + t) % 2 else unsure
     rows = (~sampled.truncated).nonzero()[:, 0]
     tokens[rows, sampled.lengths[rows] - 1] = END
     return replace(sampled, tokens=tokens), batch
