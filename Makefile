@@ -8,6 +8,7 @@
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
+# make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ HARNESS := .venv-harness
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-trl test-harness check smollm2 leaderboard leaderboard-knights test-pages
+.PHONY: train test test-slow test-vllm test-trl test-harness check smollm2 leaderboard leaderboard-knights test-pages gpu-check
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -51,6 +52,11 @@ leaderboard: $(VENV)/runtime
 
 leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+
+gpu-check: $(VENV)/test
+	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmarks]'
+	@$(VENV)/bin/python -m benchmarks.gpu.check
 
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
