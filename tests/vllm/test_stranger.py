@@ -80,7 +80,14 @@ def test_a_stranger_comes_from_an_empty_folder_to_a_model_in_vllm(installed: Pat
 
 def interrupt(words: list[str], folder: Path, environment: dict[str, str], until: Path) -> None:
     """Runs it until the run in `until` has done two steps, and ends it by Ctrl-C."""
-    process = subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job's children ignore it
+    )
     metrics, start = until / "metrics.jsonl", time.monotonic()
     while process.poll() is None and time.monotonic() < start + 200:
         if metrics.exists() and metrics.read_text().count("\n") >= 2:
