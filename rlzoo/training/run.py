@@ -235,8 +235,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
             step, every = trainer.progress.step, config.checkpoint.every
             if step == config.train.steps or (every and step % every == 0):
                 _checkpoint(trainer, folder)
-            if step == config.train.steps or (config.evaluation.every and step % config.evaluation.every == 0):
-                _evaluate_once(trainer, folder, view)
+            _evaluate_once(trainer, folder, view)
 
 
 def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:
@@ -286,8 +285,11 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
 
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
-    """Evaluates the current policy with every decoding that is not done already; what the main process sees decides."""
+    """Evaluates with every decoding where that is due and not done already; what the main process sees decides."""
     config, experiment, accelerator = trainer.config, trainer.experiment, trainer.accelerator
+    step, every = trainer.progress.step, config.evaluation.every
+    if step not in (0, config.train.steps) and not (every and step % every == 0):
+        return
     evaluator = Evaluator(
         accelerator,
         trainer.sampler,
