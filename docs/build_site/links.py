@@ -59,8 +59,21 @@ def mirror(name: str, site: Path) -> None:
     source, target = ROOT / name, site / "generated" / f"{MIRRORED[name]}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
+    text = text if text.startswith("# ") else f"# {source.stem.capitalize()}\n\n{text}"
     moved = LINK.sub(lambda it: _moved(it, source, target), text)
-    write_changed(target, rewritten(moved, target, site))
+    write_changed(target, rewritten(moved, target, site) + _tree(name))
+
+
+def _tree(name: str) -> str:
+    """What hangs below a mirrored page: of the list of measurements each of them, and of these their tables."""
+    parent = MIRRORED[name].removesuffix("/index").removesuffix("/README")
+    below = [
+        os.path.relpath(it, os.path.dirname(MIRRORED[name]))
+        for it in MIRRORED.values()
+        if it != MIRRORED[name] and it.startswith(f"{parent}/")
+        if it.endswith("/README") == name.startswith("benchmarks/README")
+    ]
+    return "\n".join(["", "```{toctree}", ":hidden:", "", *below, "```", ""]) if below else ""
 
 
 def _moved(match: re.Match[str], source: Path, target: Path) -> str:
