@@ -7,16 +7,19 @@
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
+# make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
+# make test-docs    build it, look at every page with Chromium, and run the lessons
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 HARNESS := .venv-harness
+DOCS := .venv-docs
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-harness check smollm2 leaderboard leaderboard-knights test-pages
+.PHONY: train test test-slow test-vllm test-harness check smollm2 leaderboard leaderboard-knights test-pages docs test-docs
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -50,6 +53,12 @@ leaderboard-knights: $(VENV)/runtime
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
 
+docs: $(DOCS)/docs
+	$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+
+test-docs: docs $(DOCS)/browser
+	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/docs/site
+
 $(VENV)/runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable .
@@ -82,10 +91,24 @@ $(HARNESS)/test: pyproject.toml constraints.txt
 	$(HARNESS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' 'lm_eval[hf]>=0.4.13'
 	touch $@
 
-$(VENV)/pages: $(VENV)/test
+$(DOCS)/docs: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+$(DOCS)/browser: $(DOCS)/docs
+	$(CHROMIUM)
+	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,pages,test]'
+	touch $@
+
+define CHROMIUM
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
 		if [ "$$(id -u)" != 0 ]; then echo "first: apt-get install chromium chromium-driver"; exit 1; fi; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
+endef
+
+$(VENV)/pages: $(VENV)/test
+	$(CHROMIUM)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[pages]'
 	touch $@
