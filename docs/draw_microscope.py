@@ -29,7 +29,7 @@ return [...document.querySelectorAll('div.group')].findIndex((group) => {
 
 
 def photograph(page: Path, picture: Path) -> None:
-    """The first group with right and wrong responses, once for each of the page's two objectives, one above the other."""
+    """The first group with right and wrong responses, once for each objective of the page."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in ARGUMENTS:

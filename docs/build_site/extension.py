@@ -4,10 +4,9 @@ from pathlib import Path
 
 from docutils import nodes
 from latex2mathml.converter import convert
-from sphinx.application import Sphinx
-
 from links import rewritten
 from pages import write_pages
+from sphinx.application import Sphinx
 
 GENERATED = "generated"
 ROOT = Path(__file__).parents[2]

@@ -53,7 +53,9 @@ def signature(name: str, value: Any) -> str:
     if len(line) <= 80:
         return line
     inside = ",\n".join(textwrap.indent(str(it), "    ") for it in found.parameters.values())
-    returned = "" if found.return_annotation is found.empty else f" -> {inspect.formatannotation(found.return_annotation)}"
+    returned = (
+        "" if found.return_annotation is found.empty else f" -> {inspect.formatannotation(found.return_annotation)}"
+    )
     return f"{name}(\n{inside},\n){returned}".replace("typing.", "")
 
 
@@ -75,5 +77,7 @@ def fields(value: type[Any]) -> list[str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             is_said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
             said = " ".join(str(below.value.value).split()) if is_said else ""
-            lines.append(f"- `{field.target.id}: {ast.unparse(field.annotation)}`" + (f": {docstring(said)}" if said else ""))
+            lines.append(
+                f"- `{field.target.id}: {ast.unparse(field.annotation)}`" + (f": {docstring(said)}" if said else "")
+            )
     return ["\n".join(lines)] if lines else []

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import re
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -82,21 +83,38 @@ def table(keys: Iterable[tuple[str, Any, str]], kinds: dict[str, Any]) -> str:
     """Keys with default, range and meaning."""
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for name, default, meaning in keys:
-        shown = "" if default in (None, "") else f"`{default}`".replace("|", r"\|")
+        written = str(default).lower() if isinstance(default, bool) else str(default)
+        shown = "" if default in (None, "") else f"`{written}`".replace("|", r"\|")
         lines.append(f"| `{name}` | {shown} | {allowed(name, kinds[name])} | {' '.join(escaped(meaning).split())} |")
     return "\n".join(lines)
+
+
+WORDS = {int: "whole number", float: "number", bool: "true, false", str: "text", type(None): "none", Any: "anything"}
+
+
+def in_words(kind: Any) -> str:
+    """A type in the words of somebody who types values."""
+    inner = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case None:
+            return WORDS[kind]
+        case it if it is list:
+            return f"list of {in_words(inner[0])}"
+        case it if it is tuple:
+            return f"{len(inner)} of {in_words(inner[0])}"
+        case it if it is dict:
+            return "keys and values"
+        case _:
+            return " or ".join(in_words(it) for it in inner)
 
 
 def allowed(key: str, kind: Any) -> str:
     """What a key may be: its type, and its range where it has one."""
     if key in ranges.CHOICES:
         return ", ".join(f"`{it}`" for it in ranges.CHOICES[key])
-    words = {int: "whole number", float: "number", bool: "true, false", str: "text"}
-    text = words.get(kind) or escaped(str(kind).replace("typing.", ""))
+    text = in_words(kind)
     if key in ranges._AT_LEAST:
         text += f", at least {ranges._AT_LEAST[key]}"
     if key in ranges._ABOVE_ZERO:
         text += ", above 0"
     return text + (", at most 1" if key in ranges._AT_MOST_ONE else "")
-
-

@@ -11,7 +11,9 @@ MIRRORED = {
     "objectives/README.md": "library",
     "benchmarks/README.md": "benchmarks/index",
     **{
-        str(path.relative_to(ROOT)): "/".join(["benchmarks", *path.relative_to(ROOT / "benchmarks").with_suffix("").parts])
+        str(path.relative_to(ROOT)): "/".join(
+            ["benchmarks", *path.relative_to(ROOT / "benchmarks").with_suffix("").parts]
+        )
         for path in sorted((ROOT / "benchmarks").glob("*/**/*.md"))
     },
 }

@@ -100,9 +100,9 @@ def push_words(name: Name, drawn: bool) -> str:
         return "Its surrogate looks at more than one token, so that the push is no function of the ratio alone."
     return (
         f"![push of {name.name} by ratio]({name.name}.svg)\n\n"
-        "How hard, and in which direction, a token's log-prob is pushed, by its importance ratio, for a response of one token "
-        "whose advantage is 1 and for one of -1; its probability was 0.3. Ratio, surrogate and bounds alone: masks, weights "
-        "and penalties, which look at other things, are left out."
+        "How hard, and in which direction, a token's log-prob is pushed, by its importance ratio, for a response of "
+        "one token whose advantage is 1 and for one of -1; its probability was 0.3. Ratio, surrogate and bounds alone: "
+        "masks, weights and penalties, which look at other things, are left out."
     )
 
 
@@ -193,7 +193,10 @@ def combination_words(name: str, others: Sequence[tuple[str, str, str]]) -> str:
 
 def list_page(recipes: Sequence[Name]) -> str:
     """Every method in a line."""
-    lines = ["# Methods", f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share."]
+    lines = [
+        "# Methods",
+        f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share.",
+    ]
     rows = ["| method | paper | what it does |", "|---|---|---|"]
     rows += [f"| [{it.name}]({it.name}.md) | {paper_link(it.paper)} | {escaped(it.summary)} |" for it in recipes]
     tree = ["```{toctree}", ":hidden:", "", "parts", *(it.name for it in recipes), "```"]
@@ -204,7 +207,10 @@ def parts_page(parts: Sequence[Name]) -> str:
     """Every part with its stage, its summary and its parameters."""
     from objectives.zoo import PARTS
 
-    pieces = ["# Parts", "A part does one thing at one of the ten stages. Each can be added to any method, and taken out."]
+    pieces = [
+        "# Parts",
+        "A part does one thing at one of the ten stages. Each can be added to any method, and taken out.",
+    ]
     for stage, members in itertools.groupby(parts, lambda part: part.stage):
         pieces.append(f"## Stage: {stage}")
         for name in members:

@@ -1,4 +1,4 @@
-"""Every command that the README and the pages of docs/ show does what it should, long ones shortened by further keys."""
+"""Every command that the README and the pages of docs/ show works, long ones shortened by further keys."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The built site behind a server of its own, and headless Chromium as the system has it; `make test-docs` sees to both."""
+"""The built site behind a server of its own, and headless Chromium; `make test-docs` sees to both."""
 
 import shutil
 import threading

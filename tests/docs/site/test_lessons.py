@@ -45,4 +45,6 @@ def test_a_lesson_teaches_what_it_says(path: Path) -> None:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_is_handed_out_unanswered_with_its_outputs(path: Path) -> None:
     lesson = nbformat.read(path, as_version=4)
-    assert said(lesson).count("put your answer in place of the dots") == sum("solution" in it.metadata for it in lesson.cells)
+    assert said(lesson).count("put your answer in place of the dots") == sum(
+        "solution" in it.metadata for it in lesson.cells
+    )
