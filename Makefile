@@ -11,6 +11,8 @@
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
 # make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
+# make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
+# make test-docs    build it, look at every page with Chromium, and run the lessons
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
@@ -19,10 +21,12 @@ VLLM := .venv-vllm
 TRL := .venv-trl
 HARNESS := .venv-harness
 PEERS := .venv-peers
+DOCS := .venv-docs
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train zoo test test-slow test-vllm test-trl test-harness test-peers check smollm2 leaderboard leaderboard-knights test-pages gpu-check
+.PHONY: train test test-slow test-vllm test-trl test-harness test-peers test-pages test-docs check docs smollm2 zoo
+.PHONY: leaderboard leaderboard-knights gpu-check
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -71,6 +75,12 @@ zoo: $(VENV)/runtime
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
 
+docs: $(DOCS)/docs
+	$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+
+test-docs: docs $(DOCS)/browser
+	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/docs/site
+
 $(VENV)/runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable .
@@ -118,10 +128,24 @@ $(PEERS)/test: pyproject.toml constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet msgpack jsonschema
 	touch $@
 
-$(VENV)/pages: $(VENV)/test
+$(DOCS)/docs: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+$(DOCS)/browser: $(DOCS)/docs
+	$(CHROMIUM)
+	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,pages,test]'
+	touch $@
+
+define CHROMIUM
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
 		if [ "$$(id -u)" != 0 ]; then echo "first: apt-get install chromium chromium-driver"; exit 1; fi; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
+endef
+
+$(VENV)/pages: $(VENV)/test
+	$(CHROMIUM)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[pages]'
 	touch $@

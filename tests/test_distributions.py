@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"rlzoo-llm": ("objectives", "rlzoo"), "rlzoo-objectives": ("objectives",)}
 FOLDERS = {"rlzoo-llm": ROOT, "rlzoo-objectives": ROOT / "objectives"}
-DEVELOPERS = {"benchmarks", "dev", "pages", "test"}
+DEVELOPERS = {"benchmarks", "dev", "docs", "pages", "test"}
 """Extras that no user of the packages needs; what the others name is imported where it is used."""
 
 

@@ -1,0 +1,120 @@
+"""The command line and every key, from the parsers and the configuration's own classes."""
+
+import argparse
+import dataclasses
+import re
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from links import write_changed
+from method_pages import escaped
+
+from rlzoo import config
+from rlzoo.commands import COMMANDS
+from rlzoo.config import ranges
+
+
+def write(folder: Path) -> None:
+    """Writes the page of the keys of an experiment and that of the commands."""
+    write_changed(folder / "keys.md", keys_page())
+    write_changed(folder / "commands.md", commands_page())
+
+
+def keys_page() -> str:
+    """Every key of an experiment, by section."""
+    pieces = [
+        "# Keys",
+        "Every key of an experiment, as `rlzoo train` takes it: in a YAML file, or as `key=value` behind it. "
+        "`show=config` prints what holds in a run and where that comes from.",
+    ]
+    sections: dict[str, list[tuple[str, Any, str]]] = {}
+    for key in config.keys(config.Config):
+        sections.setdefault(key[0].rpartition(".")[0], []).append(key)
+    kinds = types(config.Config)
+    for section, keys in sections.items():
+        pieces += [f"## {section or 'The experiment'}", table(keys, kinds)]
+    return "\n\n".join(pieces) + "\n"
+
+
+def commands_page() -> str:
+    """Every command with its synopsis, its options and its own keys."""
+    pieces = ["# Commands", "`rlzoo COMMAND --help` says the same."]
+    for name, module in COMMANDS.items():
+        parser = argparse.ArgumentParser(prog=f"rlzoo {name}", add_help=False)
+        module.declare(parser)
+        usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ").strip())
+        pieces += [f"## rlzoo {name}", f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.", f"```text\n{usage}\n```"]
+        pieces.append(arguments(parser))
+        for schema in schemas(module):
+            pieces.append(table(config.keys(schema), types(schema)))
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def arguments(parser: argparse.ArgumentParser) -> str:
+    """Arguments and options with their help."""
+    lines = []
+    for action in parser._actions:
+        shown = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        if action.help and action.help != argparse.SUPPRESS:
+            lines.append(f"- `{shown}`: {escaped(action.help % vars(action) if '%(' in action.help else action.help)}")
+    return "\n".join(lines)
+
+
+def schemas(module: Any) -> list[type[Any]]:
+    """The classes of a command's own keys, those of an experiment aside, which have a page."""
+    found = [it for it in vars(module).values() if dataclasses.is_dataclass(it) and isinstance(it, type)]
+    return [it for it in found if it is not config.Config and it.__module__ == "rlzoo.config.command_keys"]
+
+
+def types(schema: type[Any], prefix: str = "") -> dict[str, Any]:
+    """Key -> type."""
+    found: dict[str, Any] = {}
+    for item in dataclasses.fields(schema):
+        if isinstance(item.type, type) and dataclasses.is_dataclass(item.type):
+            found |= types(item.type, f"{prefix}{item.name}.")
+        else:
+            found[prefix + item.name] = item.type
+    return found
+
+
+def table(keys: Iterable[tuple[str, Any, str]], kinds: dict[str, Any]) -> str:
+    """Keys with default, range and meaning."""
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for name, default, meaning in keys:
+        written = str(default).lower() if isinstance(default, bool) else str(default)
+        shown = "" if default in (None, "") else f"`{written}`".replace("|", r"\|")
+        lines.append(f"| `{name}` | {shown} | {allowed(name, kinds[name])} | {' '.join(escaped(meaning).split())} |")
+    return "\n".join(lines)
+
+
+WORDS = {int: "whole number", float: "number", bool: "true, false", str: "text", type(None): "none", Any: "anything"}
+
+
+def in_words(kind: Any) -> str:
+    """A type in the words of somebody who types values."""
+    inner = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case None:
+            return WORDS[kind]
+        case it if it is list:
+            return f"list of {in_words(inner[0])}"
+        case it if it is tuple:
+            return f"{len(inner)} of {in_words(inner[0])}"
+        case it if it is dict:
+            return "keys and values"
+        case _:
+            return " or ".join(in_words(it) for it in inner)
+
+
+def allowed(key: str, kind: Any) -> str:
+    """What a key may be: its type, and its range where it has one."""
+    if key in ranges.CHOICES:
+        return ", ".join(f"`{it}`" for it in ranges.CHOICES[key])
+    text = in_words(kind)
+    if key in ranges._AT_LEAST:
+        text += f", at least {ranges._AT_LEAST[key]}"
+    if key in ranges._ABOVE_ZERO:
+        text += ", above 0"
+    return text + (", at most 1" if key in ranges._AT_MOST_ONE else "")

@@ -1,0 +1,220 @@
+"""A page for each method, from its docstring and what it says of itself; and one with every part."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from formula import mathematics
+from links import write_changed
+from pushes import draw_push
+
+from objectives import ASKED, Name, Objective, ObjectiveError, Stage, names, parse
+from rlzoo.report.zoo import costs
+
+GIVEN = {
+    "m2po": "m2po(budget=0.04)",
+    "minpro": "minpro(low=1,high=3)",
+    "dro": "dro(beta=0.01)",
+}
+"""Expressions for the methods that leave a number open; the numbers are examples and stand in no paper."""
+
+
+def write(folder: Path) -> None:
+    """Writes every method's page, the list of them, and the parts."""
+    recipes = [name for name in names() if name.kind == "recipe"]
+    combined = combinations(recipes)
+    for name in recipes:
+        objective = parse(expression_of(name))
+        drawn = draw_push(folder / f"{name.name}.svg", name.name, objective)
+        write_changed(folder / f"{name.name}.md", method_page(name, objective, combined[name.name], drawn))
+    write_changed(folder / "index.md", list_page(recipes))
+    write_changed(folder / "parts.md", parts_page([name for name in names() if name.kind == "part"]))
+
+
+def expression_of(name: Name) -> str:
+    """The expression that a method's page shows."""
+    return GIVEN.get(name.name, name.name)
+
+
+# ---- one method ------------------------------------------------------------------------------------------------------
+
+
+def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, str, str]], drawn: bool) -> str:
+    """The page of a method; `others` are other methods, whether they add to it, and what is said if they do not."""
+    described = objective.describe()
+    aliases = "".join(f", `{alias}`" for alias in name.aliases)
+    pieces = [
+        f"# {name.name}",
+        f"{name.summary[0].upper()}{name.summary[1:]}. {paper_link(name.paper)}.",
+        f"In expressions: `{name.name}`{aliases}. Variants: {', '.join(f'`{it}`' for it in name.variants)}.",
+        open_numbers(name),
+        "## Equation",
+        "\n".join(f"- {mathematics(line)}" for line in described["equation"].split("; ")),
+        "## Stages",
+        stage_row(described["parts"]),
+        "## Push",
+        push_words(name, drawn),
+        "## In its own words",
+        docstring(name.doc),
+        "## Parameters",
+        parameter_table(described["parts"]),
+        "## Costs",
+        "\n".join(f"- {line}" for line in costs(objective)) or "Nothing beyond a forward and a backward pass.",
+        "## Combined with others",
+        combination_words(name.name, others),
+    ]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def paper_link(paper: str) -> str:
+    """A link to a paper, or its name."""
+    number = paper.removeprefix("arXiv:")
+    if number != paper:
+        return f"[{paper}](https://arxiv.org/abs/{number})"
+    return f"[{paper}](https://doi.org/{paper.removeprefix('doi:')})" if paper.startswith("doi:") else paper
+
+
+def open_numbers(name: Name) -> str:
+    """What a user must give, because no paper does."""
+    if not name.asked:
+        return ""
+    given = ", ".join(f"`{it}`" for it in name.asked)
+    return f"No value of {given} is published, so it must be given; below stands `{expression_of(name)}`, an example."
+
+
+def stage_row(parts: Sequence[dict[str, Any]]) -> str:
+    """The ten stages in a row, each with the method's parts."""
+    cells = []
+    for stage in Stage:
+        here = [part["term"] for part in parts if part["stage"] == stage.name.lower()]
+        body = "".join(f"<code>{term.replace('<', '&lt;')}</code>" for term in here)
+        empty = "" if here else " empty"
+        cells.append(f'<li class="stage{empty}"><b>{stage.name.lower()}</b>{body}</li>')
+    return f'<ol class="stages">{"".join(cells)}</ol>'
+
+
+def push_words(name: Name, drawn: bool) -> str:
+    """The picture of the push, and what it leaves out."""
+    if not drawn:
+        return "Its surrogate looks at more than one token, so that the push is no function of the ratio alone."
+    return (
+        f"![push of {name.name} by ratio]({name.name}.svg)\n\n"
+        "How hard, and in which direction, a token's log-prob is pushed, by its importance ratio, for a response of "
+        "one token whose advantage is 1 and for one of -1; its probability was 0.3. Ratio, surrogate and bounds alone: "
+        "masks, weights and penalties, which look at other things, are left out."
+    )
+
+
+def docstring(text: str) -> str:
+    """A docstring as Markdown: indented blocks stay as they are, and each item stands for itself."""
+    pieces = []
+    for is_block, lines in itertools.groupby(text.splitlines(), lambda line: line.startswith(" ") or not line):
+        body = "\n".join(lines).strip("\n")
+        if not body:
+            continue
+        pieces.append(f"```text\n{body}\n```" if is_block else items(body))
+    return "\n\n".join(pieces)
+
+
+def items(text: str) -> str:
+    """Running text, with a paragraph for each item that starts a line."""
+    lines = [f"\n{line}" if line.startswith(("Open", "Deviations", "Variant")) else line for line in text.split("\n")]
+    return escaped("\n".join(lines).strip())
+
+
+def escaped(text: str) -> str:
+    """Text whose signs mean nothing to Markdown, but for backticks."""
+    pieces = text.split("`")
+    signs = str.maketrans({sign: f"\\{sign}" for sign in "*_<>[]|{}$~#"})
+    return "`".join(piece if i % 2 else piece.translate(signs) for i, piece in enumerate(pieces))
+
+
+def parameter_table(parts: Sequence[dict[str, Any]]) -> str:
+    """Every parameter with its default, what it may be, and its meaning."""
+    rows = [(part["term"].partition("(")[0], it) for part in parts for it in part["parameters"]]
+    if not rows:
+        return "It has none."
+    lines = ["| parameter | part | value here | default | allowed | meaning |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| `{it['name']}` | `{part}` | {shown(it['value'])} | {shown(it['default'])} | {escaped(it['allowed'])} "
+        f"| {escaped(it['meaning'])} |"
+        for part, it in rows
+    ]
+    return "\n".join(lines)
+
+
+def shown(value: object) -> str:
+    """As an expression has it."""
+    if value is ASKED:
+        return "to be given"
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+# ---- combinations ----------------------------------------------------------------------------------------------------
+
+
+def combinations(recipes: Sequence[Name]) -> dict[str, list[tuple[str, str, str]]]:
+    """Method -> (other, `adds`, `nothing` or `refused`, what is said)."""
+    return {one.name: [(other.name, *added(one, other)) for other in recipes if other is not one] for one in recipes}
+
+
+def added(one: Name, other: Name) -> tuple[str, str]:
+    """What becomes of one method plus another."""
+    base = expression_of(one)
+    try:
+        both = parse(f"{base}+{expression_of(other)}")
+    except ObjectiveError as error:
+        return "refused", str(error)
+    return ("nothing", "") if both == parse(base) else ("adds", "")
+
+
+def combination_words(name: str, others: Sequence[tuple[str, str, str]]) -> str:
+    """What may follow the method in an expression."""
+
+    def listed(kind: str) -> str:
+        return ", ".join(f"[{other}]({other}.md)" for other, found, _ in others if found == kind)
+
+    pieces = [f"`{name}+OTHER` adds something of {listed('adds')}." if listed("adds") else ""]
+    if listed("nothing"):
+        pieces.append(f"It has all that these would add: {listed('nothing')}.")
+    reasons: dict[str, list[str]] = {}
+    for other, found, said in others:
+        if found == "refused":
+            reasons.setdefault(said, []).append(f"[{other}]({other}.md)")
+    refused = [f"- {', '.join(those)}: {escaped(said)}" for said, those in reasons.items()]
+    if refused:
+        pieces.append("Refused:\n\n" + "\n".join(refused))
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+def list_page(recipes: Sequence[Name]) -> str:
+    """Every method in a line."""
+    lines = [
+        "# Methods",
+        f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share.",
+    ]
+    rows = ["| method | paper | what it does |", "|---|---|---|"]
+    rows += [f"| [{it.name}]({it.name}.md) | {paper_link(it.paper)} | {escaped(it.summary)} |" for it in recipes]
+    tree = ["```{toctree}", ":hidden:", "", "parts", *(it.name for it in recipes), "```"]
+    return "\n\n".join([*lines, "\n".join(rows), "\n".join(tree)]) + "\n"
+
+
+def parts_page(parts: Sequence[Name]) -> str:
+    """Every part with its stage, its summary and its parameters."""
+    from objectives.zoo import PARTS
+
+    pieces = [
+        "# Parts",
+        "A part does one thing at one of the ten stages. Each can be added to any method, and taken out.",
+    ]
+    for stage, members in itertools.groupby(parts, lambda part: part.stage):
+        pieces.append(f"## Stage: {stage}")
+        for name in members:
+            part = PARTS[name.name]()
+            pieces += [f"### {name.name}", f"{escaped(name.summary)} {paper_link(name.paper)}."]
+            pieces.append(parameter_table([{"term": name.name, "parameters": part.parameters()}]))
+    return "\n\n".join(pieces) + "\n"

@@ -1,0 +1,57 @@
+"""The README leads: it is short, names every method with its paper, and loses nothing of what the other pages say."""
+
+import re
+from pathlib import Path
+
+from objectives import names
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_has_at_most_900_words() -> None:
+    assert len(README.split()) <= 900
+
+
+def test_the_readme_counts_the_zoo_right() -> None:
+    recipes = [name for name in names() if name.kind == "recipe" and ":" not in name.name]
+    parts = [name for name in names() if name.kind == "part" and ":" not in name.name]
+    assert f"- {len(recipes)} published objectives" in README
+    assert f"with {len(parts)} parts" in README
+    assert f"and {len(recipes) - 8} more" in (ROOT / "docs" / "expressions.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_every_method_with_its_paper() -> None:
+    linked = dict(re.findall(r"\[`(\w+)`\]\(https://(?:arxiv\.org/abs|doi\.org)/([^)]+)\)", README))
+    for name in names():
+        number = re.sub(r"^(arXiv|doi):", "", name.paper)
+        if name.kind == "recipe" and number != name.paper:
+            assert linked.pop(name.name) == number
+        elif name.kind == "recipe" and ":" not in name.name:
+            assert f"`{name.name}` ({name.paper})" in README
+    assert linked == {}
+
+
+def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> None:
+    from objectives import parse
+    from rlzoo.config import Config
+
+    first, second = re.findall(r"^    rlzoo train objective=(\S+)", README, re.MULTILINE)[:2]
+    assert first == Config().objective
+    assert parse(first) == parse("stapo") and "stapo has clip_higher already" in README
+    assert parse(second) != parse(second.partition("+")[0])
+
+
+def test_every_page_of_docs_is_reached_from_its_index() -> None:
+    docs = ROOT / "docs"
+    reached, open_pages = set(), {docs / "index.md"}
+    while open_pages:
+        page = open_pages.pop()
+        reached.add(page)
+        for target in re.findall(r"\]\(([^()\s#]+\.(?:md|ipynb))", page.read_text(encoding="utf-8")):
+            found = (page.parent / target).resolve()
+            if found.exists() and docs in found.parents and found not in reached:
+                open_pages.add(found)
+    written = {it for it in (*docs.rglob("*.md"), *docs.rglob("*.ipynb")) if "_build" not in it.parts}
+    written = {it for it in written if "generated" not in it.parts}
+    assert written <= reached

@@ -1,0 +1,165 @@
+"""Every command that the README and the pages of docs/ show works, long ones shortened by further keys."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rlzoo.commands import main
+from rlzoo.comparing.words import read_grid_words
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts)]
+TYPED = re.compile(r"^    (?:torchrun \S+ -m )?rlzoo .*$", re.MULTILINE)
+RUN = "runs/arithmetic-stapo+clip_higher-0"
+TINY = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=4", "evaluation.samples=1"]
+SHORT = ["train.steps=1", *TINY]
+ELSEWHERE = ("model.name=Qwen", "configs/stapo", "configs/stare", "configs/lopti")
+"""What only a hub or a GPU has."""
+METHOD = """
+from dataclasses import dataclass
+from objectives import Mask, register
+
+
+@register
+@dataclass(frozen=True)
+class MyPart(Mask):
+    \"\"\"Leaves out tokens that were certain.\"\"\"
+
+    name = "my_part"
+    reads = frozenset({"logp_old"})
+
+    def keeps(self, batch):
+        return batch.logp_old < -0.01
+"""
+REWARD = "def reward(response, gold, **columns):\n    return float(gold in response)\n"
+
+
+def typed() -> list[str]:
+    """Every line with a command, once."""
+    lines = [line for page in PAGES for line in TYPED.findall(page.read_text(encoding="utf-8"))]
+    return list(dict.fromkeys(" ".join(shlex.split(line, comments=True, posix=False)) for line in lines))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the pages speak of: a finished run, data, a reward, methods."""
+    folder = tmp_path_factory.mktemp("typed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", f"output={RUN}", *SHORT]) == 0
+    shutil.copytree(folder / RUN, folder / "runs" / "math-stapo-0")
+    (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
+    (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
+    (folder / "my.yaml").write_text("seed: 3\n")
+    (folder / "config.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
+    (folder / "my_file.py").write_text(REWARD)
+    (folder / "my_module.py").write_text(METHOD)
+    for page, name in (("own_reward", "brief"), ("own_method", "confident")):
+        text = (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8")
+        (folder / f"{name}.py").write_text(text.split("```python\n")[1].split("```")[0])
+    (folder / "configs").symlink_to(ROOT / "configs")
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of it, to work in."""
+    folder = tmp_path / "here"
+    shutil.copytree(made, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    yield folder
+
+
+def trained(words: list[str]) -> None:
+    """Trains one tiny step; what is elsewhere is read, checked and shown."""
+    if "--help" in words:
+        with pytest.raises(SystemExit, match="0"):
+            main(words)
+    elif any(it in word for word in words for it in ELSEWHERE):
+        assert main([*words, "show=config"]) == 0
+    else:
+        others = [word for word in words if word != "..."]
+        assert main([*others, *SHORT, "output=runs/another"]) == 0
+
+
+def compared(words: list[str]) -> None:
+    """Reads the whole grid; its cells are `rlzoo train`, and what a grid does has tests of its own."""
+    read_grid_words([word for word in words[1:] if word != "--ablate"])
+
+
+def evaluated(words: list[str]) -> None:
+    """Evaluates a few problems; benchmarks, which a hub has, are refused by name where there is none."""
+    if any(word.startswith("benchmarks=") for word in words):
+        assert main(words) == 2
+    else:
+        assert main([*words, "evaluation.problems=4", "evaluation.samples=1"]) == 0
+
+
+def ranked(words: list[str]) -> None:
+    """Ranks the run at hand in place of the runs that are named."""
+    if any(word.startswith("benchmarks=") for word in words):
+        assert main(words) == 2  # nothing was evaluated on them
+    else:
+        assert main(["leaderboard", RUN]) == 0
+
+
+def looked(words: list[str]) -> None:
+    """As it is typed."""
+    assert main(words) == 0
+
+
+def predicted(words: list[str]) -> None:
+    """As it is typed; 1 says that it does not fit."""
+    assert main(words) in (0, 1)
+
+
+def regraded(words: list[str]) -> None:
+    """The shell's star spelled out."""
+    assert main(["regrade", *map(str, sorted(Path("runs/math-stapo-0/evaluation").glob("*.jsonl")))]) == 0
+
+
+def pushed(words: list[str]) -> None:
+    """The hub, which is not there, is named."""
+    assert main(words) == 2
+
+
+DONE: dict[str, Callable[[list[str]], None]] = {
+    "train": trained,
+    "compare": compared,
+    "eval": evaluated,
+    "leaderboard": ranked,
+    "inspect": looked,
+    "objectives": looked,
+    "task": looked,
+    "grade": looked,
+    "fit": predicted,
+    "regrade": regraded,
+    "push": pushed,
+}
+
+
+def test_the_pages_show_every_command_but_those_nobody_reads_about() -> None:
+    shown = {line.partition("rlzoo ")[2].split()[0] for line in typed()}
+    assert shown == DONE.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", typed())
+def test_a_command_does_what_it_says_as_it_is_typed(line: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(line.partition("rlzoo ")[2])
+    DONE[words[0]](words)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_grid_of_the_readme_ends_with_a_board(here: Path) -> None:
+    words = ["compare", "grpo", "dapo", "seeds=0,1", "jobs=1", "output=runs/grid", *SHORT]
+    assert main(words) == 0
+    assert main(["leaderboard", "runs/grid"]) == 0
+    assert Path("runs/grid/leaderboard.html").stat().st_size > 10_000
