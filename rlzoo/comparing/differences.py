@@ -33,6 +33,13 @@ class Runs:
     seeds: tuple[int, ...]
     values: np.ndarray
     """[seeds, problems]."""
+    like: float | None = None
+    """How many problems say as much as these do together, where they do not count the same."""
+
+    @property
+    def problems(self) -> float:
+        """How many there are, or are as good as there."""
+        return self.values.shape[1] if self.like is None else self.like
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ def compare_rows(rows: Sequence[Runs], baseline: int, step: float) -> Comparison
     repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
     places = {row: place for place, row in enumerate(repeated)}
     spread = _spread([rows[row] for row in repeated], step) if repeated else None
-    problems = rows[0].values.shape[1]
+    problems = rows[0].problems
     by_problem = np.stack([own.values.mean(axis=0) for own in rows], axis=1)
     alone = resampled_deviations(by_problem)
     against = alone - alone[:, [baseline]]
@@ -126,7 +133,7 @@ def _problems(own: Runs, baseline: Runs, deviations: np.ndarray) -> np.ndarray:
 
     If no problem tells the two apart, the share of problems that would have is a beta variable, either way.
     """
-    problems = own.values.shape[1]
+    problems = own.problems
     if not deviations.any():
         either = stats.beta.ppf((np.arange(NODES // 2) + 0.5) / (NODES // 2), 1, problems)
         return np.concatenate([-either, either])

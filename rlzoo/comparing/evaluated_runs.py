@@ -28,7 +28,8 @@ def read_folders(names: Sequence[str], benchmarks: Sequence[str]) -> tuple[list[
     """
     evaluations = [Path(name) for name in names if is_evaluation(Path(name))]
     others = [name for name in names if Path(name) not in evaluations]
-    runs, baseline, notes = read_runs([*others, *(str(run.path) for run in runs_evaluated(evaluations))])
+    named, baseline, notes = read_runs([*others, *(str(run.path) for run in runs_evaluated(evaluations))])
+    runs = list({run.folder.path.resolve(): run for run in named}.values())
     if evaluations or benchmarks:
         places = evaluations or [run.folder / "evaluation" for run in runs]
         runs, left_out = with_evaluations(runs, places, benchmarks)

@@ -132,6 +132,8 @@ def read_run(folder: RunFolder) -> FinishedRun:
     if not folder.config.exists():
         raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
     config = folder.read_config()
+    if folder.finished(config) and (cell := _cell_of(folder)):
+        return finished_run(cell)
     if not folder.finished(config):
         done = len(read_json_lines(folder.metrics))
         raise UserError(
@@ -139,6 +141,13 @@ def read_run(folder: RunFolder) -> FinishedRun:
             f"rlzoo train {folder.config} resume=true goes on with it"
         )
     return _finished(folder, config, config.objective)
+
+
+def _cell_of(folder: RunFolder) -> Cell | None:
+    """The cell of the grid around it, which knows how it was asked for."""
+    around = folder.path.parent
+    cells = Grid.load(around).cells if (around / GRID).exists() else []
+    return next((cell for cell in cells if cell.folder.path.resolve() == folder.path.resolve()), None)
 
 
 def _finished(folder: RunFolder, config: Config, name: str, sweep: Sweep = NO_SWEEP) -> FinishedRun:
@@ -150,7 +159,6 @@ def _finished(folder: RunFolder, config: Config, name: str, sweep: Sweep = NO_SW
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
     first, seen = runs[0], dict[object, FinishedRun]()
-    may_differ = (*MAY_DIFFER, *(word.partition("=")[0] for run in runs for word in run.sweep.words))
     settings = flat(asdict(first.config))
     for run in runs:
         other = seen.setdefault((run.identity, run.config.seed), run)
@@ -159,8 +167,10 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
+        swept = {word.partition("=")[0] for word in run.sweep.words}
+        swept &= {word.partition("=")[0] for word in first.sweep.words}
         for key, value in flat(asdict(run.config)).items():
-            if settings.get(key) != value and not key.startswith(may_differ):
+            if settings.get(key) != value and not key.startswith(MAY_DIFFER) and key not in swept:
                 raise UserError(
                     f"{first.folder.path} and {run.folder.path} cannot be compared: "
                     f"{key} is {settings.get(key)} in one and {value} in the other"

@@ -156,13 +156,19 @@ class Grid:
 
 
 def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Each objective once; one whose name another has already gets its digest behind it."""
+    """Each objective once; one whose name another has already gets a digest behind it."""
     found: dict[object, Entry] = {}
     for entry in entries:
         if entry.identity not in found:
             is_taken = entry.name in {other.name for other in found.values()}
-            found[entry.identity] = replace(entry, name=f"{entry.name}-{digest(entry.key)}") if is_taken else entry
+            found[entry.identity] = replace(entry, name=f"{entry.name}-{_digest(entry)}") if is_taken else entry
     return tuple(found.values())
+
+
+def _digest(entry: Entry) -> str:
+    """Of its identity: a long name says no more than how it begins."""
+    swept = " ".join(entry.sweep.words)
+    return blake2b(f"{entry.key} {swept}".encode(), digest_size=4).hexdigest() if swept else digest(entry.key)
 
 
 def _read_entries(saved: Any) -> tuple[Entry, ...]:

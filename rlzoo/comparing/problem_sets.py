@@ -64,6 +64,11 @@ def macro_values(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(np.mean(means, axis=0) + np.concatenate(deviations, axis=1))
 
 
+def macro_problems(parts: Sequence[np.ndarray]) -> float:
+    """How many problems of one set would say as much as these of several sets that count the same."""
+    return float(len(parts) ** 2 / sum(1 / part.shape[1] for part in parts))
+
+
 def _weight(own: int, problems: int) -> float:
     """Of the deviations in a set of so many problems among all, Bessel's correction being that of the set."""
     return problems / own * (own / max(1, own - 1) * (problems - 1) / problems) ** 0.5

@@ -9,7 +9,7 @@ import numpy as np
 from rlzoo.comparing.aggregates import improvement, interquartile_mean, performance_profile, rank_probabilities
 from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.finished_runs import FinishedRun
-from rlzoo.comparing.problem_sets import macro_values, with_macro_averages
+from rlzoo.comparing.problem_sets import macro_problems, macro_values, with_macro_averages
 from rlzoo.comparing.verdicts import HOPELESS, Difference, Measured, Verdicts, judge
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.statistics import Estimate, pass_at_k, powers_of_two
@@ -82,7 +82,7 @@ def make_results(
     def measured(values: ByProblem, step: float) -> Verdicts:
         by_row = [
             {
-                name: Runs(tuple(run.config.seed for run in own), macro_values([values[part][name] for part in parts]))
+                name: _runs([run.config.seed for run in own], [values[part][name] for part in parts])
                 for name, own in runs.items()
             }
             for parts in parts_of.values()
@@ -116,6 +116,10 @@ def make_results(
     return Results(rows, most, _planning(averages, shown), _alike_rows(alike, shown))
 
 
+def _runs(seeds: Sequence[int], parts: Sequence[np.ndarray]) -> Runs:
+    return Runs(tuple(seeds), macro_values(parts), macro_problems(parts))
+
+
 def _correct(runs: Sequence[FinishedRun], decoding: Decoding) -> np.ndarray:
     """[seeds, problems, samples]."""
     return np.stack([run.evaluations[decoding].column("correct") for run in runs])
@@ -141,13 +145,13 @@ def _pass_at(parts: Sequence[np.ndarray]) -> dict[int, float]:
 
 
 def _alike(runs: RunsOf, baseline: str, parts: Sequence[Decoding]) -> dict[str, str]:
-    """For every row the first, the baseline before all, whose runs answered just the same, seed by seed.
+    """For every row another, the baseline before all, whose runs answered just the same, seed by seed.
 
-    One of the two may have further seeds.
+    That one may have further seeds.
     """
     answered: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
     found = {}
-    for name in [baseline, *(name for name in runs if name != baseline)]:
+    for name in sorted(runs, key=lambda name: (name != baseline, -len(runs[name]))):
         own = {run.config.seed: tuple(_answers(run, it) for it in parts) for run in runs[name]}
         found[name] = next((it for it, other in answered.items() if _agree(own, other)), name)
         if found[name] == name:
@@ -156,8 +160,7 @@ def _alike(runs: RunsOf, baseline: str, parts: Sequence[Decoding]) -> dict[str, 
 
 
 def _agree(own: Mapping[int, object], other: Mapping[int, object]) -> bool:
-    shared = own.keys() & other.keys()
-    return len(shared) == min(len(own), len(other)) and all(own[seed] == other[seed] for seed in shared)
+    return all(seed in other and answers == other[seed] for seed, answers in own.items())
 
 
 def _answers(run: FinishedRun, decoding: Decoding) -> tuple[str, ...]:

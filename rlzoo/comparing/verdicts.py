@@ -83,7 +83,7 @@ def judge(
             difference = None if name == baseline else _difference(comparison, place, page, equivalence)
             unstable = comparison.is_unstable(place)
             own[name] = Measured(
-                share(comparison.means[place], runs[name].values.shape[1]),
+                share(comparison.means[place], runs[name].problems),
                 tuple(map(float, runs[name].values.mean(axis=1))),
                 difference,
                 unstable,

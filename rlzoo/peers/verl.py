@@ -29,6 +29,7 @@ SAMPLER, BOUND, REJECT = (
     f"algorithm.rollout_correction.{it}" for it in ("rollout_is", "rollout_is_threshold", "rollout_rs")
 )
 NORMALISED, BYPASS = (f"algorithm.rollout_correction.{it}" for it in ("rollout_is_batch_normalize", "bypass_mode"))
+BYPASS_LOSS = "algorithm.rollout_correction.loss_type"
 EPOCHS = "actor_rollout_ref.actor.ppo_epochs"
 
 _NO_CAP = 1e9
@@ -77,6 +78,7 @@ VERL = Peer(
         REJECT: None,
         NORMALISED: False,
         BYPASS: False,
+        BYPASS_LOSS: "ppo_clip",
         EPOCHS: 1,
         "actor_rollout_ref.actor.clip_ratio": 0.2,
     },
@@ -143,12 +145,21 @@ VERL = Peer(
         ),
         "sampling engine": (
             Row("", {SAMPLER: None, REJECT: None, BYPASS: False}),
-            Row("sampler_correction(cap=CAP)", {SAMPLER: "token", BOUND: "CAP", REJECT: None, NORMALISED: False}),
+            Row(
+                "sampler_correction(cap=CAP)",
+                {SAMPLER: "token", BOUND: "CAP", REJECT: None, NORMALISED: False, BYPASS: False},
+            ),
             Row(
                 "sampler_correction(cap=CAP,level=product)",
-                {SAMPLER: "sequence", BOUND: "CAP", REJECT: None, NORMALISED: False},
+                {SAMPLER: "sequence", BOUND: "CAP", REJECT: None, NORMALISED: False, BYPASS: False},
             ),
-            Row("sampler_ratio", {BYPASS: True, SAMPLER: None, REJECT: None}, _OLD),
+            Row("sampler_ratio", {BYPASS: True, REJECT: None, BYPASS_LOSS: "ppo_clip", LOSS: "vanilla"}, _OLD),
+            Row(
+                None,
+                {BYPASS: True, REJECT: None, BYPASS_LOSS: "ppo_clip"},
+                "bypass_mode puts its own clip in the place of loss_mode; write loss_mode=vanilla",
+            ),
+            Row(None, {BYPASS: True, BYPASS_LOSS: "reinforce"}, "its weights and its loss are in one, without a clip"),
         ),
         "loss": (
             Row("clip(low=LOW)", {LOSS: "vanilla", LOW: "LOW", HIGH: "LOW", CAP: _NO_CAP}),

@@ -15,7 +15,8 @@ from rlzoo.report.words import printable
 def comma_separated(board: Leaderboard) -> str:
     """One line for each row and decoding, with a column for each seed; shares and accuracies from 0 to 1."""
     text, rows = io.StringIO(), records(board)
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)  # problem sets have different numbers of samples
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -17,7 +17,7 @@ def markdown(board: Leaderboard) -> str:
     for text in (*headlines(board), f"{summary(board)}.", *board.planning, *board.notes):
         lines += [_in_markdown(text), ""]
     for decoding in board.decodings:
-        lines += [f"## {decoding}", "", *_results(board, decoding), ""]
+        lines += [f"## {_in_markdown(str(decoding))}", "", *_results(board, decoding), ""]
         k = board.samples_at[decoding]
         lines += _folded(f"pass@{k}, maj@{k}, p-values", _other_measures(board, decoding))
         lines += _folded("interquartile means, ranks, performance profiles", _of_runs(board, decoding))

@@ -45,12 +45,12 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     return folder
 
 
-def records(generator: np.random.Generator, accuracy: float) -> list[dict[str, object]]:
+def records(generator: np.random.Generator, accuracy: float, samples: int = SAMPLES) -> list[dict[str, object]]:
     """An evaluation; problem i is as hard for every run."""
     rates = np.clip(accuracy + np.linspace(-0.3, 0.3, PROBLEMS), 0, 1)
     found = []
     for problem, rate in enumerate(rates):
-        for sample in range(SAMPLES):
+        for sample in range(samples):
             correct = float(generator.random() < rate)
             found.append(
                 {

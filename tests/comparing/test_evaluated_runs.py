@@ -7,16 +7,20 @@ import numpy as np
 import pytest
 
 from rlzoo.api import leaderboard
+from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.evaluated_runs import read_folders, runs_evaluated, with_evaluations
 from rlzoo.comparing.finished_runs import FinishedRun, read_run
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
-from rlzoo.comparing.problem_sets import SetDecoding
+from rlzoo.comparing.problem_sets import SetDecoding, macro_problems, macro_values
+from rlzoo.comparing.verdicts import judge
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
+from rlzoo.evaluation.statistics import macro_average
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.leaderboard_csv import comma_separated
 from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
 
@@ -24,11 +28,13 @@ HOT = Decoding(1.0, 1.0)
 AIME, MATH = SetDecoding.of("aime24", HOT), SetDecoding.of("math500", HOT)
 
 
-def make_evaluation(run: Path, name: str, accuracy: float, folder: Path | None = None, **settings: object) -> Path:
+def make_evaluation(
+    run: Path, name: str, accuracy: float, folder: Path | None = None, samples: int = SAMPLES, **settings: object
+) -> Path:
     """As `rlzoo eval RUN benchmarks=NAME` leaves it."""
-    path = (folder or run / "evaluation") / f"{name}-T1-p1-k{SAMPLES}.jsonl"
+    path = (folder or run / "evaluation") / f"{name}-T1-p1-k{samples}.jsonl"
     seed = finished(run).config.seed
-    Evaluation(records(np.random.default_rng([seed, len(name)]), accuracy), SAMPLES).save(path)
+    Evaluation(records(np.random.default_rng([seed, len(name)]), accuracy, samples), samples).save(path)
     decided = {"problem_set": name, "decoding": {"temperature": 1.0, "top_p": 1.0}, "seed": seed, "problems": 12}
     decided |= {"model": {"weights": run.name, "precision": "float32"}}
     entry = {"model": "m", "run": {"folder": str(run), "step": STEPS}, "settings": decided | settings, "figures": {}}
@@ -153,3 +159,39 @@ def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
     assert "macro average" in capsys.readouterr().out
     assert "interquartile mean" in (tmp_path / "board" / "leaderboard.md").read_text()
     assert "amc23" in error_of(capsys, "leaderboard", *runs, "benchmarks=amc23")
+
+
+def test_sets_with_other_numbers_of_samples_are_one_table(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, name) for name in ("grpo", "stapo")]
+    for run in runs:
+        make_evaluation(run, "aime24", 0.5, samples=2 * SAMPLES)
+        make_evaluation(run, "math500", 0.5)
+    text = comma_separated(board(runs))
+    lines = {line["problem_set"]: line for line in csv.DictReader(text.splitlines())}
+    assert lines["aime24"][f"pass@{2 * SAMPLES}"] and not lines["math500"][f"pass@{2 * SAMPLES}"]
+
+
+def test_where_nothing_is_right_a_macro_average_is_as_unsure_as_the_problems_it_stands_on() -> None:
+    small, large = np.zeros((1, 30)), np.zeros((1, 500))
+    both = Runs((0,), macro_values([small, large]), macro_problems([small, large]))
+    alone = Runs((0,), small)
+    (rows,) = judge([{"grpo": both}], [{"grpo": "grpo"}], "grpo", 0.125).rows
+    (single,) = judge([{"grpo": alone}], [{"grpo": "grpo"}], "grpo", 0.125).rows
+    expected = macro_average([np.zeros((30, 8)), np.zeros((500, 8))])
+    assert rows["grpo"].estimate.high == pytest.approx(expected.high, rel=0.05)
+    assert 0.02 < rows["grpo"].estimate.high < single["grpo"].estimate.high
+
+
+def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(tmp_path: Path) -> None:
+    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
+    found, _ = read_grid(["grpo", "train.learning_rate=[1e-5,1e-4]", "seeds=0", f"output={tmp_path}", *words])
+    found.save()
+    places = []
+    for cell in found.cells:
+        rate = f"train.learning_rate={cell.config.train.learning_rate}"
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.5, rate)
+        places.append(make_evaluation(cell.folder.path, "aime24", 0.5).parent)
+    for names in ([str(tmp_path), *map(str, places)], list(map(str, places))):
+        runs, _, _ = read_folders(names, ())
+        assert [run.sweep.words for run in runs] == [cell.entry.sweep.words for cell in found.cells]
+        assert list(make_leaderboard(runs).decodings) == [AIME]

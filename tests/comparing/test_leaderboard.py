@@ -267,3 +267,14 @@ def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None
 def test_the_environment_shows_every_value_that_the_runs_have(runs: list[str]) -> None:
     (Path(runs[1]) / "environment.json").write_text(json.dumps({"torch": "2.14.0", "commit": "0123abc"}))
     assert board(runs).environment == {"torch": ["2.13.0", "2.14.0"], "commit": ["0123abc"]}
+
+
+def test_a_row_with_further_seeds_is_not_spoken_for_by_one_that_answered_the_same_on_fewer(tmp_path: Path) -> None:
+    base, few = make_run(tmp_path / "grpo-0", "grpo"), make_run(tmp_path / "dapo-0", "dapo")
+    same, further = make_run(tmp_path / "stapo-0", "stapo"), make_run(tmp_path / "stapo-1", "stapo", 1, 0.9)
+    shutil.copytree(few / "evaluation", same / "evaluation", dirs_exist_ok=True)
+    runs, baseline, _ = read_runs([str(run) for run in (base, few, same, further)])
+    rows = {row.objective: row for row in make_leaderboard(runs, baseline).rows}
+    result = rows["stapo"].results[DECODINGS[0]]
+    assert result.accuracy.mean == pytest.approx(sum(result.average.by_seed) / 2)
+    assert len(result.average.by_seed) == 2 and result.average.by_seed[0] != result.average.by_seed[1]

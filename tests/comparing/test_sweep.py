@@ -10,6 +10,7 @@ from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.comparing.sweep import variants
 from rlzoo.config import load_config
+from rlzoo.errors import UserError
 from rlzoo.report.figures import swept_curves
 from rlzoo.report.page import page
 from tests.comparing.finished_runs import make_run
@@ -83,3 +84,24 @@ def test_a_mistake_in_a_sweep_is_one_clear_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert says in error_of(capsys, "compare", "grpo", word)
+
+
+def test_a_long_expression_has_a_folder_for_each_value(tmp_path: Path) -> None:
+    long = "stapo(tau_p=0.005,q=0.8)+clip_higher(high=0.31)+dual_clip(cap=4)+entropy_bonus(coefficient=0.003)"
+    found = grid(tmp_path, long, "train.learning_rate=[1e-5,1e-4,1e-3]", "seeds=0")
+    assert len({cell.folder.path for cell in found.cells}) == len(found.cells) == 3
+    found.save()
+    assert Grid.load(tmp_path) == found
+
+
+def test_a_run_with_a_setting_of_its_own_does_not_join_a_sweep_of_it(tmp_path: Path) -> None:
+    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
+    found = grid(tmp_path / "grid", "grpo", "train.learning_rate=[1e-5,1e-4]", "seeds=0", *words)
+    found.save()
+    for cell in found.cells:
+        rate = f"train.learning_rate={cell.config.train.learning_rate}"
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.5, rate)
+    other = make_run(tmp_path / "other", "grpo", 1, 0.5, "train.learning_rate=3e-6")
+    runs, baseline, _ = read_runs([str(found.folder), str(other)])
+    with pytest.raises(UserError, match=r"cannot be compared: train\.learning_rate is 1e-05 in one and 3e-06"):
+        make_leaderboard(runs, baseline)
