@@ -259,10 +259,12 @@ def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, 
         else:
             settings.update(changes)
     kept = {part.name for part in parts}
-    gone = [part for part in in_order(base.values()) if part.name not in kept and _has_effect(part, parts)]
-    removals = [f"-{part.written}" for part in gone if not any(_replaces(new, part) for new in parts)]
+    gone = [part for part in in_order(base.values()) if part.name not in kept]
+    dropped = [part for part in gone if not any(_replaces(new, part) for new in parts)]
+    removals = [f"-{part.written}" for part in dropped if _has_effect(part, parts)]
+    lost = {part.name for part in dropped} | ({part.name for part in gone} & {*recipe.contribution})
     text = write_term(recipe.written, settings) + "".join(additions) + "".join(removals)
-    return len(additions) + len(removals), text.count("="), text
+    return len(additions) + len(lost), text.count("="), text  # a method without what makes it one is no good name
 
 
 def _changes(old: Part, new: Part) -> dict[str, Any]:

@@ -363,3 +363,8 @@ def test_a_description_has_the_actual_numbers(expression: str) -> None:
     assert [part["term"] for part in description["parts"]] == [part.term() for part in parse(expression).parts]
     assert all(part["formula"] for part in description["parts"])
     assert parse("s2t(tau_p=0.0123)").describe()["parts"][-4]["formula"].count("0.0123") == 1
+
+
+@pytest.mark.parametrize("surrogate", ["taper", "divergence_clip", "implicit_negative", "unclipped"])
+def test_an_expression_is_not_named_after_a_method_that_has_lost_what_makes_it_one(surrogate: str) -> None:
+    assert str(parse(f"grpo+{surrogate}-kl")) == f"grpo+{surrogate}-kl"
