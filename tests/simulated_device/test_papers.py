@@ -43,7 +43,7 @@ def vary(response, gold):
 def of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept in the user's cache; whether vLLM is installed is no matter of a configuration."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(vllm_engine, "_check_installation", lambda: None)
+    monkeypatch.setattr(vllm_engine, "_check_installation", lambda *_: None)
     monkeypatch.setitem(SIZE, "cuda", 64)
 
 

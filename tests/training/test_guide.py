@@ -19,8 +19,8 @@ from tests.training.recording import Recording, collected_by, rollouts, with_noi
 
 GUIDE = Path(objectives.__file__).parent / "adapters" / "README.md"
 WORDS = ("objective=grpo", "rollout.responses_per_prompt=4", "task.problems=8", "evaluation.problems=1")
-SAMPLE = ["grpo", "dapo", "stapo+clip_higher", "lopti", "stare(adaptive=true)", "entropy20(variant=authors)", "icepop"]
-"""Something at every stage."""
+SAMPLE = ["grpo", "dapo", "stapo+clip_higher", "lopti", "stare(adaptive=true)", "entropy20", "icepop"]
+"""Something at every stage; what looks at micro-batches depends on how they are cut."""
 
 
 class Moving(Recording):
