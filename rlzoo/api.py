@@ -92,9 +92,9 @@ def compare(
     """Trains objectives on seeds and ranks them, as `rlzoo compare` does; every run is a process of its own.
 
     `seeds=3` are 0, 1 and 2; `seeds="auto(up_to=5)"` adds some where they decide something. `ablate` are expressions
-    that are also trained without each of their parts. `jobs`, `output` and `baseline` are the command's; other keys are
-    given as to `train` and hold for all runs, or are lists, of which each value makes a row. Done runs are not run
-    again. Raises UserError for what cannot be compared.
+    that are also trained without each of their parts. `jobs`, `launcher`, `output`, `baseline` and the like are the
+    command's; other keys are given as to `train` and hold for all runs, or are lists, of which each value makes a row.
+    Done runs are not run again. Raises UserError for what cannot be compared.
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
     chosen = [f"seeds={seeds}"] if isinstance(seeds, str) else _words_of({"seeds": list(numbers)})
@@ -107,14 +107,16 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     """The comparison that a command line asks for."""
     from rlzoo.comparing.words import read_grid_words
 
-    read_grid_words(words)
+    own = read_grid_words(words).own
 
     from rlzoo.comparing.compare import compare
     from rlzoo.comparing.grid import Grid, read_grid
+    from rlzoo.comparing.launchers import launching
     from rlzoo.report.grid_view import GridView
 
     grid, jobs = read_grid(words, ablate)
-    failures = compare(grid, jobs, GridView(quiet=not progress))
+    with launching(own) as launcher:
+        failures = compare(grid, jobs, GridView(quiet=not progress), launcher)
     grid = Grid.load(grid.folder)  # seeds may have been added
     for failure in failures:
         name = f"{failure.cell.objective} seed {failure.cell.seed}"

@@ -4,7 +4,9 @@
     I_it = 1[ H_it >= tau ]
 
 tau keeps the top 20 % of all response tokens of the batch by the current policy's entropy, whatever their advantage.
-Open: "(micro-)batch"; here the mini-batch. Deviations: ties at tau are kept, so that the order of rows does not matter.
+Open: "(micro-)batch"; here the mini-batch.
+Deviations: ties at tau are kept, so that the order of rows does not matter; equal prefixes tie, so that small batches
+keep more than the share.
 Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10). Variant v1 (June 2025): denominator=all.
 """
 

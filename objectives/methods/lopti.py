@@ -5,6 +5,8 @@
 
 Old log-probs and the split stay those of the rollouts; both passes divide by the full token count, so at the same
 parameters their gradients add up to the joint one; KL and entropy terms belong to the pass of their token.
+With advantage_reweighting the authors take eta = 0.5 and alpha = 0.3. With stare, STARE's authors take its share within
+each pass; here it is that of the rollouts.
 Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=".
 Variant authors: eta = 0.4; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
 weighted by its responses (their code weighs micro-batches equally, which differs only where their sizes do).

@@ -32,8 +32,9 @@ class GradientPreservingClip(Surrogate):
     ) -> Tensor:
         step = (logp - logp.detach()).exp()
         below, above = (advantage < 0) & (ratio < 1 - bounds.low), (advantage > 0) & (ratio > 1 + bounds.high)
-        kept = torch.where(below, self.beta1 * (1 - bounds.low) * step, ratio)
-        kept = torch.where(above, self.beta2 * (1 + bounds.high) * step, kept)
+        edge = torch.where(below, self.beta1 * (1 - bounds.low), ratio.detach())
+        edge = torch.where(above, self.beta2 * (1 + bounds.high), edge)
+        kept = torch.where(below | above, edge * step, ratio)
         return -advantage * torch.where((advantage < 0) & (ratio > bounds.cap), bounds.cap, kept)
 
     def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:

@@ -1,6 +1,7 @@
 """Overlong filtering of DAPO (Yu et al., arXiv:2503.14476, section 3.4).
 
-Open in the paper: what the loss then divides by; here, the tokens and responses that are left.
+Open in the paper: what the loss then divides by; here, the tokens and responses that are left (TRL counts all rows, but
+only the tokens that are left).
 """
 
 from dataclasses import dataclass

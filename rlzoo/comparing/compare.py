@@ -1,43 +1,35 @@
-"""Runs a grid: every cell that is not done in a child process of its own, several at a time if asked.
+"""Runs a grid: every cell that is not done in a process of its own, several at a time if asked.
 
-A child is an ordinary `rlzoo train ... resume=true`, so a crash costs one cell and a killed grid goes on where it
-stopped. Children end with their parent, and the grid's lock is theirs too, so the next call waits for the last of them.
+Each is an ordinary `rlzoo train ... resume=true`: a crash costs one cell, a killed grid goes on where it stopped, and a
+cell whose worker is lost starts again. Child processes end with their parent, and hold the grid's lock too, so the next
+call waits for the last of them; where a cluster's jobs live on, it waits until they let go of their folders.
 """
 
-import ctypes
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-import torch
-
 from rlzoo.comparing.finished_runs import finished_run
 from rlzoo.comparing.grid import Cell, Grid
+from rlzoo.comparing.launchers import LOST, POLL, Elsewhere, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.comparing.sequential import looks, next_look, row_wants_seeds
+from rlzoo.comparing.training_process import PATIENCE
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 
-POLL = 0.2
-"""Seconds between looks at the children."""
-PATIENCE = 10.0
-"""Seconds that children have to end: those of this call once it is interrupted, those of a killed one at the start."""
+RETRIES = 2
+"""How often a run whose worker is lost is started again before it has taken another step."""
 RECENT = 10
 """Steps whose accuracy is averaged for the progress view."""
-
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)
-_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class ComparisonView(Protocol):
@@ -52,12 +44,13 @@ class ComparisonView(Protocol):
         ...
 
 
-def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
+def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | None = None) -> list["Failure"]:
     """Runs what is not done, and adds seeds if that was asked; returns the cells that failed.
 
-    Raises UserError if another call works on the folder.
+    Without a launcher they are child processes. Raises UserError if another call works on the folder.
     """
     grid.check()
+    launcher = launcher or Local(jobs)
     try:
         grid.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -65,7 +58,7 @@ def compare(grid: Grid, jobs: int, view: ComparisonView) -> list["Failure"]:
     with _locked(grid.folder) as lock:
         while True:
             grid.save()
-            failures = _Scheduler([Run(cell) for cell in grid.cells], jobs, view, lock).run()
+            failures = _Scheduler([Run(cell) for cell in grid.cells], jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid)
             if more is grid:
                 return failures
@@ -140,8 +133,23 @@ class Run:
     """A cell on its way."""
 
     cell: Cell
-    process: subprocess.Popen[bytes] | None = None
+    job: Job | None = None
     failed: bool = False
+    lost: int = 0
+    """How often its worker was, since it took a step."""
+    steps: int = 0
+    """Those that it had taken by then."""
+
+    @property
+    def log(self) -> Path:
+        """What its process printed."""
+        folder = self.cell.folder.path
+        return folder.parent / "logs" / f"{folder.name}.txt"
+
+    @property
+    def lock(self) -> Path:
+        """What a process that trains it holds."""
+        return self.cell.folder / LOCK
 
     def status(self) -> CellStatus:
         """Where it stands, read from its folder."""
@@ -154,98 +162,65 @@ class Run:
         elif metrics:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)
-        state = "done" if done else "failed" if self.failed else "running" if self.process else "waiting"
+        state = "done" if done else "failed" if self.failed else "running" if self.job else "waiting"
         return CellStatus(self.cell.objective, self.cell.seed, state, len(metrics), steps, accuracy)
 
-    def start(self, log: Path, environment: Mapping[str, str], lock: IO[str]) -> None:
-        """Starts its process; what that prints goes into `log`."""
-        log.parent.mkdir(exist_ok=True)
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "rlzoo", "train", *self.cell.words],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                pass_fds=[lock.fileno()],
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children
-                preexec_fn=_end_with_parent,
-            )
-
-
-def _end_with_parent() -> None:
-    """Has Linux end this process when its parent is gone, however that ended; elsewhere, it works on to its end."""
-    if sys.platform == "linux" and _prctl is not None:
-        _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    def may_go_on(self) -> bool:
+        """Once its worker is lost: whether it is worth another."""
+        steps = len(read_json_lines(self.cell.folder.metrics))
+        self.lost = 1 if steps > self.steps else self.lost + 1
+        self.steps = max(self.steps, steps)
+        return self.lost <= RETRIES
 
 
 class _Scheduler:
-    def __init__(self, runs: Sequence[Run], jobs: int, view: ComparisonView, lock: IO[str]) -> None:
-        self.runs, self.jobs, self.view, self.lock = runs, jobs, view, lock
+    def __init__(self, runs: Sequence[Run], jobs: int, view: ComparisonView, launcher: Launcher, lock: IO[str]) -> None:
+        self.runs, self.jobs, self.view, self.launcher, self.lock = runs, jobs, view, launcher, lock
         self.failures: list[Failure] = []
+        self.waiting: deque[Run] = deque()
 
     def run(self) -> list[Failure]:
         """Keeps `jobs` processes busy until nothing waits, and ends them if it is interrupted."""
         statuses = {id(run): run.status() for run in self.runs}
-        waiting = deque(run for run in self.runs if statuses[id(run)].state != "done")
+        self.waiting.extend(run for run in self.runs if statuses[id(run)].state != "done")
         slots: dict[int, Run] = {}
         try:
             with self.view.showing(list(statuses.values())):
-                while waiting or slots:
+                while self.waiting or slots:
                     for slot in range(self.jobs):
-                        if slot not in slots and waiting:
-                            slots[slot] = waiting.popleft()
-                            slots[slot].start(self._log(slots[slot]), environment_of(slot, self.jobs), self.lock)
+                        if slot not in slots and self.waiting:
+                            slots[slot] = self.waiting.popleft()
+                            self._start(slots[slot], slot)
                     statuses |= {id(run): run.status() for run in slots.values()}
                     self.view.show(list(statuses.values()))
                     time.sleep(POLL)
-                    for slot in [slot for slot, run in slots.items() if run.process and run.process.poll() is not None]:
-                        run = slots.pop(slot)
-                        self._end(run)
-                        statuses[id(run)] = run.status()
+                    for slot, run in list(slots.items()):
+                        if run.job and (status := run.job.poll()) is not None:
+                            self._end(slots.pop(slot), status)
+                            statuses[id(run)] = run.status()
                 self.view.show(list(statuses.values()))
         finally:
-            _stop([run.process for run in slots.values() if run.process])
+            stop([run.job for run in slots.values() if run.job])
         return self.failures
 
-    def _end(self, run: Run) -> None:
+    def _start(self, run: Run, slot: int) -> None:
+        is_trained = is_held(run.lock)
+        run.job = Elsewhere(run.lock) if is_trained else self.launcher.start(run.cell.words, run.log, slot, self.lock)
+
+    def _end(self, run: Run, status: int) -> None:
+        was_elsewhere, run.job = isinstance(run.job, Elsewhere), None
         if run.cell.folder.finished(run.cell.config):
             return
-        run.failed, log = True, self._log(run)
-        lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").split("\n")]
-        said = next((line for line in reversed(lines) if line), "it said nothing")
-        status = run.process.returncode if run.process else 0
-        said = f"ended by {signal.Signals(-status).name}" if status < 0 else said
-        self.failures.append(Failure(run.cell, said, log))
-
-    def _log(self, run: Run) -> Path:
-        folder = run.cell.folder.path
-        return folder.parent / "logs" / f"{folder.name}.txt"
+        if was_elsewhere or ((status < 0 or is_held(run.lock)) and run.may_go_on()):
+            self.waiting.appendleft(run)
+            return
+        run.failed = True
+        self.failures.append(Failure(run.cell, _said(run.log, status), run.log))
 
 
-def environment_of(slot: int, jobs: int) -> dict[str, str]:
-    """An equal share of the cores unless the user has settled that, and of several accelerators one in turn."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    environment = {"OMP_NUM_THREADS": str(max(1, cores // jobs)), **os.environ}
-    devices = _devices()
-    if jobs > 1 and len(devices) > 1:
-        environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
-    return environment
-
-
-def _devices() -> list[str]:
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
-
-
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Asks them to end, then makes them."""
-    for process in processes:
-        process.send_signal(signal.SIGINT)
-    until = time.monotonic() + PATIENCE
-    for process in processes:
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def _said(log: Path, status: int) -> str:
+    """Why a process failed: the signal that ended it, or the last line of what it said."""
+    if status < 0:
+        return "its worker was lost" if status == LOST else f"ended by {signal.Signals(-status).name}"
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

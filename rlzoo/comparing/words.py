@@ -56,8 +56,7 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
         own.seeds = list(range(FIRST))
     if not own.seeds or len(set(own.seeds)) < len(own.seeds) or min(own.seeds) < 0:
         raise UserError(f"seeds={own.seeds} must be one or more different numbers, none below 0")
-    if own.jobs < 1:
-        raise UserError(f"jobs={own.jobs} must be at least 1")
+    own.check()
     settings, swept = split_settings([word for word in others if is_setting(word)])
     for _, sweep in variants("", swept):
         check_words(load_config([*settings, *sweep.words]))

@@ -1,6 +1,8 @@
 """The keys of the commands other than `rlzoo train`."""
 
+import shutil
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from rlzoo.errors import UserError
@@ -13,17 +15,65 @@ class ShowConfig:
 
 
 @dataclass
+class SlurmConfig:
+    partition: str = ""
+    """The partition that jobs go to; if empty, Slurm's own choice."""
+    time: int = 1440
+    """Minutes after which Slurm ends a job; another goes on with its run."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else sbatch is told: `slurm.options={account: lab, cpus_per_task: 8}`."""
+    cluster: str = "slurm"
+    """`slurm`, or `local`, which tries the same jobs out as processes of this machine."""
+
+
+LAUNCHERS = {"local": "", "slurm": "submitit", "ray": "ray"}
+"""Launcher -> the package that it needs."""
+
+
+@dataclass
 class GridConfig:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     """Every objective is trained once with each of them: `seeds=0,1,2`. `seeds=auto(up_to=10)` starts with these three
     and adds seeds to the rows where they decide something, and to the baseline; the folder stays so."""
     jobs: int = 1
-    """How many runs at a time, each in a process of its own; they share the cores equally."""
+    """How many runs at a time, each in a process of its own; on this machine they share the cores equally."""
+    launcher: str = "local"
+    """Where runs are trained: `local` on this machine, `slurm` in jobs of submitit, `ray` in tasks of the cluster that
+    RAY_ADDRESS names. Nodes of a cluster see the same files under the same names, and have rlzoo."""
+    gpus: int = 1
+    """GPUs of each run: several on this machine are dealt out, a cluster is asked for them. From 2 up, torchrun starts
+    one process on each; 0 asks for none."""
+    slurm: SlurmConfig = field(default_factory=SlurmConfig)
     output: str = ""
     """The folder of the grid; if empty, runs/compare with its settings behind it, so that a grid of other settings is
     another. What is done there is not done again; further objectives and seeds join it."""
     baseline: str = ""
     """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+
+    def check(self) -> None:
+        """Raises UserError for a number out of range, and for a launcher that is not there or not as it is set up."""
+        if self.jobs < 1:
+            raise UserError(f"jobs={self.jobs} must be at least 1")
+        if self.gpus < 0:
+            raise UserError(f"gpus={self.gpus} must be at least 0")
+        if self.launcher not in LAUNCHERS:
+            raise UserError(f"launcher={self.launcher} is not one of {', '.join(LAUNCHERS)}")
+        if self.launcher != "slurm" and self.slurm != SlurmConfig():
+            raise UserError(f"slurm.* has no effect with launcher={self.launcher}; set launcher=slurm, or leave it out")
+        if self.slurm.cluster not in ("slurm", "local"):
+            raise UserError(f"slurm.cluster={self.slurm.cluster} is not one of slurm, local")
+        if self.slurm.time < 1:
+            raise UserError(f"slurm.time={self.slurm.time} must be at least 1, in minutes")
+        package = LAUNCHERS[self.launcher]
+        if package and find_spec(package) is None:
+            raise UserError(
+                f"launcher={self.launcher} needs the package {package}; pip install 'rlzoo-llm[{self.launcher}]'"
+            )
+        if self.launcher == "slurm" and self.slurm.cluster == "slurm" and not shutil.which("sbatch"):
+            raise UserError(
+                "launcher=slurm: sbatch is not there; start the grid where jobs are submitted from, or try it out with "
+                "slurm.cluster=local"
+            )
 
 
 @dataclass

@@ -37,7 +37,8 @@ _ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "t
 _AT_MOST_ONE = ("rollout.top_p",)
 CHOICES = {
     "model.precision": ("float32", "bfloat16"),
-    "rollout.engine": ("transformers", "vllm"),
+    "rollout.engine": ("transformers", "vllm", "vllm_server"),
+    "rollout.ahead": ("0", "1"),
     "model.chat_template": ("auto", "none"),
     "train.schedule": ("constant", "linear", "cosine"),
     "train.sharding": ("none", "fsdp"),
@@ -59,7 +60,7 @@ def check_ranges(config: Config) -> None:
         if values[key] > 1:
             raise UserError(f"{key}={values[key]} must be at most 1")
     for key, choices in CHOICES.items():
-        if values[key] not in choices:
+        if str(values[key]) not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
     if config.model.attention.startswith("flash") and config.model.precision == "float32":
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")

@@ -91,7 +91,10 @@ class TaskConfig:
 @dataclass
 class RolloutConfig:
     engine: str = "transformers"
-    """What samples responses: `transformers`, or `vllm`, which is faster on GPUs and a package of its own."""
+    """What samples responses: `transformers`; or `vllm`, which is faster on GPUs and a package of its own, in this
+    process; or `vllm_server`, on other GPUs."""
+    server: str | None = None
+    """Where a vLLM server listens, `http://HOST:PORT`, for `vllm_server`, which says how to start it."""
     prompts_per_step: int = 32
     """Prompts per training step (after dynamic sampling, if the objective has it)."""
     responses_per_prompt: int = 8
@@ -110,6 +113,9 @@ class RolloutConfig:
     """How many times a step may sample further prompts when the objective drops groups."""
     rows_per_batch: int = 512
     """Responses that are decoded side by side."""
+    ahead: int = 0
+    """1 trains each step on rollouts of the policy before the last step's updates, sampled while these were made where
+    the engine is a server; other engines sample them just before. Refills are always the newest policy's."""
     kv_cache_gib: float | None = None
     """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import os
+import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ EVALUATION_KEYS = (
     "rollout.max_",
     "rollout.rows_",
     "rollout.engine",
+    "rollout.server",
     "rollout.kv_cache_gib",
 )
 """What an evaluation by itself depends on."""
@@ -95,8 +97,8 @@ def _read(word: str, types: Mapping[str, Any]) -> dict[str, Any]:
 
 def own_words(words: Sequence[str], schema: type[Any]) -> tuple[Any, list[str]]:
     """A command's own configuration, from the words that set its keys; and the other words. Raises UserError."""
-    names = {item.name for item in dataclasses.fields(schema)}
-    own = [word for word in words if "=" in word and word.partition("=")[0] in names]
+    names = tuple(item.name for item in dataclasses.fields(schema))
+    own = [word for word in words if "=" in word and re.split(r"[.=]", word)[0] in names]
     return load_config(own, schema), [word for word in words if word not in own]
 
 

@@ -76,7 +76,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     """
     config = target.config
     target.check()
-    check_engine(config.rollout, config.evaluation)
+    check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     if target.benchmarks:
         sets = [_benchmark_set(benchmark, target) for benchmark in target.benchmarks]

@@ -23,6 +23,7 @@ FREE_TO_CHANGE = (
     "train.steps",
     "train.sharding",
     "task.grader_",
+    "rollout.server",
 )
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
 

@@ -93,10 +93,11 @@ def step_seed(seed: int, step: int, purpose: str) -> int:
 def check(config: Config) -> Experiment:
     """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
     check_words(config)
-    check_engine(config.rollout, config.evaluation)
+    check_engine(config)
     objective = parse(config.objective)
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
+    _check_ahead(objective, config.rollout)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
@@ -128,6 +129,14 @@ def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutCo
         raise UserError(
             f"objective={objective}: {readers[0]} needs a reference model, but model.reference=none; "
             f"set model.reference=initial, or remove the part with -{readers[0]}"
+        )
+
+
+def _check_ahead(objective: Objective, rollout: RolloutConfig) -> None:
+    if rollout.ahead and rollout.engine != "transformers" and "entropy_old" in objective.needs:
+        raise UserError(
+            f"rollout.ahead={rollout.ahead}: a part of {objective} reads the entropy at rollout time, which "
+            f"rollout.engine={rollout.engine} does not see of an older policy; leave it out"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rlzoo.errors import UserError, one_line
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
-ADAPTERS = "training/adapters.safetensors"
+ADAPTERS, AHEAD = "training/adapters.safetensors", "training/ahead.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
 _ONCE = {PROGRESS: "training.json", OPTIMIZER: "optimizer.safetensors"}
 """Where older versions kept them."""

@@ -120,7 +120,7 @@ class TaskLook:
 def look_at_task(config: Config) -> TaskLook:
     """Loads the task and grades golds. Raises UserError for what cannot be had or used."""
     check_words(config)
-    check_engine(config.rollout, config.evaluation)
+    check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if not len(task.train):

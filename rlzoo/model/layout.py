@@ -84,6 +84,19 @@ def pack(trees: Sequence[Tree], budget: float = math.inf, one_each: bool = False
     return batches
 
 
+def balanced(sizes: Sequence[int], budget: int) -> list[int]:
+    """The part of each item, in as few parts as the budget asks for, all of about the same size.
+
+    The largest come first, each into the part that is smallest so far.
+    """
+    filled = [0] * max(1, min(len(sizes), math.ceil(sum(sizes) / budget)))
+    part_of = [0] * len(sizes)
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        part_of[item] = filled.index(min(filled))
+        filled[part_of[item]] += sizes[item]
+    return part_of
+
+
 @dataclass(frozen=True)
 class Layout:
     """The inputs of a forward pass, and where in its outputs each response token is predicted.

@@ -11,6 +11,7 @@ from typing import Any
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
+from rlzoo.hub import expect_no_hub_without_a_network
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 
@@ -43,6 +44,7 @@ def locate(config: ModelConfig) -> Pretrained:
         return Pretrained(str(folder), options)
     if folder.is_absolute() or config.name[0] in ".~" or config.name.count("/") > 1:
         raise UserError(f"model.name={config.name}: no such folder")
+    expect_no_hub_without_a_network()
     return Pretrained(config.name, {**options, "revision": config.revision or "main"})
 
 

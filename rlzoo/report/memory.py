@@ -11,7 +11,7 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
     console = Console(highlight=False, markup=False, width=80)
     title = f"{model}: GiB on each of {gpus} GPU{'s' * (gpus > 1)} of {fit.memory / GIB:g}"
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("")
     for phase in fit.phases:
         table.add_column(phase.name, justify="right")
@@ -19,6 +19,7 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     for name in names:
         table.add_row(name, *(_gib(phase.parts.get(name)) for phase in fit.phases), end_section=name == list(names)[-1])
     table.add_row("in all", *(_gib(phase.total) for phase in fit.phases), style="bold")
+    console.print(title)
     console.print(table)
     largest = fit.largest
     if fit.fits:

@@ -1,12 +1,14 @@
 """The zoo as a table, and one objective explained."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from objectives import Name, Objective, names, read_terms
+from objectives import Name, Objective, Stage, names, read_terms
+from rlzoo.errors import UserError, nearest
 from rlzoo.report.console import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")
@@ -18,21 +20,42 @@ COSTS = {
 }
 
 
+def found(names: Sequence[Name], word: str) -> list[Name]:
+    """Those that mention a word: in what they are called, what they do, where they come from or what they say.
+
+    Raises UserError if none does.
+    """
+    said = {
+        name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc)
+        for name in names
+    }
+    mentioned = [name for name in names if word.lower() in " ".join(said[name]).lower()]
+    if not mentioned:
+        raise UserError(
+            f"--search {word}: nothing in the zoo mentions it{nearest(word, [name.name for name in names])}"
+        )
+    return mentioned
+
+
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
-    """Recipes and parts, one line or two each."""
+    """Recipes and parts by stage, one line or two each."""
     console = console or plain_console()
-    for kind, second in (("recipe", "variants"), ("part", "stage")):
+    stages = [*(stage.name.lower() for stage in Stage), "several"]
+    for kind, variants in (("recipe", "variants"), ("part", "")):
+        rows = sorted((name for name in names if name.kind == kind), key=lambda name: stages.index(name.stage))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(kind, no_wrap=True)
-        table.add_column(second, overflow="fold", max_width=14)
+        table.add_column(variants, overflow="fold", max_width=14)
         table.add_column("paper", no_wrap=True)
         table.add_column("what it does", overflow="fold")
-        for name in names:
-            if name.kind == kind:
+        for stage, group in groupby(rows, key=lambda name: name.stage):
+            table.add_row(f"[{stage}]" if stage != "several" else "[several stages]", style="bold")
+            for name in group:
                 aliases = "".join(f"\n  = {alias}" for alias in name.aliases)
-                middle = ", ".join(name.variants) if kind == "recipe" else name.stage
-                table.add_row(name.name + aliases, middle, name.paper.removeprefix("arXiv:"), name.summary)
-        console.print(table)
+                about = ", ".join(name.variants)
+                table.add_row(name.name + aliases, about, name.paper.removeprefix("arXiv:"), name.summary)
+        if rows:
+            console.print(table)
     console.print("papers are arXiv numbers; rlzoo objectives 'stapo(tau_p=0.005)+clip_higher' explains an expression")
 
 

@@ -5,7 +5,7 @@ import os
 
 import torch
 
-from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
@@ -14,17 +14,21 @@ from rlzoo.rollout.base import RolloutEngine
 _logger = logging.getLogger(__name__)
 
 
-def check_engine(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
+def check_engine(config: Config) -> None:
     """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
-    gib = rollout.kv_cache_gib
-    if rollout.engine == "vllm":
+    rollout = config.rollout
+    read_by = {"kv_cache_gib": (rollout.kv_cache_gib, "vllm"), "server": (rollout.server, "vllm_server")}
+    for key, (value, reader) in read_by.items():
+        if value is not None and rollout.engine != reader:
+            raise UserError(f"rollout.{key}={value} has no effect with rollout.engine={rollout.engine}; leave it out")
+    if rollout.engine != "transformers":
         from rlzoo.rollout.vllm_engine import check
 
-        check(rollout, evaluation)
-    elif gib is not None:
-        raise UserError(
-            f"rollout.kv_cache_gib={gib:g} has no effect with rollout.engine={rollout.engine}; leave it out"
-        )
+        check(rollout, config.evaluation)
+    if rollout.engine == "vllm_server":
+        from rlzoo.rollout.vllm_server import check_server
+
+        check_server(rollout, config.model)
 
 
 def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:
@@ -62,6 +66,10 @@ def load_engine(
         from rlzoo.rollout.vllm_engine import VllmEngine
 
         return VllmEngine(policy, tokenizer, config, model, version, will_be_sharded)
+    if config.engine == "vllm_server":
+        from rlzoo.rollout.vllm_server import VllmServer
+
+        return VllmServer(policy, tokenizer, config, model, version)
     from rlzoo.rollout.transformers_engine import TransformersEngine
 
     return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch, version, will_be_sharded)

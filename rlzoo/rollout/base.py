@@ -77,6 +77,8 @@ class RolloutEngine(Protocol):
 
     sees_entropy: bool
     """Whether the entropies that it reports are those of the whole vocabulary."""
+    apart: bool
+    """Whether it samples on devices of its own with weights of its own, so that it can while the policy trains."""
 
     def generate(
         self,

@@ -57,11 +57,19 @@ class Sampler:
     ) -> GradedRollouts:
         """`responses` responses to each problem, side by side; `numbers` are the problems' among those of all ranks."""
         started = time.perf_counter()
-        prompts = [self.tokenizer.encode(problem.prompt) for problem in problems]
-        problems = [self._with_what_is_begun(*pair) for pair in zip(problems, prompts, strict=True)]
-        rollouts = self.engine.generate(prompts, responses, sampling, seed, numbers)
+        rollouts = self.engine.generate(self.prompts(problems), responses, sampling, seed, numbers)
         sampled = time.perf_counter()
-        rollouts, texts = cut_at_stop(rollouts, sampling.stop, self.tokenizer.decode)
+        graded = self.graded(problems, rollouts, sampling.stop)
+        return replace(graded, seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled})
+
+    def prompts(self, problems: Sequence[Problem]) -> list[list[int]]:
+        """What the model reads of them."""
+        return [self.tokenizer.encode(problem.prompt) for problem in problems]
+
+    def graded(self, problems: Sequence[Problem], rollouts: Rollouts, stop: Sequence[str] = ()) -> GradedRollouts:
+        """The responses to the `problems`, which are in the order of `rollouts.prompts`, cut at `stop` and graded."""
+        problems = [self._with_what_is_begun(*pair) for pair in zip(problems, rollouts.prompts, strict=True)]
+        rollouts, texts = cut_at_stop(rollouts, stop, self.tokenizer.decode)
         grades, outcomes = self._grade(problems, rollouts, texts)
         return GradedRollouts(
             problems=problems,
@@ -70,7 +78,6 @@ class Sampler:
             reward=torch.tensor([grade.reward for grade in grades]),
             correct=torch.tensor([grade.correct for grade in grades]),
             outcomes=outcomes,
-            seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled},
         )
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:

@@ -29,6 +29,7 @@ class TransformersEngine:
     """
 
     sees_entropy = True
+    apart = False
 
     def __init__(
         self,

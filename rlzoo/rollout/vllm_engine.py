@@ -5,24 +5,22 @@ import os
 import random
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from packaging.version import Version
-from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.core_model_loading import revert_weight_conversion
 
 from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import resharded, whole
+from rlzoo.model.sharding import resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.handover import check_agreement, checkpoint_weights
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""
@@ -30,8 +28,6 @@ TEMPERATURES = (0.01, 2.0)
 """What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
 KV_CACHE_GIB = 4.0
 TOKENS_PER_FORWARD = 8192
-LARGEST_DIFFERENCE = 0.5
-"""Nats per token between the log-probs of vLLM and transformers; bfloat16 makes 0.03, wrong weights make several."""
 
 # In this process the weights need no transport, the scheduling is deterministic and the generators can be seeded.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -50,24 +46,24 @@ def check(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
     for key, value in (("rollout.temperature", rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
-    _check_installation()
+    _check_installation(rollout.engine)
 
 
-def _check_installation() -> None:
+def _check_installation(engine: str) -> None:
     try:
         import vllm
         from vllm import LLM  # noqa: F401  (what is wrong with an installation shows here)
     except ModuleNotFoundError as error:
         missing = "vllm is not installed" if error.name == "vllm" else f"vllm lacks {error.name}"
         raise UserError(
-            f"rollout.engine=vllm: {missing}; pip install 'rlzoo-llm[vllm]' on a GPU machine (one without needs the "
-            f"set-up of `make test-vllm`), or set rollout.engine=transformers"
+            f"rollout.engine={engine}: {missing}; pip install 'rlzoo-llm[vllm]' on a GPU machine (one without needs "
+            f"the set-up of `make test-vllm`), or set rollout.engine=transformers"
         ) from None
     except Exception as error:  # a binary that does not fit its torch or its machine raises whatever it stumbles over
-        raise UserError(f"rollout.engine=vllm: vllm cannot be imported: {one_line(error)}") from None
+        raise UserError(f"rollout.engine={engine}: vllm cannot be imported: {one_line(error)}") from None
     if Version(vllm.__version__) < Version(OLDEST):
         raise UserError(
-            f"rollout.engine=vllm: vllm {vllm.__version__} is too old; pip install 'vllm>={OLDEST}', or set "
+            f"rollout.engine={engine}: vllm {vllm.__version__} is too old; pip install 'vllm>={OLDEST}', or set "
             f"rollout.engine=transformers"
         )
 
@@ -83,6 +79,7 @@ class VllmEngine:
     """
 
     sees_entropy = False
+    apart = False
 
     def __init__(
         self,
@@ -100,9 +97,8 @@ class VllmEngine:
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]
-        self.longest_response = config.max_response_tokens
         self.sync(policy, version)
-        self._check_agreement(model.name)
+        check_agreement(self, policy, config, model)
 
     def sync(self, policy: Policy, version: int) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes, unless it keeps them."""
@@ -148,7 +144,7 @@ class VllmEngine:
             outputs = self.llm.generate(inputs, parameters, use_tqdm=False)
         copies = responses_per_prompt if greedy else 1
         responses = [response for output in outputs for response in output.outputs for _ in range(copies)]
-        return _rollouts(prompts, responses, self.version)
+        return rollouts_of(prompts, responses, self.version)
 
     def close(self) -> None:
         """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
@@ -158,22 +154,6 @@ class VllmEngine:
         weights = checkpoint_weights(resharded(self.policy).merged().model, self.parameters)
         iterator = ((name, weight.to(self.dtype)) for name, weight in weights)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iterator})
-
-    @torch.no_grad()
-    def _check_agreement(self, name: str) -> None:
-        """Tries the hand-over: some releases lose weights of some architectures on some machines without a word."""
-        size = len(self.policy.model.get_input_embeddings().weight)  # type: ignore[arg-type]
-        prompts = [[97 * number % size] for number in range(8)]
-        rollouts = self.generate(prompts, 4, Sampling(min(8, self.longest_response)), seed=0)
-        # As in training: some attention kernels refuse the float32 weights by themselves.
-        with torch.autocast(self.policy.model.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            stats = self.policy(rollouts.responses(), 1.0)
-        difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
-        if not difference < LARGEST_DIFFERENCE:
-            raise UserError(
-                f"rollout.engine=vllm: its log-probs for {name} ({type(self.policy.model).__name__}) are not those of "
-                f"transformers, {difference:.2g} nats apart per token; set rollout.engine=transformers"
-            )
 
     @contextmanager
     def _awake(self) -> Iterator[None]:
@@ -225,24 +205,6 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
         raise _unusable(error, config, model, architecture) from None
 
 
-def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> Iterator[tuple[str, Tensor]]:
-    """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
-
-    Sharded ones come whole, one at a time and in the same order everywhere: it takes all processes. Raises RuntimeError
-    at the end if something of the model was left out.
-    """
-    weights, left = model.state_dict(), sum(parameter.numel() for parameter in model.parameters())
-    tensors = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
-    first = {id(tensors[name]): name for name in reversed(weights)}
-    for name, weight in weights.items():
-        is_first = first[id(tensors[name])] == name
-        if is_first or name in untied:
-            left -= weight.numel() if is_first and isinstance(tensors[name], torch.nn.Parameter) else 0
-            yield from revert_weight_conversion(model, {name: whole(weight)}).items()
-    if left:
-        raise RuntimeError(f"{left:,} weights of {type(model).__name__} were not handed over")
-
-
 def _parameter_names(model: torch.nn.Module) -> set[str]:
     return {name for name, _ in model.named_parameters(remove_duplicate=False)}
 
@@ -257,7 +219,7 @@ def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, archi
     return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {said}")
 
 
-def _rollouts(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:
+def rollouts_of(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:
     """What vLLM returned, the responses to one prompt side by side, as tensors."""
     lengths = torch.tensor([len(response.token_ids) for response in responses])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]

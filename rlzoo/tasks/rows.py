@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.hub import expect_no_hub_without_a_network
 from rlzoo.tasks.base import FORMATS
 
 if TYPE_CHECKING:  # a grader's process has no use for it
@@ -78,6 +79,11 @@ def _place(source: str) -> tuple[str, str | None]:
 @contextmanager
 def _reading(split: Split) -> Iterator[Any]:
     """The package, silenced: one clear error comes from here instead of a log and a bar from there."""
+    path = Path(split.source).expanduser()
+    if path.suffix in FORMATS and not path.exists():
+        raise UserError(f"{split}: there is no such file")
+    if not path.exists():
+        expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     import datasets
 
     datasets.disable_progress_bars()

@@ -1,6 +1,7 @@
 """Checkpoints: a Hugging Face model folder plus what training needs to go on bitwise as if it had not stopped."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlzoo.experiment.progress import ADAPTERS, OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
+from rlzoo.experiment.progress import ADAPTERS, AHEAD, OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.policy import Policy
@@ -16,11 +17,18 @@ from rlzoo.model.sharding import on_cpu, sharded_as
 
 
 def save_checkpoint(
-    folder: Path, policy: Policy, optimizer: torch.optim.Optimizer, progress: Progress, keep: int, writes: bool = True
+    folder: Path,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    keep: int,
+    writes: bool = True,
+    ahead: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`.
 
-    If the policy is sharded, all processes must call it together, and one of them `writes`.
+    If the policy is sharded, all processes must call it together, and one of them `writes`. What was sampled `ahead`
+    is kept with it.
     """
     final = folder / f"step-{progress.step:06d}"
     weights, moments = policy.whole_weights(keep=writes), _flatten(optimizer, keep=writes)
@@ -32,6 +40,8 @@ def save_checkpoint(
         save_file(moments, partial / OPTIMIZER)
         if trained := adapters(policy):
             save_file(trained, partial / ADAPTERS)
+        if ahead is not None:
+            save_file(dict(ahead), partial / AHEAD)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final

@@ -15,6 +15,7 @@ from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.tasks.base import Problem
 
 _THROWN_AWAY = -1
 """The group of responses that only make the processes' shares equal."""
@@ -75,11 +76,17 @@ class Collected:
 
 
 def collect(
-    experiment: Experiment, sampler: Sampler, accelerator: Accelerator, step: int, problems_used: int
+    experiment: Experiment,
+    sampler: Sampler,
+    accelerator: Accelerator,
+    step: int,
+    problems_used: int,
+    first: GradedRollouts | None = None,
 ) -> Collected:
     """Samples until `rollout.prompts_per_step` groups are selected; what is beyond them is dropped.
 
-    Without a part that refills, that is one round. Raises UserError if `rollout.max_refills` rounds more do not do.
+    Without a part that refills, that is one round; the `first` one may have been sampled ahead. Raises UserError if
+    `rollout.max_refills` rounds more do not do.
     """
     config = experiment.config.rollout
     wanted, start = config.prompts_per_step, problems_used
@@ -92,7 +99,9 @@ def collect(
                 f"refills; raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
             )
         count = _prompts_for(missing, rounds, wanted)
-        rounds.append(_sample_round(experiment, sampler, accelerator, step, len(rounds), problems_used, count))
+        part = Dealt(problems_used, count, accelerator.process_index, accelerator.num_processes)
+        graded = first if first and not rounds else sample(experiment, sampler, part, step, len(rounds))
+        rounds.append(_selected(experiment, graded, accelerator, part))
         problems_used += count
     return _joined(rounds, wanted, problems_used, experiment.objective.refills)
 
@@ -123,25 +132,41 @@ def _prompts_for(missing: int, rounds: Sequence[_Round], wanted: int) -> int:
     return min(count, wanted)
 
 
-def _sample_round(
-    experiment: Experiment, sampler: Sampler, accelerator: Accelerator, step: int, number: int, start: int, count: int
-) -> _Round:
-    """Samples responses to `count` problems from `start` on, which the processes take in turn.
+@dataclass(frozen=True)
+class Dealt:
+    """`count` problems from `start` on, which the processes take in turn.
 
     All have the same number of them; what that is beyond `count` is thrown away, so that no result depends on it.
     """
+
+    start: int
+    count: int
+    process: int
+    processes: int
+
+    @property
+    def numbers(self) -> range:
+        """Those of this process's problems, 0 being the one at `start`."""
+        return range(self.process, math.ceil(self.count / self.processes) * self.processes, self.processes)
+
+    def problems(self, experiment: Experiment) -> list[Problem]:
+        """The problems of this process."""
+        everyone = experiment.problems(self.start, len(self.numbers) * self.processes)
+        return [everyone[number] for number in self.numbers]
+
+
+def sample(experiment: Experiment, sampler: Sampler, part: Dealt, step: int, number: int = 0) -> GradedRollouts:
+    """A round's responses to this process's problems; the processes do not wait for each other."""
     rollout = experiment.config.rollout
-    processes = accelerator.num_processes
-    share = math.ceil(count / processes)
-    numbers = range(accelerator.process_index, share * processes, processes)
-    problems = experiment.problems(start, share * processes)
     sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
     seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
-    own = [problems[i] for i in numbers]
-    graded = sampler(own, rollout.responses_per_prompt, sampling, seed, numbers)
-    problem = torch.tensor(numbers)[graded.rollouts.prompt]
-    own_group = (start + problem).where(problem < count, _THROWN_AWAY)
-    batch = _shared_batch(graded, own_group, accelerator, rollout.max_response_tokens)
+    return sampler(part.problems(experiment), rollout.responses_per_prompt, sampling, seed, part.numbers)
+
+
+def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt) -> _Round:
+    problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
+    own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
+    batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
     batch = experiment.objective.select(batch)
@@ -149,7 +174,7 @@ def _sample_round(
         group = batch.require("group", "collect")
         kept = torch.isin(group, group[batch.require("selected", "collect")])
         batch, reward = batch.rows(kept), reward[kept]
-    return _Round(batch, reward, count, graded, own_group)
+    return _Round(batch, reward, part.count, graded, own_group)
 
 
 def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
@@ -191,7 +216,7 @@ def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: 
         examples=[r.graded for r in rounds],
         problems_used=problems_used,
         metrics=metrics,
-        seconds={name: sum(r.graded.seconds[name] for r in rounds) for name in ("generate", "grade")},
+        seconds={name: sum(r.graded.seconds.get(name, 0.0) for r in rounds) for name in ("generate", "grade")},
     )
 
 

@@ -92,13 +92,14 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
         held["reference"] = 4.0 * weights / share
     vllm, number = rollout.engine == "vllm", 2 if bfloat16 else 4
-    needs_copy = vllm or bfloat16 or share > 1
+    apart = rollout.engine == "vllm_server"
+    needs_copy = not apart and (vllm or bfloat16 or share > 1)
     copy = {"sampler's weights": float(number * weights)} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     responses = rollout.prompts_per_step * rollout.responses_per_prompt / gpus
     rows = min(rollout.rows_per_batch, math.ceil(responses))
     cache = 2 * shape.layers * shape.kv_heads * shape.head_size * number * longest * rows * 1.25
-    cache = (rollout.kv_cache_gib or VLLM_KV_CACHE_GIB) * GIB if vllm else cache
+    cache = (rollout.kv_cache_gib or VLLM_KV_CACHE_GIB) * GIB if vllm else 0.0 if apart else cache
     positions = max(train.tokens_per_micro_batch, longest)
     layer = positions * _kept_per_position(shape, bfloat16)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}

@@ -30,6 +30,7 @@ from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.training.ahead import of_all_processes, read_ahead
 from rlzoo.training.checkpoint import load_optimizer, load_weights, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
@@ -101,7 +102,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
         if said_by_main(accelerator, folder.finished(config)):
             view.nothing_left(folder)
         else:
-            _start_trackers(accelerator, config)
+            _start_trackers(accelerator, config, folder)
             view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
             with _ended_early(folder), load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
@@ -137,11 +138,12 @@ def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) ->
     )
 
 
-def _start_trackers(accelerator: Accelerator, config: Config) -> None:
+def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder) -> None:
     if not config.log.trackers:
         return
     values = {key: str(value) for key, value in flat(asdict(config)).items()}
-    accelerator.init_trackers(config.log.project, values)
+    own = {"wandb": {"name": folder.path.name, "dir": str(folder.path)}, "trackio": {"name": folder.path.name}}
+    accelerator.init_trackers(config.log.project, values, {name: own.get(name, {}) for name in config.log.trackers})
     missing = set(config.log.trackers) - {tracker.name for tracker in accelerator.trackers}
     if missing:
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
@@ -183,6 +185,8 @@ def load_trainer(
             if checkpoint is not None:
                 with readable(checkpoint):
                     load_optimizer(checkpoint, trainer.optimizer)
+                    if config.rollout.ahead:
+                        trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield trainer
 
 
@@ -231,8 +235,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
             step, every = trainer.progress.step, config.checkpoint.every
             if step == config.train.steps or (every and step % every == 0):
                 _checkpoint(trainer, folder)
-            if step == config.train.steps or (config.evaluation.every and step % config.evaluation.every == 0):
-                _evaluate_once(trainer, folder, view)
+            _evaluate_once(trainer, folder, view)
 
 
 def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:
@@ -272,15 +275,21 @@ def _record(
 
 def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
     main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
+    ahead = None
+    if trainer.ahead is not None:
+        ahead = of_all_processes(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
     if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
-        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, writes=main)
+        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, main, ahead)
     trainer.accelerator.wait_for_everyone()
 
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
-    """Evaluates the current policy with every decoding that is not done already; what the main process sees decides."""
+    """Evaluates with every decoding where that is due and not done already; what the main process sees decides."""
     config, experiment, accelerator = trainer.config, trainer.experiment, trainer.accelerator
+    step, every = trainer.progress.step, config.evaluation.every
+    if step not in (0, config.train.steps) and not (every and step % every == 0):
+        return
     evaluator = Evaluator(
         accelerator,
         trainer.sampler,
@@ -300,3 +309,6 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
             evaluation = evaluator(decoding, progress)
         if evaluation is not None:
             evaluation.save(path)
+            numbers = {name: it for name, it in evaluation.summary().items() if isinstance(it, int | float)}
+            found = {f"evaluation/{decoding.slug}/{name}": number for name, number in numbers.items()}
+            accelerator.log(found, step=trainer.progress.step)

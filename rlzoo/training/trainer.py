@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,12 +18,14 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
+from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import shard
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
-from rlzoo.rollout.sampler import Sampler
-from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.training.ahead import begun, first_round
+from rlzoo.training.collect import Collected, Share, collect, sample
 from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
@@ -60,6 +63,8 @@ class Trainer:
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         self.policy, self.optimizer = prepared
         self.progress = progress or Progress()
+        self.ahead: GradedRollouts | None = None
+        """What was sampled for the step that comes next."""
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
 
@@ -74,7 +79,10 @@ class Trainer:
         done, collected = self.progress, self.collect()
         self.seconds.update(collected.seconds)
         learning_rate = self._set_learning_rate(done.step)
+        following = self._following(done.step + 1, collected.problems_used)
         batch, tally, skipped = self.learn(collected)
+        with self._timed("generate"):
+            self.ahead = None if following is None else replace(following.result(), seconds={})
         updates = done.updates + self.experiment.updates_per_step
         with self._timed("sync"):
             self.engine.sync(self.accelerator.unwrap_model(self.policy), updates)
@@ -109,8 +117,16 @@ class Trainer:
 
     def collect(self) -> Collected:
         """The rollouts of the step that comes next."""
-        progress = self.progress
-        return collect(self.experiment, self.sampler, self.accelerator, progress.step, progress.problems_used)
+        done = self.progress
+        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, self.ahead)
+
+    def _following(self, step: int, problems_used: int) -> Future[GradedRollouts] | None:
+        """The first rollouts of the step after this one, sampled by the policy before this one's updates."""
+        if not self.config.rollout.ahead:
+            return None
+        part = first_round(self.config.rollout, problems_used, self.accelerator)
+        with self._timed("generate"):
+            return begun(lambda: sample(self.experiment, self.sampler, part, step), self.engine.apart)
 
     # ---- statistics of policies on the rollouts ------------------------------------------------------------------
 
@@ -217,11 +233,20 @@ class Trainer:
             return self._take_step(tally)
 
     def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
-        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is."""
+        """[N] number of the micro-batch of each row, different on every process, for parts whose scope it is.
+
+        Not of those that run: as in verl, micro-batches here hold about as many tokens each, long and short responses
+        mixed, whereas a forward pass is cheapest with responses of one length.
+        """
         number = torch.zeros(len(collected.share.own), 1)
         first = self.accelerator.process_index * len(collected.batch.mask)
-        for i, part in enumerate(self._micro_batches(collected, collected.share.among(rows))):
-            number[part.own] = float(first + i)
+        own = collected.share.among(rows).own
+        part = collected.rollouts.rows(own)
+        sizes = [
+            len(prompt) + length for prompt, length in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)
+        ]
+        balance = balanced(sizes, self.config.train.tokens_per_micro_batch)
+        number[own] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
         return collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
 
     def _differentiate(self, collected: Collected, plan: Plan, share: Share, moved: bool, tally: Tally) -> None:

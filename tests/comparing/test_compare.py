@@ -21,8 +21,10 @@ from rlzoo.commands import main
 from rlzoo.comparing.compare import Run, compare
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
+from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config, to_yaml, words_of
+from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, slug
 from rlzoo.report.grid_view import GridView
@@ -369,12 +371,16 @@ def _children(parent: int) -> list[str]:
 def test_each_process_gets_its_share_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from rlzoo.comparing import compare as module
-
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    environments = [module.environment_of(slot, jobs=3) for slot in range(3)]
+    environments = [Local(jobs=3).environment(slot) for slot in range(3)]
     assert [it["OMP_NUM_THREADS"] for it in environments] == ["2"] * 3
     assert [it["CUDA_VISIBLE_DEVICES"] for it in environments] == ["0", "1", "0"]
+    assert "CUDA_VISIBLE_DEVICES" not in Local().environment(0)
+    assert Local(gpus=0).environment(0)["CUDA_VISIBLE_DEVICES"] == ""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert [Local(2, 2).environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["4,5", "6,7"]
+    with pytest.raises(UserError, match="gpus=2 for each of jobs=3 are 6; there are 4 here"):
+        Local(3, 2)

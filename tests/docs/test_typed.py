@@ -55,6 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
     (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
     (folder / "my.yaml").write_text("seed: 3\n")
+    (folder / "config.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
     (folder / "my_file.py").write_text(REWARD)
     (folder / "my_module.py").write_text(METHOD)
     for page, name in (("own_reward", "brief"), ("own_method", "confident")):

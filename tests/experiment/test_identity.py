@@ -24,7 +24,7 @@ from rlzoo.files import read_json_lines, write_json_lines, write_text
 
 SMALL = (
     "rollout.prompts_per_step=2",
-    "rollout.responses_per_prompt=2",
+    "rollout.responses_per_prompt=5",
     "train.steps=1",
     "evaluation.problems=4",
     "evaluation.samples=2",

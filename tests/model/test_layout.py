@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaModel
 
+from objectives import Aggregate, TokenBatch, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
-from rlzoo.model.layout import grow, pack, packed
+from rlzoo.model.layout import balanced, grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.collect import Collected
 from tests.model.tiny_models import slow_statistics, tiny_policy
-from tests.objectives.zoo_sample import VARIANTS, fitting
+from tests.objectives.zoo_sample import RECIPES, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 MODELS = ["llama", "qwen3", "gemma2", "mistral", "gpt2"]
@@ -44,6 +45,27 @@ def test_every_response_is_in_one_tree_behind_its_prompt_and_within_the_limits(
         assert width == batch[0][0].size == max(tree.size for row in batch for tree in row)
         assert len(batch) == 1 or len(batch) * width <= budget
         assert not one_each or all(len(row) == 1 for row in batch)
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 2000))
+@settings(deadline=None)
+def test_balanced_parts_are_as_few_as_the_budget_asks_for_and_differ_by_no_more_than_an_item(
+    sizes: list[int], budget: int
+) -> None:
+    part_of = balanced(sizes, budget)
+    parts = [sum(size for size, part in zip(sizes, part_of, strict=True) if part == it) for it in set(part_of)]
+    assert set(part_of) == set(range(max(1, min(len(sizes), -(-sum(sizes) // budget)))))
+    assert max(parts) - min(parts) <= max(sizes)
+
+
+def test_in_balanced_micro_batches_tokens_of_short_and_long_responses_weigh_the_same() -> None:
+    lengths = [40] * 24 + [400] * 8
+    numbers = torch.tensor(balanced([50 + length for length in lengths], 2048))
+    mask = torch.arange(400) < torch.tensor(lengths)[:, None]
+    batch = TokenBatch(mask=mask, micro_batch=numbers, advantage=torch.ones(mask.shape))
+    weight = parse("grpo+token_mean(scope=microbatch)").the(Aggregate).coefficients(batch, mask) * mask.sum()
+    assert weight[:24][mask[:24]].mean().item() == pytest.approx(1, abs=0.15)
+    assert weight[24:][mask[24:]].mean().item() == pytest.approx(1, abs=0.05)
 
 
 def test_packing_leaves_few_positions_empty() -> None:
@@ -85,12 +107,15 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
     return trainer, collected_by(sampled, batch)
 
 
+FIRST_METHODS = ("grpo", "dapo", "entropy20", "lopti+kl", "stare", "stapo")
+
+
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2"])
 def test_sharing_packing_and_cutting_change_no_gradient_of_any_recipe(name: str, float64: None) -> None:
     policy = tiny_policy(name).double()
     old, moved, reference = (with_noise(policy, seed) for seed in range(3))
     longest, tolerance = policy.longest_tree, 1e-10 if name == "gpt2" else 2e-6  # rotary embeddings are float32
-    whole = fitting(4, (recipe for recipe in VARIANTS if "authors" not in recipe))
+    whole = fitting(4, RECIPES if name == "qwen3" else FIRST_METHODS)
     expected = {}
     for share, budget in ((0, 10_000), (longest, 10_000), (longest, 90), (20, 60), (0, 50)):
         trainer, collected = recording(policy, reference, budget)

@@ -8,7 +8,7 @@ import torch
 from objectives import Bounds, Objective, ObjectiveError, TokenBatch, parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
-from tests.objectives.zoo_sample import SAMPLE, VARIANTS
+from tests.objectives.zoo_sample import SAMPLE_PAIRS, VARIANTS
 
 
 def test_a_given_advantage_stands_in_for_rewards() -> None:
@@ -98,7 +98,9 @@ def test_a_reward_equal_to_its_groups_mean_has_an_advantage_of_exactly_zero(
     assert (advantage[0::3] != 0).all()
 
 
-@pytest.mark.parametrize("expression", [*SAMPLE, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"])
+@pytest.mark.parametrize(
+    "expression", [*VARIANTS, *SAMPLE_PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"]
+)
 def test_an_objective_without_a_part_is_what_its_removal_says(expression: str) -> None:
     objective = parse(expression)
     plain = ".".join(map(str, objective.parts))

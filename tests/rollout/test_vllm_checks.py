@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.rollout import check_engine
-from rlzoo.rollout.vllm_engine import checkpoint_weights
+from rlzoo.rollout.handover import checkpoint_weights
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -56,8 +56,7 @@ def test_weights_that_are_left_out_are_missed(monkeypatch: pytest.MonkeyPatch) -
 
 def check(*words: str) -> None:
     """Checks the engine of a configuration."""
-    config = load_config(words)
-    check_engine(config.rollout, config.evaluation)
+    check_engine(load_config(words))
 
 
 class Installed(ModuleType):

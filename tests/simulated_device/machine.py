@@ -66,7 +66,7 @@ class SimulatedDevice(TorchFunctionMode):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*(error or (None, None, None)))
         self._entered.close()
 
     def _swap_accelerate(self) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
-from tests.objectives.zoo_sample import SAMPLE
+from tests.objectives.zoo_sample import SAMPLE, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = (
@@ -25,6 +25,9 @@ WORDS = (
     "task.problems=8",
     "evaluation.problems=1",
 )
+
+
+EXPRESSIONS = fitting(4, SAMPLE)
 
 
 def main(model: str, output: Path) -> None:
@@ -42,7 +45,7 @@ def main(model: str, output: Path) -> None:
     trainer = Recording(experiment, accelerator, policy, reference, sampler=None)
     gradients: dict[str, Tensor] = {}
     metrics = {}
-    for expression in SAMPLE:
+    for expression in EXPRESSIONS:
         metrics[expression] = trainer.record(expression, collected, old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
     if accelerator.is_main_process:

@@ -16,7 +16,7 @@ from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.sharding import resharded, whole_parameters
-from rlzoo.rollout.vllm_engine import checkpoint_weights
+from rlzoo.rollout.handover import checkpoint_weights
 from rlzoo.training.run import load_trainer
 from rlzoo.training.trainer import Trainer
 

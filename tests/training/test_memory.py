@@ -1,5 +1,6 @@
 """`rlzoo fit` counts what a real forward pass keeps, and says what makes the papers' settings fit."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,19 @@ def test_the_papers_settings_fit_or_it_is_said_what_makes_them_fit(name: str, me
     assert found.fits or found.remedy
     again = load_config([str(PAPERS[name]), *found.remedy])
     assert fit(again, shape_of(again.model), parse(again.objective), gpus, memory * GIB).fits
+
+
+def test_the_page_on_gpus_says_what_makes_the_papers_settings_fit() -> None:
+    lines = (ROOT / "benchmarks" / "gpu" / "README.md").read_text().splitlines()
+    rows = [line.split(" | ")[1:] for line in lines if line.startswith(("| STAPO,", "| Lopti,", "| STARE,"))]
+    for name, (largest, *cells) in zip(
+        ("stapo_qwen3_1.7b", "lopti_qwen2.5_3b", "stare_qwen2.5_math_7b"), rows, strict=True
+    ):
+        config = load_config([str(PAPERS[name])])
+        for (gpus, memory), cell in zip(product((1, 8), (80, 141)), cells, strict=True):
+            found = fit(config, shape_of(config.model), parse(config.objective), gpus, memory * GIB)
+            assert cell.strip(" |`") == (" ".join(found.remedy) or "fits")
+            assert largest == f"{found.largest.total / GIB:.1f}"
 
 
 def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:

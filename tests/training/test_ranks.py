@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from tests.objectives.zoo_sample import SAMPLE
 from tests.processes import ONE, TWO, launch
+from tests.training.rank_gradients import EXPRESSIONS
 from tests.training.rank_runs import OBJECTIVES, WORDS
 
 
@@ -24,12 +24,12 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, t
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
     assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
     assert one.keys() == two.keys()
-    assert {name.split(" update ")[0] for name in one} == set(SAMPLE)
-    apart = [expression for expression in SAMPLE if "authors" in expression]
+    assert {name.split(" update ")[0] for name in one} == set(EXPRESSIONS)
+    apart = [expression for expression in EXPRESSIONS if "authors" in expression]
     for name, gradient in one.items():
         if not any(name.startswith(expression) for expression in apart):
             assert (two[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
-    largest = {expression: 0.0 for expression in SAMPLE}
+    largest = {expression: 0.0 for expression in EXPRESSIONS}
     for name, gradient in one.items():
         expression = name.split(" update ")[0]
         largest[expression] = max(largest[expression], gradient.abs().max().item())
@@ -82,8 +82,15 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(tmp_path: Path) -> None:
-    words = [*WORDS, "objective=stare(adaptive=true)", "checkpoint.every=1", "checkpoint.keep=9"]
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int, tmp_path: Path) -> None:
+    words = [
+        *WORDS,
+        "objective=stare(adaptive=true)",
+        f"rollout.ahead={ahead}",
+        "checkpoint.every=1",
+        "checkpoint.keep=9",
+    ]
     parts, whole = RunFolder(tmp_path / "parts"), RunFolder(tmp_path / "whole")
     command = [*TWO, "-m", "rlzoo", "train", *words, f"output={parts.path}"]
     started = psutil.Popen([*command, "train.steps=500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,0 +1,286 @@
+"""What to run first on a GPU: the laws, the memory that `rlzoo fit` predicts, and the race against TRL, on one page.
+
+    make gpu-check        or: python -m benchmarks.gpu.check [--without-race]
+
+Prints Markdown; exit status 0 if everything holds, 1 if not, 2 where there is no GPU. `--is-there` only looks for one.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+from accelerate.state import AcceleratorState
+from torch import Tensor
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""As it was before what the tests share set anything."""
+LAW, GRADIENT, MEMORY = 1e-9, 1e-3, 0.15
+"""How far the device may be from the CPU (float64), whole gradients (float32), and memory from what is predicted."""
+WAITS = 2
+"""Waits per micro-batch of training."""
+RACE = ("benchmarks/speed/step_time.py", "--steps", "3", "--one-by-one", "--contenders")
+
+SIZES: Mapping[str, int] = {
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151_936,
+}
+"""Those of Qwen3-0.6B."""
+RUN = (
+    "objective=dapo-dynamic_sampling+kl",
+    "task.name=arithmetic",
+    "task.grade_truncated=true",
+    "model.precision=bfloat16",
+    "rollout.prompts_per_step=4",
+    "rollout.responses_per_prompt=8",
+    "rollout.max_prompt_tokens=32",
+    "rollout.max_response_tokens=1024",
+    "train.tokens_per_micro_batch=16384",
+    "evaluation.problems=1",
+)
+KEYS = ((), ("model.gradient_checkpointing=true",))
+"""What memory is measured with, besides."""
+PHASES = {"generate": "rollout", "score": "scoring", "train": "training"}
+"""As the trainer and `rlzoo fit` call them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A part of the page."""
+
+    title: str
+    text: str
+    holds: bool
+
+
+# ---- the laws --------------------------------------------------------------------------------------------------------
+
+
+def laws(device: torch.device) -> Finding:
+    """Plan, loss and gradient of every recipe, part and setting are those of the CPU."""
+    from tests.objectives.batches import random_case, token_batch
+    from tests.simulated_device.test_zoo import EXPRESSIONS, SEEDS, on, step
+
+    worst = dict.fromkeys(EXPRESSIONS, 0.0)
+    for expression in EXPRESSIONS:
+        for seed in SEEDS:
+            batch = token_batch(random_case(seed, extreme=False, moved=True), torch.float64)
+            found, expected = step(expression, on(device, batch)), step(expression, batch)
+            worst[expression] = max([worst[expression], *map(distance, found, expected)])
+    return _compared("The laws: every expression's step against the CPU's, float64", worst, LAW)
+
+
+def gradients(device: torch.device) -> Finding:
+    """Gradients of whole updates through the real trainer are those of the CPU, and the host hardly waits for them."""
+    from tests.conftest import save_tiny_model
+    from tests.objectives.zoo_sample import PARTS, RECIPES
+    from tests.simulated_device.updates import counting
+
+    worst: dict[str, float] = {}
+    expressions = (*RECIPES, *PARTS)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as waits:
+        model = save_tiny_model(Path(folder))
+        with _only_the_cpu():
+            trainer, step = counting(model)
+            expected = {expression: _gradients(trainer, expression, step) for expression in expressions}
+        trainer, step = counting(model)
+        warnings.simplefilter("always")
+        for expression in expressions:
+            trainer.begin(SimpleNamespace(syncs=SimpleNamespace(total=lambda: len(waits))))  # type: ignore[arg-type]
+            torch.cuda.set_sync_debug_mode("warn")
+            found = _gradients(trainer, expression, step)
+            torch.cuda.set_sync_debug_mode("default")
+            worst[expression] = max(map(distance, found, expected[expression]))
+            most = WAITS * trainer.micro_batches["train"] + len(found)
+            if trainer.waits["train"] > most:
+                worst[f"{expression} waits {trainer.waits['train']} times, allowed are {most}"] = float("inf")
+    return _compared("Gradients of whole updates against the CPU's, float32", worst, GRADIENT)
+
+
+def _gradients(trainer: Any, expression: str, step: Any) -> list[Tensor]:
+    if trainer.machine is None:
+        trainer.begin(None)
+    trainer.record(expression, *step)
+    return list(trainer.gradients)
+
+
+@contextmanager
+def _only_the_cpu() -> Iterator[None]:
+    """Accelerate, whose objects share what they know of the machine, sees no GPU meanwhile."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    with mock.patch.object(torch.accelerator, "is_available", lambda: False):
+        yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, as a share of the largest value."""
+    found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
+    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1.0)) if found.numel() else 0.0
+
+
+def _compared(title: str, worst: Mapping[str, float], allowed: float) -> Finding:
+    far = {name: value for name, value in worst.items() if not value <= allowed}
+    lines = [f"{len(worst)} expressions, the farthest {max(worst.values()):.1e} away; allowed is {allowed:.0e}."]
+    lines += [f"- **{name}**: {value:.1e}" for name, value in far.items()]
+    return Finding(title, "\n".join(lines), not far)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+_turns = count()
+
+
+def alternately(response: str) -> float:
+    """The reward of the runs that are measured: every group has a gradient."""
+    return float(next(_turns) % 2)
+
+
+def memory(device: torch.device) -> Finding:
+    """What a second step allocates at most in each phase, by CUDA's counters, and what `rlzoo fit` says."""
+    lines = ["| | phase | predicted (GiB) | measured (GiB) | ratio |", "|---|---|---|---|---|"]
+    holds = True
+    for keys in KEYS:
+        for phase, (predicted, found) in peaks(keys).items():
+            ratio = found / predicted
+            holds &= abs(ratio - 1) <= MEMORY
+            sizes = f"{predicted / 2**30:.2f} | {found / 2**30:.2f} | {ratio:.2f}"
+            lines.append(f"| {' '.join(keys) or 'bfloat16'} | {phase} | {sizes} |")
+    said = f"Without what it calls reserved; allowed is {MEMORY:.0%}."
+    return Finding("Memory: `rlzoo fit` against CUDA's counters", "\n".join([*lines, "", said]), holds)
+
+
+def peaks(keys: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """By phase of a second step: the bytes that are predicted, and those that were allocated."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
+
+    from objectives import parse
+    from rlzoo.config import load_config
+    from rlzoo.experiment.experiment import check
+    from rlzoo.experiment.run_folder import RunFolder
+    from rlzoo.model.accelerator import make_accelerator
+    from rlzoo.model.pretrained import locate
+    from rlzoo.model.shape import shape_of
+    from rlzoo.training.memory import predict
+    from rlzoo.training.run import load_trainer
+
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = AutoTokenizer.from_pretrained(locate(load_config([]).model).path)
+        ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": None, "pad_token_id": None}
+        shape = Qwen3Config(**SIZES, **ends, max_position_embeddings=4096, tie_word_embeddings=True)
+        AutoModelForCausalLM.from_config(shape).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        own = (f"model.name={folder}", f"output={folder}/run", f"task.reward={__file__}:alternately")
+        config = load_config([*RUN, *own, *keys])
+        accelerator = make_accelerator(config.model.precision)
+        with load_trainer(check(config), accelerator, RunFolder(Path(folder) / "run")) as trainer:
+            trainer.step()
+            with _counting(trainer) as found:
+                trainer.step()
+        predicted = predict(config, shape_of(config.model), parse(config.objective), gpus=1)
+    return {it.name: (it.total - it.parts["reserved"], found[it.name]) for it in predicted}
+
+
+@contextmanager
+def _counting(trainer: Any) -> Iterator[dict[str, float]]:
+    """The bytes that were allocated at most in each phase."""
+    found: dict[str, float] = {}
+
+    @contextmanager
+    def counted(phase: str) -> Iterator[None]:
+        torch.cuda.reset_peak_memory_stats()
+        yield
+        name = PHASES.get(phase, phase)
+        found[name] = max(found.get(name, 0.0), float(torch.cuda.max_memory_allocated()))
+
+    timed, collect = trainer._timed, trainer.collect
+
+    @contextmanager
+    def both(phase: str) -> Iterator[None]:
+        with counted(phase), timed(phase):
+            yield
+
+    def collected() -> Any:
+        with counted("generate"):
+            return collect()
+
+    trainer._timed, trainer.collect = both, collected
+    yield found
+
+
+# ---- speed -----------------------------------------------------------------------------------------------------------
+
+
+def race(device: torch.device) -> Finding:
+    """Seconds of a step beside TRL's."""
+    title = "The race against TRL"
+    if find_spec("trl") is None:
+        return Finding(title, "TRL is not installed: pip install 'rlzoo-llm[benchmarks]'", False)
+    contenders = ["rlzoo", *(["rlzoo-vllm"] if find_spec("vllm") else []), "trl"]
+    done = subprocess.run(
+        [sys.executable, *RACE, *contenders], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    return Finding(title, done.stdout if not done.returncode else done.stderr[-2000:], not done.returncode)
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+CHECKS: tuple[Callable[[torch.device], Finding], ...] = (laws, gradients, memory, race)
+
+
+def attempted(checks: Callable[[torch.device], Finding], device: torch.device) -> Finding:
+    """What a check finds; one that fails costs no other."""
+    try:
+        return checks(device)
+    except Exception as error:
+        return Finding(checks.__name__, f"{type(error).__name__}: {error}", False)
+
+
+def page(findings: list[Finding]) -> str:
+    """Markdown."""
+    from rlzoo.experiment.environment import environment
+
+    machine = environment()
+    shown = [f"{name} {machine[name]}" for name in ("accelerator", "torch", "transformers", "commit") if machine[name]]
+    parts = [f"# rlzoo on a GPU\n\n{', '.join(shown)}"]
+    parts += [f"## {it.title}: {'holds' if it.holds else 'DOES NOT HOLD'}\n\n{it.text}" for it in findings]
+    return "\n\n".join(parts)
+
+
+def main() -> int:
+    """Prints the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--is-there", action="store_true", help="look for a GPU and do no more")
+    parser.add_argument("--without-race", action="store_true", help="the laws and the memory alone")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print(f"gpu-check: torch {torch.__version__} sees no CUDA GPU here; run it on a GPU machine", file=sys.stderr)
+        return 2
+    if arguments.is_there:
+        return 0
+    checks = CHECKS[:-1] if arguments.without_race else CHECKS
+    findings = [attempted(it, torch.device("cuda", 0)) for it in checks]
+    print(page(findings))
+    return int(not all(it.holds for it in findings))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

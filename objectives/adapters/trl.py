@@ -1,0 +1,371 @@
+"""Any expression of the zoo inside TRL's `GRPOTrainer`.
+
+    ZooGRPOTrainer(model, reward_funcs, objective="stapo+clip_higher", args=GRPOConfig(...), train_dataset=...)
+
+TRL samples, scores, steps, logs and saves; the objective has the rest. A generation of TRL is a rollout step,
+`gradient_accumulation_steps` micro-batches of all processes are a mini-batch, `num_iterations` are the passes. Shapes:
+N rows of a generation on all processes, M of a mini-batch, w = M / processes; T completion positions.
+"""
+
+import json
+import math
+import os
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from trl import GRPOConfig, GRPOTrainer
+
+from objectives import Objective, ObjectiveError, Plan, TokenBatch, parse
+from objectives.adapters.trl_settings import check_peer, check_state, settled
+
+STATE_FILE = "objective_state.json"
+_TOKENS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
+_LOG_PROBS_OF_TRL = (
+    ("logp_old", "old_per_token_logps"),
+    ("logp_ref", "ref_per_token_logps"),
+    ("logp_sampler", "sampling_per_token_logps"),
+)
+_LOG_PROBS = frozenset({"logp_old", "logp", "logp_sampler"})
+
+
+class ZooGRPOTrainer(GRPOTrainer):
+    """`GRPOTrainer` with the gradient of an expression of the zoo.
+
+    `correct` names the reward function whose reward is correctness in [0, 1], where there are several and a part reads
+    it. A part that refills samples up to `max_refills` times more for a generation, prompts drawn from the data set.
+    Raises ObjectiveError for settings that do not go with the objective, and for a TRL that has changed.
+    """
+
+    loss_is_scaled_for_ga = True
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any,
+        objective: str,
+        args: GRPOConfig,
+        *,
+        correct: str | None = None,
+        max_refills: int = 10,
+        **others: Any,
+    ) -> None:
+        check_peer()
+        self.objective, self.max_refills = parse(objective), max_refills
+        args = settled(self.objective, args)
+        self.minibatches = args.steps_per_generation // args.gradient_accumulation_steps
+        self.needs = self.objective.requires(on_policy=self.minibatches * self.objective.pass_count == 1)
+        _check_data(self.objective, others.get("train_dataset"))
+        if isinstance(reward_funcs, list) and len(reward_funcs) > 1 and correct is None and "correct" in self.needs:
+            raise ObjectiveError(f"objective={objective} reads correctness: name the reward function by correct=")
+        super().__init__(model, reward_funcs, args, **others)
+        check_state(self)
+        if self._is_vlm:
+            raise ObjectiveError("ZooGRPOTrainer trains on text only, but this model has images")
+        if correct is not None and correct not in self.reward_func_names:
+            raise ObjectiveError(f"correct={correct} is not one of {', '.join(self.reward_func_names)}")
+        self._correct = 0 if correct is None else self.reward_func_names.index(correct)
+        self._controllers: Mapping[str, Mapping[str, float]] = {}
+        self._refills = 0
+        self._rewards: Tensor
+        self._tokens: Mapping[str, Tensor] | None = None
+        self._passes: Sequence[TokenBatch]
+        self._plan: Plan
+        self._tally: _Tally
+
+    # ---- once per generation -------------------------------------------------------------------------------------
+
+    def _calculate_rewards(self, *arguments: Any, **options: Any) -> Tensor:
+        """[n, functions] on all processes; TRL hands on nothing but the advantages that it makes of them."""
+        self._rewards = super()._calculate_rewards(*arguments, **options)
+        return self._rewards
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """The micro-batch that is next, after sampling or planning where it is the first one; groups stay together."""
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        window = self.args.gradient_accumulation_steps
+        number = self._step % (self.args.steps_per_generation * self.num_iterations)
+        if number == 0 or self._tokens is None:
+            self._collect(generation_batch)
+        update, part = divmod(number, window)
+        if part == 0:
+            self._make_plan(update)
+        size = self.args.per_device_train_batch_size
+        rows = slice(part * size, (part + 1) * size)
+        own = self._own_tokens(update % self.minibatches)
+        return {**{name: values[rows] for name, values in own.items()}, "rows": rows}
+
+    @torch.no_grad()
+    def _collect(self, examples: Sequence[dict[str, Any]]) -> None:
+        """Samples a generation and prepares it."""
+        rollouts = self._sampled_full(examples)
+        self._tokens, batch = rollouts.tokens, rollouts.batch
+        if self.needs & {"entropy_old", "entropy"} or (self.needs & _LOG_PROBS and batch.logp_old is None):
+            parts = [self._statistics(number) for number in range(self.minibatches)]
+            logp, entropy = (torch.cat(values) for values in zip(*parts, strict=True))
+            batch = batch.with_fields(logp_old=logp, entropy_old=entropy, entropy=entropy)
+        if batch.logp_old is not None:
+            said = batch.logp_old if batch.logp_sampler is None else batch.logp_sampler
+            said = torch.where(said.isnan(), batch.logp_old, said)  # an engine may not know some
+            batch = batch.with_fields(logp=batch.logp_old, logp_sampler=said)
+        prepared = self.objective.prepare(batch, self._controllers)
+        self._controllers, self._passes = prepared.state, self.objective.passes(prepared)
+
+    def _sampled_full(self, examples: Sequence[dict[str, Any]]) -> "_Rollouts":
+        """The rollouts of a generation; with a part that refills, until there are enough groups that it keeps.
+
+        Raises ObjectiveError if `max_refills` rounds more do not do.
+        """
+        wanted = self.args.generation_batch_size // self.num_generations
+        rounds, sampled = [self._sample(examples, 0)], wanted
+        while (missing := wanted - (kept := sum(r.groups for r in rounds))) > 0:
+            if len(rounds) > self.max_refills:
+                raise ObjectiveError(
+                    f"objective={self.objective}: of {sampled} prompts only {kept} gave groups to learn from, after "
+                    f"max_refills={self.max_refills} refills; raise it, or choose prompts of a fitting difficulty"
+                )
+            count = self._refill_size(min(wanted, math.ceil(missing * sampled / max(1, kept))))
+            rounds.append(self._sample(self._further_examples(count), sampled))
+            sampled += count
+        if self.objective.refills:
+            self._metrics["train"]["groups_dropped"].append(1 - kept / sampled)
+        return _joined(rounds).rows(slice(self.args.generation_batch_size))
+
+    def _sample(self, examples: Sequence[dict[str, Any]], first_group: int) -> "_Rollouts":
+        """Samples and scores this process's share of a round; the rollouts of all processes that are worth keeping."""
+        made, device = self._generate_and_score_completions(examples), self.accelerator.device
+        tokens = {name: self._everywhere(made[name], left=name.startswith("prompt")) for name in _TOKENS}
+        present, rewards = tokens["completion_mask"].bool(), self._rewards
+        length, group = present.sum(1), torch.arange(len(present), device=device) // self.num_generations
+        last = tokens["completion_ids"].gather(1, (length - 1).clamp(min=0)[:, None])[:, 0]
+        ends = torch.tensor([*self.eos_token_ids, self._tokenizer.pad_token_id], device=device)
+        scored = ~rewards.isnan().all(1)
+        whole = scored.view(-1, self.num_generations).all(1).repeat_interleave(self.num_generations)
+        mask = present & self._everywhere(made["tool_mask"]).bool() if "tool_mask" in made else present
+        said: dict[str, Any] = {ours: self._everywhere(made[its]) for ours, its in _LOG_PROBS_OF_TRL if its in made}
+        batch = TokenBatch(
+            mask=mask & whole[:, None],  # a group without rewards is no part of the batch
+            length=length,
+            group=first_group + group,
+            reward=(rewards * self.reward_weights.to(device)).nansum(1),
+            correct=self._correctness(),
+            truncated=~torch.isin(last, ends),
+            max_length=self.max_completion_length,
+            on_policy=True,
+            **said,
+        )
+        if not self.objective.refills:
+            return _Rollouts(tokens, batch)
+        batch = self.objective.select(batch)
+        group, selected = batch.require("group", "refills"), batch.require("selected", "refills")
+        kept = torch.isin(group, group[selected]) & whole
+        return _Rollouts(tokens, batch).rows(kept)
+
+    def _correctness(self) -> Tensor:
+        correct = self._rewards[:, self._correct].nan_to_num()
+        if "correct" in self.needs and ((correct < 0) | (correct > 1)).any():
+            raise ObjectiveError(
+                f"objective={self.objective} reads correctness in [0, 1], but {self.reward_func_names[self._correct]} "
+                f"gave {correct.min():g} to {correct.max():g}: name by correct= a reward function that says it"
+            )
+        return correct
+
+    def _refill_size(self, count: int) -> int:
+        """So many prompts or a few more, such that all processes have the same number of rows."""
+        unit = self.accelerator.num_processes // math.gcd(self.accelerator.num_processes, self.num_generations)
+        return math.ceil(count / unit) * unit
+
+    def _further_examples(self, count: int) -> list[dict[str, Any]]:
+        """The share of this process in `count` prompts drawn from the data set, each as often as TRL repeats it."""
+        draw = random.Random(f"refill {self._refills} of seed {self.args.seed}")
+        drawn = draw.choices(range(len(self.train_dataset)), k=count)
+        rows = [index for index in drawn for _ in range(self.num_generations)]
+        size = len(rows) // self.accelerator.num_processes
+        first = self.accelerator.process_index * size
+        self._refills += 1
+        return [dict(self.train_dataset[index]) for index in rows[first : first + size]]
+
+    def _everywhere(self, values: Tensor, left: bool = False) -> Tensor:
+        """[n, t] of this process -> [N, T] of all, one after the other, padded on the `left` or on the right."""
+        return self.accelerator.gather(self.accelerator.pad_across_processes(values, dim=1, pad_first=left))
+
+    # ---- once per optimiser step ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _make_plan(self, update: int) -> None:
+        """Plans a mini-batch on all processes alike and keeps this process's rows of it."""
+        iteration, number = divmod(update, self.minibatches)
+        minibatch = self._passes[iteration]
+        size = len(minibatch.mask) // self.minibatches
+        minibatch = minibatch.rows(slice(number * size, (number + 1) * size)).with_fields(on_policy=update == 0)
+        if update > 0 and self.objective.reads_current:
+            logp, entropy = self._statistics(number)
+            minibatch = minibatch.with_fields(logp=logp, entropy=entropy)
+        if self.objective.reads_micro_batches:
+            rows = torch.arange(size, device=minibatch.mask.device)
+            minibatch = minibatch.with_fields(micro_batch=rows // self.args.per_device_train_batch_size)
+        plan = self.objective.plan(minibatch)
+        self._plan = plan.rows(self._share(0, size), minibatch.mask.shape[1])
+        self._tally = _Tally(self.objective, self._plan)
+
+    def _share(self, first: int, size: int) -> slice:
+        """The rows of this process among `size` rows of all of them."""
+        own = size // self.accelerator.num_processes
+        first += self.accelerator.process_index * own
+        return slice(first, first + own)
+
+    def _own_tokens(self, number: int) -> dict[str, Tensor]:
+        """[w, ...] this process's rows of a mini-batch."""
+        assert self._tokens is not None
+        size = len(self._tokens["prompt_ids"]) // self.minibatches
+        return {name: values[self._share(number * size, size)] for name, values in self._tokens.items()}
+
+    @torch.no_grad()
+    def _statistics(self, number: int) -> tuple[Tensor, Tensor]:
+        """[M, T] log-probs and entropies of a mini-batch under the policy as it is now, on all processes."""
+        own = self._own_tokens(number)
+        logp, entropy, _ = self._forward(self.model, own, self.args.per_device_train_batch_size)
+        return self.accelerator.gather(logp), self.accelerator.gather(entropy)
+
+    # ---- once per micro-batch ------------------------------------------------------------------------------------
+
+    def _compute_loss(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """The part of a micro-batch in its mini-batch's loss; data-parallel engines average, hence the factor."""
+        rows: slice = inputs["rows"]
+        logp, entropy, auxiliary = self._forward(model, inputs)
+        loss: Tensor = self.objective.loss(self._plan, rows, logp, entropy)
+        self._tally.add(rows, logp.detach(), entropy.detach())
+        if rows.stop == len(self._plan.batch.mask):
+            for name, value in self._tally.metrics(self.accelerator).items():
+                self._metrics["train"][name].append(value)
+        loss = loss * self.accelerator.num_processes
+        if self.aux_loss_enabled:
+            loss = loss + self.router_aux_loss_coef * auxiliary / self.args.gradient_accumulation_steps
+        return loss
+
+    def _forward(self, model: Any, tokens: Mapping[str, Tensor], size: int | None = None) -> tuple[Tensor, Tensor, Any]:
+        """[n, T] log-probs and entropies of completions at the sampling temperature, and the experts' balance."""
+        logp, entropy, auxiliary = self._get_per_token_logps_and_entropies(
+            model,
+            torch.cat([tokens["prompt_ids"], tokens["completion_ids"]], 1),
+            torch.cat([tokens["prompt_mask"], tokens["completion_mask"]], 1),
+            tokens["completion_ids"].shape[1],
+            size,
+            compute_entropy=True,
+            compute_aux_loss=self.aux_loss_enabled,
+        )
+        return logp.float(), entropy.float(), auxiliary
+
+    def prediction_step(self, model: Any, inputs: Any, *_: Any, **__: Any) -> tuple[None, None, None]:
+        """Samples and scores; an objective's loss says nothing about a model, so that there is no `eval_loss`."""
+        self._prepare_inputs(inputs)
+        return None, None, None
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Writes the state of the controllers before TRL writes the rest, so that a whole checkpoint has it."""
+        if self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+            folder.mkdir(parents=True, exist_ok=True)
+            saved = {"objective": self.objective.key, "refills": self._refills, "controllers": self._controllers}
+            partial = folder / f"{STATE_FILE}.partial"
+            partial.write_text(json.dumps(saved), encoding="utf-8")
+            os.replace(partial, folder / STATE_FILE)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        path = Path(checkpoint, STATE_FILE)
+        if not path.exists():
+            raise ObjectiveError(f"{checkpoint} has no {STATE_FILE}: resume a checkpoint that ZooGRPOTrainer wrote")
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["objective"] != self.objective.key:
+            raise ObjectiveError(f"{checkpoint} is of another objective, {saved['objective']}: resume with that one")
+        self._controllers, self._refills = saved["controllers"], saved["refills"]
+
+
+@dataclass(frozen=True)
+class _Rollouts:
+    """Rollouts of all processes, the rows of a group side by side: what the model reads, and what objectives do."""
+
+    tokens: Mapping[str, Tensor]
+    batch: TokenBatch
+
+    @property
+    def groups(self) -> int:
+        """How many prompts there are."""
+        return len(self.batch.require("group", "refills").unique())
+
+    def rows(self, index: Tensor | slice) -> "_Rollouts":
+        """Some of the rows."""
+        return _Rollouts({name: values[index] for name, values in self.tokens.items()}, self.batch.rows(index))
+
+
+def _joined(rounds: Sequence[_Rollouts]) -> _Rollouts:
+    batches = [r.batch for r in rounds]
+    names = batches[0].tensors()
+    touched = {name: _together([batch.touched[name] for batch in batches]) for name in batches[0].touched}
+    fields: dict[str, Any] = {name: _together([batch.tensors()[name] for batch in batches]) for name in names}
+    tokens = {name: _together([r.tokens[name] for r in rounds], name.startswith("prompt")) for name in _TOKENS}
+    return _Rollouts(tokens, batches[0].with_fields(**fields, touched=touched))
+
+
+def _together(values: Sequence[Tensor], left: bool = False) -> Tensor:
+    """Rows of all, padded to the widest."""
+    if values[0].dim() == 1:
+        return torch.cat([*values])
+    width = max(value.shape[1] for value in values)
+    return torch.cat([pad(v, (width - v.shape[1], 0) if left else (0, width - v.shape[1])) for v in values])
+
+
+class _Tally:
+    """What the objective did in a mini-batch: sums over this process's rows, divided once at its end."""
+
+    def __init__(self, objective: Objective, plan: Plan) -> None:
+        self.objective, self.plan = objective, plan
+        self.sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=plan.batch.mask.device))
+        self.sums["tokens"] += plan.batch.mask.sum()
+        self.sums["mass"] += plan.batch.require("advantage", "tally").abs().sum()
+        self._count(plan, plan.touched)
+
+    @torch.no_grad()
+    def add(self, rows: slice, logp: Tensor, entropy: Tensor) -> None:
+        """Counts a micro-batch, `logp` and `entropy` [n, T] of some rows."""
+        part = self.plan.rows(rows, logp.shape[1])
+        self.sums["entropy"] += entropy[part.batch.mask].sum()
+        if part.batch.logp_ref is not None:
+            difference = (part.batch.logp_ref - logp)[part.batch.mask]
+            self.sums["kl"] += (difference.expm1() - difference).sum()
+        touched = self.objective.touched(part, slice(None), logp)
+        self._count(part, {name: tokens for name, tokens in touched.items() if name not in self.plan.touched})
+
+    def _count(self, part: Plan, touched: Mapping[str, Tensor]) -> None:
+        advantage = part.batch.require("advantage", "tally").abs()
+        for name, tokens in touched.items():
+            self.sums[f"touched/{name}/tokens"] += tokens.sum()
+            self.sums[f"touched/{name}/mass"] += (advantage * tokens).sum()
+
+    def metrics(self, accelerator: Any) -> dict[str, float]:
+        """Mean entropy (and KL to the reference, k3) per token; for each part, its share of tokens and of |A|."""
+        sums = accelerator.reduce(torch.stack([*self.sums.values()]), "sum").tolist()
+        totals = dict(zip(self.sums, sums, strict=True))
+        tokens, mass = totals.pop("tokens") or 1.0, totals.pop("mass") or 1.0
+        return {name: value / (mass if name.endswith("/mass") else tokens) for name, value in totals.items()}
+
+
+def _check_data(objective: Objective, data: Any) -> None:
+    if objective.refills and data is not None and not hasattr(data, "__len__"):
+        raise ObjectiveError(
+            f"objective={objective} draws further prompts, which a streamed train_dataset cannot give: "
+            "take one that is not streamed, or add -dynamic_sampling"
+        )

@@ -1,0 +1,162 @@
+"""What an objective decides about TRL's settings, and what the adapter relies on in TRL."""
+
+import copy
+import inspect
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Any
+
+from trl import GRPOConfig, GRPOTrainer
+
+from objectives import Objective, ObjectiveError
+
+TESTED = "1.16"
+"""The version of TRL that the tests run with."""
+
+REPLACED: Mapping[str, str] = {
+    "beta": "+kl(beta=0.04)",
+    "delta": "+dual_clip(cap=4)",
+    "entropy_coef": "+entropy_bonus(coefficient=0.001)",
+    "entropy_coef_delta": "+entropy_bonus(coefficient=0.001)",
+    "entropy_coef_max": "+entropy_bonus(coefficient=0.001)",
+    "entropy_coef_min": "+entropy_bonus(coefficient=0.001)",
+    "entropy_target": "+surprisal_reweighting(target_entropy=0.2)",
+    "epsilon": "+clip(low=0.2)",
+    "epsilon_high": "+clip_higher(high=0.28)",
+    "importance_sampling_level": "+sequence_ratio",
+    "loss_type": "+token_mean",
+    "mask_truncated_completions": "+overlong_filter",
+    "multi_objective_aggregation": "+center_batch_std",
+    "num_iterations": "+lopti",
+    "off_policy_mask_threshold": "+off_policy_mask(delta=0.1)",
+    "sapo_temperature_neg": "+sapo(tau_neg=1.05)",
+    "sapo_temperature_pos": "+sapo(tau_pos=1)",
+    "scale_rewards": "+group_center",
+    "top_entropy_quantile": "+top_entropy(fraction=0.2)",
+    "use_adaptive_entropy": "+surprisal_reweighting(adaptive=true)",
+    "use_bias_correction_kl": "+kl(estimator=k2)",
+    "vespo_k_neg": "+vespo",
+    "vespo_k_pos": "+vespo",
+    "vespo_lambda_neg": "+vespo",
+    "vespo_lambda_pos": "+vespo",
+    "vllm_importance_sampling_cap": "+sampler_correction(cap=2)",
+    "vllm_importance_sampling_clip_max": "+sampler_correction(cap=2)",
+    "vllm_importance_sampling_clip_min": "+sampler_correction(low=0.5)",
+    "vllm_importance_sampling_mode": "+sampler_correction(level=token)",
+}
+"""A setting of TRL that has no effect here -> what an objective has in its place, as it is added to an expression."""
+
+_SEAMS: Mapping[str, tuple[str, ...]] = {
+    "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
+    "_compute_loss": ("model", "inputs"),
+    "_generate_and_score_completions": ("inputs",),
+    "_get_output_dir": ("trial",),
+    "_get_per_token_logps_and_entropies": (
+        *("model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"),
+        *("compute_entropy", "compute_aux_loss"),
+    ),
+    "_load_optimizer_and_scheduler": ("checkpoint",),
+    "_prepare_inputs": ("generation_batch",),
+    "_save_checkpoint": ("model", "trial"),
+    "prediction_step": ("model", "inputs", "prediction_loss_only", "ignore_keys"),
+    "training_step": ("model", "inputs", "num_items_in_batch"),
+}
+"""The methods of TRL's trainer that the adapter calls or replaces -> their first parameters."""
+
+_STATE = (
+    *("_is_vlm", "_metrics", "_step", "_tokenizer", "accelerator", "aux_loss_enabled", "eos_token_ids"),
+    *("max_completion_length", "num_generations", "num_iterations", "reward_func_names", "reward_weights"),
+    "router_aux_loss_coef",
+)
+"""What the adapter reads of a trainer."""
+
+_SETTINGS = (
+    *("disable_dropout", "generation_batch_size", "num_generations", "steps_per_generation", "sync_ref_model"),
+    "vllm_importance_sampling_correction",
+)
+
+
+def check_peer(trainer: type[Any] = GRPOTrainer, config: type[Any] = GRPOConfig) -> None:
+    """Raises ObjectiveError for the first thing in TRL that is not what the adapter was written for."""
+    _warn_of_another_version()
+    for name, expected in _SEAMS.items():
+        method = getattr(trainer, name, None)
+        found = tuple(inspect.signature(method).parameters)[1:] if callable(method) else ()
+        if found[: len(expected)] != expected:
+            shown = f"takes ({', '.join(found)})" if callable(method) else "is not there"
+            raise _changed(f"GRPOTrainer.{name} should take ({', '.join(expected)}) but {shown}")
+    if getattr(trainer, "loss_is_scaled_for_ga", None) is not True:
+        raise _changed("GRPOTrainer.loss_is_scaled_for_ga should be True, so that no one else divides the loss")
+    there = {item.name for item in fields(config)}
+    for name in _SETTINGS:
+        if name not in there:
+            raise _changed(f"GRPOConfig.{name} is not there")
+
+
+def check_state(trainer: Any) -> None:
+    """Raises ObjectiveError for the first attribute of a trainer that the adapter reads and that is not there."""
+    for name in _STATE:
+        if not hasattr(trainer, name):
+            raise _changed(f"GRPOTrainer has no {name}")
+
+
+def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
+    """A copy of the settings with what the objective decides; `beta` is 1 where it reads TRL's reference.
+
+    Raises ObjectiveError, naming the remedy, for a setting that the objective replaces and for one it cannot go with.
+    """
+    _refuse_replaced(objective, args)
+    _refuse_uneven(args)
+    if args.num_generations < objective.learning_group:
+        raise ObjectiveError(
+            f"num_generations={args.num_generations}: objective={objective} needs at least {objective.learning_group}"
+        )
+    reads_reference = "logp_ref" in objective.needs
+    if args.sync_ref_model and not reads_reference:
+        raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")
+    args = copy.copy(args)
+    args.beta = 1.0 if reads_reference else 0.0  # TRL loads the reference for it and does nothing else with it here
+    args.num_iterations = objective.pass_count
+    args.disable_dropout = True  # the ratio compares the same network
+    args.vllm_importance_sampling_correction = False  # +sampler_correction does it
+    return args
+
+
+def _refuse_replaced(objective: Objective, args: GRPOConfig) -> None:
+    defaults = {item.name: item.default for item in fields(args)}
+    for name, remedy in REPLACED.items():
+        value = getattr(args, name, None)
+        if name in defaults and value != defaults[name]:
+            raise ObjectiveError(
+                f"{name}={value} has no effect beside objective={objective}: leave it out and write the part that "
+                f"does it into the objective, as in '{objective}{remedy}'"
+            )
+
+
+def _refuse_uneven(args: GRPOConfig) -> None:
+    """A mini-batch is made of whole groups, a generation of whole mini-batches."""
+    size, window = args.num_generations, args.gradient_accumulation_steps
+    rows = args.per_device_train_batch_size * window * args.world_size
+    if rows % size:
+        raise ObjectiveError(
+            f"a prompt's num_generations={size} completions would be in two mini-batches: make per_device_train_batch_"
+            f"size={args.per_device_train_batch_size} * gradient_accumulation_steps={window} * {args.world_size} "
+            f"processes = {rows} a multiple of it"
+        )
+    if args.steps_per_generation % window:
+        raise ObjectiveError(
+            f"steps_per_generation={args.steps_per_generation} must be a multiple of "
+            f"gradient_accumulation_steps={window}, so that updates are on whole mini-batches"
+        )
+
+
+def _warn_of_another_version() -> None:
+    found = version("trl")
+    if found.split(".")[:2] != TESTED.split("."):
+        warnings.warn(f"trl {found} is not the version that was tested, {TESTED}: trying it", stacklevel=4)
+
+
+def _changed(what: str) -> ObjectiveError:
+    return ObjectiveError(f"trl {version('trl')} is not what this adapter knows: {what}; install trl=={TESTED}.*")

@@ -1,0 +1,246 @@
+"""Where the runs of a grid are trained: processes of this machine, jobs of Slurm, or tasks of a Ray cluster."""
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from rlzoo.comparing.training_process import PATIENCE, run, start
+from rlzoo.config import GridConfig, SlurmConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.files import locked
+
+POLL = 0.2
+"""Seconds between looks at the jobs."""
+LOST = -128
+"""The status of a job whose worker is gone, which no signal has."""
+
+
+class Job(Protocol):
+    """A run that is being trained somewhere, or waits for its turn there."""
+
+    def poll(self) -> int | None:
+        """None until it has ended, then its exit status: below 0 if a signal ended it or its worker is gone."""
+        ...
+
+    def cancel(self) -> None:
+        """Asks it to end."""
+        ...
+
+    def kill(self) -> None:
+        """Makes it end."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts jobs."""
+
+    def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
+        """Trains with these words, as number `slot` of the jobs at a time; a child process holds the lock as well."""
+        ...
+
+
+@contextmanager
+def launching(asked: GridConfig) -> Iterator[Launcher]:
+    """The launcher that the keys of a grid ask for. Raises UserError if it cannot be had."""
+    if asked.launcher == "slurm":
+        yield Slurm(asked.slurm, asked.gpus)
+    elif asked.launcher == "ray":
+        with _ray_cluster():
+            yield Ray(asked.gpus)
+    else:
+        yield Local(asked.jobs, asked.gpus)
+
+
+def stop(jobs: Sequence[Job]) -> None:
+    """Asks them to end, then makes them."""
+    for job in jobs:
+        job.cancel()
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and any(job.poll() is None for job in jobs):
+        time.sleep(POLL)
+    for job in jobs:
+        if job.poll() is None:
+            job.kill()
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A run whose folder a process holds that this call did not start: it has ended when that lets go."""
+
+    lock: Path
+
+    def poll(self) -> int | None:
+        return None if is_held(self.lock) else LOST
+
+    def cancel(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process, on this machine or another, has it."""
+    file = locked(lock) if lock.exists() else None
+    if file is not None:
+        file.close()
+    return file is None and lock.exists()
+
+
+# ---- this machine ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Local:
+    """Child processes, which share the cores and the GPUs."""
+
+    jobs: int = 1
+    gpus: int = 1
+
+    def __post_init__(self) -> None:
+        there, wanted = len(_devices()) if self.gpus > 1 else 0, self.jobs * self.gpus
+        if self.gpus > 1 and there < wanted:
+            raise UserError(f"gpus={self.gpus} for each of jobs={self.jobs} are {wanted}; there are {there} here")
+
+    def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
+        return _Child(start(words, self.gpus, log, environment=self.environment(slot), lock=lock))
+
+    def environment(self, slot: int) -> dict[str, str]:
+        """An equal share of the cores unless the user has settled that, and of several GPUs those whose turn it is."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs)), **os.environ}
+        devices = _devices()
+        if not self.gpus or (len(devices) > 1 and (self.jobs, self.gpus) != (1, 1)):
+            own = [devices[(slot * self.gpus + i) % len(devices)] for i in range(self.gpus)]
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+        return environment
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def cancel(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _devices() -> list[str]:
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+
+
+# ---- Slurm -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Jobs that submitit submits; its own files lie beside the logs."""
+
+    asked: SlurmConfig
+    gpus: int
+
+    def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
+        from submitit import AutoExecutor
+
+        executor = AutoExecutor(log.parent.resolve() / "slurm", cluster=self.asked.cluster)
+        options = {"partition": self.asked.partition, **self.asked.options}
+        executor.update_parameters(
+            name=log.stem,
+            timeout_min=self.asked.time,
+            gpus_per_node=self.gpus or None,
+            slurm_additional_parameters={name: value for name, value in options.items() if value != ""},
+        )
+        return _Submitted(executor.submit(run, words, self.gpus, log.resolve(), Path.cwd()))
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    job: Any
+
+    def poll(self) -> int | None:
+        if not self.job.done():
+            return None
+        is_whole = self.job.paths.result_pickle.exists() and self.job.exception() is None
+        return int(self.job.result()) if is_whole else LOST
+
+    def cancel(self) -> None:
+        self.job.cancel(check=False)
+
+    def kill(self) -> None: ...  # Slurm does that itself
+
+
+# ---- Ray -------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _ray_cluster() -> Iterator[None]:
+    """The cluster that RAY_ADDRESS names, or that runs on this machine; one of this machine alone if there is none."""
+    import ray
+
+    if ray.is_initialized():  # by the script that calls
+        yield
+        return
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(f"launcher=ray: no cluster can be had: {one_line(error)}; check RAY_ADDRESS") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Tasks of the cluster to which this process is connected."""
+
+    gpus: int
+
+    def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
+        import ray
+
+        task = ray.remote(run).options(num_gpus=self.gpus, max_retries=0, name=log.stem)
+        return _Task(task.remote(words, self.gpus, log.resolve(), Path.cwd()), log)
+
+
+@dataclass(frozen=True)
+class _Task:
+    reference: Any
+    log: Path
+
+    def poll(self) -> int | None:
+        import ray
+
+        if not ray.wait([self.reference], timeout=0)[0]:
+            return None
+        try:
+            return int(ray.get(self.reference))
+        except ray.exceptions.RayTaskError as error:  # such as rlzoo not being there
+            self.log.write_text(str(error), encoding="utf-8")
+            return 1
+        except ray.exceptions.RayError:
+            return LOST
+
+    def cancel(self) -> None:
+        import ray
+
+        ray.cancel(self.reference)
+
+    def kill(self) -> None:
+        import ray
+
+        ray.cancel(self.reference, force=True)

@@ -1,0 +1,36 @@
+"""The law of the adapter: inside TRL an expression has the gradient that it has in our own trainer."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.objectives.zoo_names import VARIANTS
+from tests.processes import ONE, TWO, launch
+
+TOLERANCE = 1e-5
+TELLING = {
+    "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
+    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
+    "clip_cov(variant=authors)": "clip_cov(variant=authors,fraction=1,low=0.1)",
+}
+"""A recipe as it comes -> with parameters at which rollouts so few say something."""
+EXPRESSIONS = [TELLING.get(variant, variant) for variant in VARIANTS]
+
+
+@pytest.fixture(scope="session", params=[ONE, TWO], ids=["one process", "two processes"])
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Expression -> largest relative differences by micro-batch size, and norms of the updates' gradients."""
+    folder = tmp_path_factory.mktemp("trl")
+    printed = launch([*request.param, "-m", "tests.adapters_trl.gradients", folder, *EXPRESSIONS])
+    found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert {each["processes"] for each in found} == {1 if request.param is ONE else 2}
+    return {each["expression"]: each for each in found}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_recipe_has_the_gradient_of_our_own_trainer(measured: dict[str, Any], expression: str) -> None:
+    found = measured[expression]
+    assert len(found["differences"]) == 2 and max(found["differences"].values()) <= TOLERANCE, found
+    assert all(norm > 1e-3 for norm in found["norms"]), found

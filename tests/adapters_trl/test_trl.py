@@ -1,0 +1,266 @@
+"""What ZooGRPOTrainer takes over from TRL, what it refuses, and what it keeps."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from objectives import ObjectiveError, names, parse
+from objectives.adapters import trl_settings
+from objectives.adapters.trl import STATE_FILE, ZooGRPOTrainer
+from objectives.adapters.trl_settings import REPLACED, check_peer, settled
+from rlzoo.config import load_config
+from rlzoo.experiment.experiment import check
+from rlzoo.model.policy import load_policy
+from tests.adapters_trl.gradients import WORDS, Ours, noisy_weights
+from tests.adapters_trl.refills import ARITHMETIC, no_even_one_right, right
+from tests.adapters_trl.rig import ended_rollouts, settings, trainer
+from tests.processes import ONE, TWO, launch
+from tests.training.recording import collected_by
+
+STATISTICS = {"logp_old", "logp", "entropy_old", "entropy"}
+ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)"
+
+
+def quietly(run: Any, **options: Any) -> Any:
+    """What it returns, without what TRL prints."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return run(**options)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_part_instead(
+    name: str, tmp_path: Path
+) -> None:
+    args = settings(tmp_path, 4, 6)
+    usual = getattr(args, name)
+    setattr(args, name, not usual if isinstance(usual, bool) else "other" if isinstance(usual, str) else 0.31)
+    with pytest.raises(ObjectiveError, match=f"^{name}=") as raised:
+        settled(parse("grpo"), args)
+    remedy = str(raised.value).split("as in '")[1].rstrip("'")
+    assert parse(remedy)
+
+
+def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
+    args = settings(tmp_path, 4, 6)
+    assert settled(parse("grpo"), args).beta == 1.0 and args.beta == 0.0
+    assert settled(parse("lopti"), args).num_iterations == 2
+
+
+@pytest.mark.parametrize(
+    ("objective", "rows", "window", "others", "said"),
+    [
+        ("grpo", 2, 3, {"steps_per_generation": 6}, "two mini-batches"),
+        ("grpo", 4, 2, {"steps_per_generation": 3}, "a multiple of gradient_accumulation_steps"),
+        ("gspo", 4, 2, {"sync_ref_model": True}, r"add \+kl"),
+        ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    objective: str, rows: int, window: int, others: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ObjectiveError, match=said):
+        ZooGRPOTrainer("no/model", right, objective, settings(tmp_path, rows, window, **others))
+
+
+def test_prompts_that_stream_cannot_be_drawn_from(tmp_path: Path) -> None:
+    data = Dataset.from_dict({"prompt": ["1+1-1="]}).to_iterable_dataset()
+    with pytest.raises(ObjectiveError, match="streamed"):
+        ZooGRPOTrainer("no/model", right, "dapo", settings(tmp_path, 4, 6), train_dataset=data)
+
+
+def test_correctness_is_one_of_the_reward_functions(tmp_path: Path) -> None:
+    args = settings(tmp_path, 4, 6)
+    with pytest.raises(ObjectiveError, match="by correct="):
+        ZooGRPOTrainer("no/model", [right, no_even_one_right], "dapo", args)
+    with pytest.raises(ObjectiveError, match="correct=wrong is not one of right, no_even_one_right"):
+        trainer("dapo", args, reward_funcs=[right, no_even_one_right], correct="wrong")
+    with pytest.raises(ObjectiveError, match="gave 2 to 2"):
+        quietly(trainer("dapo", args, reward_funcs=lambda row, **_: [2.0] * len(row)).train)
+
+
+def row_of(recipe: str, args: GRPOConfig) -> str:
+    """The line of a recipe in the table: what it takes of TRL, or why it is refused."""
+    try:
+        objective = parse(recipe)
+        settled(objective, args)
+    except ObjectiveError as error:
+        return f"| `{recipe}` | refused: {error} |"
+    takes = {
+        f"{objective.pass_count} passes": objective.pass_count > 1,
+        "the reference": "logp_ref" in objective.needs,
+        "refills": objective.refills,
+        "log-probs of the engine": "logp_sampler" in objective.needs,
+        "a forward pass before the first update": bool(objective.requires(on_policy=True) & STATISTICS),
+        "before later ones": objective.reads_current,
+    }
+    return f"| `{recipe}` | runs: {', '.join(name for name, needed in takes.items() if needed) or 'no more'} |"
+
+
+def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused(tmp_path: Path) -> None:
+    args = settings(tmp_path, 4, 6, num_generations=8)
+    rows = [row_of(name.name, args) for name in names() if name.kind == "recipe"]
+    table = "\n".join(["| recipe | in TRL |", "|---|---|", *rows])
+    guide = Path(trl_settings.__file__).with_name("README.md").read_text("utf-8")
+    assert guide.split("<!-- recipes -->\n")[1].split("\n<!-- /recipes -->")[0] == table, table
+
+
+# ---- a peer that has changed -----------------------------------------------------------------------------------------
+
+
+class Renamed(GRPOTrainer):
+    _prepare_inputs = None
+
+
+class Resigned(GRPOTrainer):
+    def _compute_loss(self, model: Any, batch: Any) -> Any: ...
+
+
+class Rescaled(GRPOTrainer):
+    loss_is_scaled_for_ga = False
+
+
+@pytest.mark.parametrize(
+    ("peer", "said"),
+    [
+        (Renamed, "_prepare_inputs should take .* but is not there"),
+        (Resigned, r"_compute_loss should take \(model, inputs\) but takes \(model, batch\)"),
+        (Rescaled, "loss_is_scaled_for_ga"),
+    ],
+)
+def test_a_changed_peer_is_one_clear_error(peer: type[GRPOTrainer], said: str) -> None:
+    with pytest.raises(ObjectiveError, match=said):
+        check_peer(peer)
+    check_peer()
+
+
+def test_another_version_is_tried_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trl_settings, "version", lambda _: "1.17.2")
+    with pytest.warns(UserWarning, match="trl 1.17.2 is not the version that was tested"):
+        check_peer()
+
+
+# ---- what is done ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [ONE, TWO], ids=["one process", "two processes"])
+def test_dynamic_sampling_samples_again_until_the_batch_is_full(processes: list[str], tmp_path: Path) -> None:
+    found = json.loads(launch([*processes, "-m", "tests.adapters_trl.refills", tmp_path]).splitlines()[-1])
+    assert len(found) == (1 if processes is ONE else 2)
+    for each in found:
+        assert each["rows"] == 24 and len(each["own"]) == 24 // len(found)
+        assert each["right in each group"] == [2] * 6
+        assert each["groups dropped"] > 0.3
+        assert each["batch"] == found[0]["batch"]
+    shown = [row for each in found for row in each["own"]]
+    assert shown == found[0]["batch"]  # each process trains on its part of one batch
+
+
+def test_a_refill_that_finds_nothing_is_an_error(tmp_path: Path) -> None:
+    hopeless = trainer("dapo", settings(tmp_path, 4, 6), reward_funcs=lambda row, **_: [0.0] * len(row), max_refills=2)
+    with pytest.raises(ObjectiveError, match="of 18 prompts only 0 gave groups"):
+        quietly(hopeless.train)
+
+
+def test_a_group_that_no_function_scores_is_no_part_of_the_batch(tmp_path: Path) -> None:
+    def some(row: list[int], **_: Any) -> list[float | None]:
+        return [None if i == 5 else float(i % 2) for i in row]
+
+    peer = trainer("grpo", settings(tmp_path, 4, 6, max_steps=1), reward_funcs=some)
+    quietly(peer.train)
+    assert (peer._plan.batch.mask.any(1)).tolist() == [i // 4 != 1 for i in range(24)]
+
+
+def test_the_log_has_the_touched_tokens_that_our_own_loop_counts(tmp_path: Path) -> None:
+    objective, weights = "stapo+clip_higher+kl", noisy_weights(2)
+    experiment = check(load_config([*WORDS, "train.minibatches_per_step=1"]))
+    policy = load_policy(experiment.config.model, experiment.tokenizer)
+    own = Ours(experiment, Accelerator(cpu=True), policy, policy.frozen_copy(), sampler=None)
+    own.objective, own.gradients, own.weights, own.per_device = parse(objective), [], weights, 4
+    _, tally, _ = own.learn(collected_by(*ended_rollouts()))
+    expected = tally.metrics(own.accelerator)
+    peer = trainer(objective, settings(tmp_path, 4, 6, max_steps=1))
+    quietly(peer.train)
+    logged = peer.state.log_history[0]
+    names = {name for name in expected if name.startswith("touched/") and name.endswith(("/tokens", "/mass"))}
+    assert names and {name for name in logged if name.startswith("touched/")} == names
+    for name in names:
+        assert logged[name] == pytest.approx(expected[name], abs=1e-6)
+    assert logged["kl"] == 0 and 0 < logged["entropy"] < 3 and logged["loss"] == pytest.approx(expected["loss"], 1e-4)
+
+
+def test_evaluation_samples_and_scores_between_updates(tmp_path: Path) -> None:
+    args = settings(tmp_path, 4, 6, max_steps=2, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8)
+    peer = trainer("grpo", args, eval_dataset=ARITHMETIC.select(range(4)), **sampling(right))
+    quietly(peer.train)
+    logged = [entry for entry in peer.state.log_history if "eval_reward" in entry]
+    assert len(logged) == 2 and not any("eval_loss" in entry for entry in logged)
+
+
+def test_adapters_of_peft_are_trained_with_the_model_without_them_as_reference(tmp_path: Path) -> None:
+    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", exclude_modules=["lm_head"])
+    peer = trainer("grpo", settings(tmp_path, 4, 6, max_steps=2, learning_rate=1e-2), peft_config=lora)
+    quietly(peer.train)
+    first, second = peer.state.log_history[:2]
+    assert first["kl"] == pytest.approx(0, abs=1e-9) and second["kl"] > 1e-6 and peer.ref_model is None
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+class States(TrainerCallback):
+    """The controllers' state before each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seen.append(self.trainer._controllers)
+
+
+def sampling(reward: Any) -> dict[str, Any]:
+    """Responses that TRL samples itself, to arithmetic."""
+    return {"rollout_func": None, "train_dataset": ARITHMETIC, "reward_funcs": reward}
+
+
+def adaptive(folder: Path, steps: int) -> tuple[ZooGRPOTrainer, States]:
+    args = settings(folder, 4, 6, max_steps=steps, save_strategy="steps", save_steps=2, learning_rate=1e-3)
+    states = States()
+    states.trainer = trainer(ADAPTIVE, args, callbacks=[states], **sampling(no_even_one_right))
+    return states.trainer, states
+
+
+def test_a_resumed_run_is_bitwise_the_whole_one_and_so_is_the_state_of_its_controllers(tmp_path: Path) -> None:
+    whole, states = adaptive(tmp_path / "whole", 4)
+    quietly(whole.train)
+    first, _ = adaptive(tmp_path / "part", 2)
+    quietly(first.train)
+    rest, resumed = adaptive(tmp_path / "part", 4)
+    quietly(rest.train, resume_from_checkpoint=True)
+    assert resumed.seen == states.seen[2:] and len({str(state) for state in states.seen}) == 4
+    assert rest._refills == whole._refills > first._refills > 0
+    pairs = zip(whole.model.parameters(), rest.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_checkpoint_of_another_objective_is_refused(tmp_path: Path) -> None:
+    first, _ = adaptive(tmp_path, 2)
+    quietly(first.train)
+    args = settings(tmp_path, 4, 6, max_steps=4)
+    with pytest.raises(ObjectiveError, match="another objective"):
+        quietly(trainer("grpo", args).train, resume_from_checkpoint=True)
+    (tmp_path / "checkpoint-2" / STATE_FILE).unlink()
+    with pytest.raises(ObjectiveError, match=f"has no {STATE_FILE}"):
+        quietly(adaptive(tmp_path, 4)[0].train, resume_from_checkpoint=True)

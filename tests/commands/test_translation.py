@@ -1,0 +1,273 @@
+"""Published settings of other libraries as expressions, and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from objectives import parse
+from rlzoo.commands import main
+from rlzoo.errors import UserError
+from rlzoo.peers import PEERS
+from rlzoo.peers.rows import Row
+from rlzoo.peers.translate import from_peer, to_peer
+from tests.conftest import error_of
+from tests.objectives.zoo_names import VARIANTS
+
+ACTOR = "actor_rollout_ref.actor."
+GRPO = {"algorithm.adv_estimator": "grpo", "algorithm.use_kl_in_reward": False}
+NO_KL = {f"{ACTOR}use_kl_loss": False, f"{ACTOR}entropy_coeff": 0}
+SMALL_KL = {
+    f"{ACTOR}use_kl_loss": True,
+    f"{ACTOR}kl_loss_coef": 0.001,
+    f"{ACTOR}kl_loss_type": "low_var_kl",
+    f"{ACTOR}entropy_coeff": 0,
+}
+DAPO = {
+    **GRPO,
+    **NO_KL,
+    f"{ACTOR}clip_ratio_low": 0.2,
+    f"{ACTOR}clip_ratio_high": 0.28,
+    f"{ACTOR}clip_ratio_c": 10.0,
+    f"{ACTOR}loss_agg_mode": "token-mean",
+    "algorithm.filter_groups.enable": True,
+    "algorithm.filter_groups.metric": "acc",
+    "algorithm.filter_groups.max_num_gen_batches": 10,
+}
+OVERLONG = {
+    "reward_model.reward_manager": "dapo",
+    "reward_model.overlong_buffer.enable": True,
+    "reward_model.overlong_buffer.len": 4096,
+    "reward_model.overlong_buffer.penalty_factor": 1.0,
+    "data.max_response_length": 20480,
+}
+PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
+    # The authors' and the libraries' scripts: whose settings, what they are, the expression, the differences.
+    "verl recipe/dapo": (
+        "verl",
+        DAPO | OVERLONG,
+        "grpo+soft_overlong(max_length=20480,cache=4096)+dynamic_sampling+clip_higher+dual_clip(cap=10.0)"
+        "+token_mean-kl",
+        [],
+    ),
+    "STARE's base (authors' verl)": (
+        "verl",
+        DAPO,
+        "grpo+dynamic_sampling+clip_higher+dual_clip(cap=10.0)+token_mean-kl",
+        [],
+    ),
+    "JustRL (authors' verl)": (
+        "verl",
+        {key: value for key, value in DAPO.items() if "filter_groups" not in key},
+        "grpo+clip_higher+dual_clip(cap=10.0)+token_mean-kl",
+        [],
+    ),
+    "verl cispo_trainer": (
+        "verl",
+        {**GRPO, **SMALL_KL, f"{ACTOR}policy_loss.loss_mode": "cispo"}
+        | {f"{ACTOR}clip_ratio_low": 10, f"{ACTOR}clip_ratio_high": 0.2},
+        "grpo+cispo(high=0.2)+token_mean+kl(beta=0.001,clamp=20.0)",
+        [],
+    ),
+    "verl gmpo_trainer": (
+        "verl",
+        {**GRPO, **SMALL_KL, f"{ACTOR}policy_loss.loss_mode": "geo_mean"}
+        | {f"{ACTOR}clip_ratio_low": 0.4, f"{ACTOR}clip_ratio_high": 0.4},
+        "grpo+geometric_ratio+unclipped+kl(beta=0.001,clamp=20.0)",
+        ["loss_mode"],
+    ),
+    "verl gspo_trainer": (
+        "verl",
+        {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "gspo", f"{ACTOR}loss_agg_mode": "seq-mean-token-mean"}
+        | {f"{ACTOR}clip_ratio_low": "3e-4", f"{ACTOR}clip_ratio_high": "4e-4", f"{ACTOR}clip_ratio_c": 10.0},
+        "gspo",
+        ["clip_ratio_c=10.0"],
+    ),
+    "verl sapo_trainer": (
+        "verl",
+        {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "sapo", f"{ACTOR}tau_pos": 1.0, f"{ACTOR}tau_neg": 1.05},
+        "sapo",
+        ["loss_mode"],
+    ),
+    "verl sapo_trainer of 2025": (
+        "verl",
+        {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "sapo", f"{ACTOR}policy_loss.tau_pos": 2.0},
+        "sapo",
+        ["loss_mode", "policy_loss.tau_pos=2.0"],
+    ),
+    "verl gpg_trainer": (
+        "verl",
+        {**GRPO, **NO_KL, "algorithm.adv_estimator": "gpg", f"{ACTOR}policy_loss.loss_mode": "gpg"},
+        "gpg(variant=verl)",
+        [],
+    ),
+    "verl dppo_trainer": (
+        "verl",
+        {**GRPO, **NO_KL, "algorithm.norm_adv_by_std_in_grpo": False, f"{ACTOR}policy_loss.loss_mode": "dppo_tv"}
+        | {f"{ACTOR}loss_agg_mode": "seq-mean-token-sum-norm", f"{ACTOR}clip_ratio_c": 10000.0}
+        | {f"{ACTOR}clip_ratio_low": 0.15, f"{ACTOR}clip_ratio_high": 0.15},
+        "grpo+group_center+divergence_clip(cap=10000.0)+constant_length-kl",
+        ["loss_scale_factor=None"],
+    ),
+    "TRL paper index, DeepSeek-R1": (
+        "trl",
+        {"loss_type": "grpo", "beta": 0.001, "epsilon": 10.0, "num_generations": 16, "steps_per_generation": 16},
+        "grpo+group_norm(eps=0.0001)+clip(low=1.0)+clip_higher(high=10.0)+kl(beta=0.001)",
+        ["not clamped", "loss_type=grpo", "use_bias_correction_kl=True"],
+    ),
+    "TRL paper index, GSPO": (
+        "trl",
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "beta": 0.0, "epsilon": 3e-4}
+        | {"epsilon_high": 4e-4, "gradient_accumulation_steps": 1, "steps_per_generation": 4},
+        "grpo+group_norm(eps=0.0001)+sequence_ratio+clip(low=0.0003)+clip_higher(high=0.0004)-kl",
+        ["not clamped", "loss_type=grpo"],
+    ),
+    "TRL, masked importance sampling": (
+        "trl",
+        {"use_vllm": True, "vllm_importance_sampling_correction": True}
+        | {"vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_cap": 2.0},
+        "grpo+group_norm(eps=0.0001)+sampler_correction(level=product,outside=drop)+token_mean-kl",
+        ["not clamped"],
+    ),
+    "TRL, CISPO as ScaleRL has it": (
+        "trl",
+        {"loss_type": "cispo", "epsilon_high": 5.0},
+        "grpo+group_norm(eps=0.0001)+cispo+token_mean-kl",
+        ["not clamped"],
+    ),
+    "OpenRLHF train_dapo_ray_hybrid_engine": (
+        "openrlhf",
+        {"advantage_estimator": "group_norm", "init_kl_coef": 1e-3, "gamma": 1.0, "use_kl_loss": True}
+        | {"kl_estimator": "k3", "dynamic_filtering": True, "dynamic_filtering_reward_range": [0, 1]}
+        | {"eps_clip_low_high": [0.2, 0.27], "vllm_enable_is_correction": True},
+        "grpo+dynamic_sampling+group_norm(eps=1e-09)+sampler_correction(cap=5.0,low=0.5)+clip_higher(high=0.27)"
+        "+token_mean+kl(beta=0.001)",
+        ["not clamped", "stop_properly_penalty_coef=None", "dynamic_filtering=True", "kl_estimator=k3"],
+    ),
+    "OpenRLHF train_gspo_ray_hybrid_engine": (
+        "openrlhf",
+        {"policy_loss_type": "gspo", "advantage_estimator": "group_norm", "gamma": 1.0, "init_kl_coef": 0},
+        "grpo+group_norm(eps=1e-09)+sequence_ratio-kl",
+        ["not clamped", "stop_properly_penalty_coef=None"],
+    ),
+    "OpenRLHF train_prorlv2_math_hybrid_engine": (
+        "openrlhf",
+        {"init_kl_coef": 1e-4, "gamma": 1.0, "use_kl_loss": True, "kl_estimator": "k2"}
+        | {"advantage_estimator": "reinforce_baseline", "dynamic_filtering": True, "eps_clip_low_high": [0.2, 0.27]}
+        | {"enable_vllm_is_correction": True, "vllm_is_truncated_threshold": [0.5, 5.0], "use_icepop": True}
+        | {"stop_properly_penalty_coef": 0.0},
+        "grpo+dynamic_sampling+center_then_global_norm(over=tokens)+sampler_correction(cap=5.0,low=0.5,outside=drop)"
+        "+clip_higher(high=0.27)+token_mean+kl(beta=0.0001,estimator=k2)",
+        ["not clamped", "dynamic_filtering=True", "kl_estimator=k2"],
+    ),
+    "prime-rl configs/basic/hendrycks-sanity": (
+        "prime-rl",
+        {"max_steps": 5000, "orchestrator": {"batch_size": 128, "group_size": 8}, "wandb": {"project": "sanity"}},
+        "dppo(variant=prime_rl)",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("script", PUBLISHED)
+def test_published_settings_are_an_expression_and_come_back(script: str) -> None:
+    peer, settings, expression, differences = PUBLISHED[script]
+    found = from_peer(peer, settings)
+    assert parse(found.expression) == parse(expression)
+    assert found.expression == expression
+    assert len(found.differences) == len(differences)
+    assert all(named in said for named, said in zip(differences, found.differences, strict=True))
+    back = to_peer(peer, parse(expression))
+    assert from_peer(peer, back.settings).expression == expression
+    changed = {key for key, value in back.settings.items() if found.settings.get(key, value) != value}
+    assert all(key == f"{ACTOR}clip_ratio_low" or any(key in said for said in found.differences) for key in changed)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_what_another_library_has_a_setting_for_comes_back(name: str) -> None:
+    went = 0
+    for expression in VARIANTS:
+        objective = parse(expression)
+        try:
+            there = to_peer(name, objective)
+        except UserError as error:
+            assert "has no setting for" in str(error)
+            continue
+        went += 1
+        eps = [it for it in there.differences if "to the deviation" in it]
+        assert eps or parse(from_peer(name, there.settings).expression) == objective
+    assert went >= {"verl": 12, "trl": 6, "openrlhf": 2, "prime-rl": 1}[name]
+
+
+def test_every_setting_is_read_named_or_of_the_run() -> None:
+    settings = {"loss_type": "sapo", "epsilon": 0.1, "learning_rate": 1e-6, "loss_typo": "grpo"}
+    found = from_peer("trl", settings)
+    assert found.elsewhere == ("learning_rate",)
+    assert [it for it in found.differences if "epsilon=0.1" in it and "does not read" in it]
+    assert [it for it in found.differences if "loss_typo=grpo" in it and "not known" in it]
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_rows_read_known_settings_and_name_parts_of_the_zoo(name: str) -> None:
+    peer = PEERS[name]
+    for rows in peer.stages.values():
+        for row in rows:
+            assert set(row.settings) <= set(peer.defaults), row
+            assert isinstance(row, Row) and (row.terms is not None or row.difference)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--from", "verll", "x.yaml"], ["--from verll", "did you mean verl?"]),
+        (["--from", "verl"], ["--from verl takes one CONFIG.yaml, not 0"]),
+        (["--from", "verl", "missing.yaml"], ["cannot read missing.yaml"]),
+        (["--from", "verl", "gae.yaml"], ["algorithm.adv_estimator=gae", "value model"]),
+        (["--from", "verl", "unknown.yaml"], ["adv_estimator=magic", "nothing here"]),
+        (["--from", "verl", "list.yaml"], ["list.yaml holds no settings"]),
+        (["--from", "verl", "broken.yaml"], ["broken.yaml is neither YAML, JSON nor TOML"]),
+        (["--from", "verl", "wide.yaml"], ["fraction=2", "(0, 1]"]),
+        (["--from", "verl", "--to", "trl", "stapo"], ["three questions"]),
+        (["--to", "trl", "stapo"], ["trl 1.16.0 has no setting for s2t in stapo"]),
+        (["--to", "trl", "stapoo"], ["did you mean stapo"]),
+        (["--search", "xyzzy"], ["--search xyzzy", "nothing in the zoo mentions it"]),
+        (["--search", "clip", "stapo"], ["--search"]),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str], says: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    estimator = "algorithm: {adv_estimator: %s}"
+    texts = {"gae": estimator % "gae", "unknown": estimator % "magic", "list": "- 1", "broken": "a: [1"}
+    texts["wide"] = yaml.safe_dump(
+        GRPO | {f"{ACTOR}policy_loss.loss_mode": "kl_cov", f"{ACTOR}policy_loss.kl_cov_ratio": 2}
+    )
+    for name, text in texts.items():
+        Path(f"{name}.yaml").write_text(text)
+    line = error_of(capsys, "objectives", *words)
+    assert all(it in line for it in says), line
+
+
+def test_a_program_and_a_person_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(DAPO))
+    assert main(["objectives", "--from", "verl", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert main(["objectives", "--from", "verl", str(config), "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert shown.splitlines()[0] == described["expression"]
+    assert main(["objectives", "--to", "verl", described["expression"]]) == 0
+    back = tmp_path / "back.yaml"
+    back.write_text(capsys.readouterr().out)
+    assert main(["objectives", "--from", "verl", str(back)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == described["expression"]
+
+
+def test_a_search_finds_what_mentions_the_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["objectives", "--search", "Vary Together", "--json"]) == 0
+    assert {"clip_cov"} <= {it["name"] for it in json.loads(capsys.readouterr().out)}
+    assert main(["objectives", "--search", "2507.18071"]) == 0
+    assert "gspo" in capsys.readouterr().out

@@ -1,0 +1,217 @@
+"""Grids on clusters: whatever trains a cell, and whatever is killed meanwhile, the table is the same."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlzoo.commands import main
+from rlzoo.comparing import compare as module
+from rlzoo.comparing.compare import compare
+from rlzoo.comparing.grid import read_grid
+from rlzoo.comparing.launchers import LOST, Job, launching
+from rlzoo.comparing.words import read_grid_words
+from rlzoo.experiment.claim import LOCK
+from rlzoo.files import locked, read_json_lines
+from tests.comparing.test_compare import SMALL, grid, silent, table
+from tests.conftest import error_of
+
+STEPS = 10
+WORDS = ("grpo", "justrl", "seeds=0", "jobs=2", *SMALL, f"train.steps={STEPS}", "task.grader_timeout=300")
+ON = {
+    "local": ("launcher=local",),
+    "slurm": ("launcher=slurm", "slurm.cluster=local", "slurm.time=20"),
+    "ray": ("launcher=ray",),
+}
+"""Launcher -> its words in a place that has none of its machines."""
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[str]:
+    """The address of a cluster of one node that pretends to have two GPUs."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 2})
+    yield cluster.address
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """The table of a grid that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("grid")
+    assert main(["compare", *WORDS, f"output={folder}"]) == 0
+    return table(folder)
+
+
+def trainer_of(folder: Path) -> int | None:
+    """The process that trains the run in a folder, if there is one."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if "train" in words and f"output={folder}" in words:
+            return int(path.name)
+    return None
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def killing(folders: dict[Path, Callable[[int], int]]) -> None:
+    """As soon as each run has taken a step, kills a process: that which trains it, or the worker above that."""
+    left = dict(folders)
+    while left:
+        for folder in [it for it in left if read_json_lines(it / "metrics.jsonl")]:
+            process = trainer_of(folder)
+            assert process is not None
+            os.kill(left.pop(folder)(process), signal.SIGKILL)
+            assert len(read_json_lines(folder / "metrics.jsonl")) < STEPS
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("launcher", ON)
+def test_a_grid_whose_worker_is_killed_ends_with_the_table_of_one_whose_was_not(
+    launcher: str, tmp_path: Path, expected: list[dict[str, str]], request: pytest.FixtureRequest
+) -> None:
+    environment = dict(os.environ)
+    if launcher == "ray":
+        environment["RAY_ADDRESS"] = request.getfixturevalue("ray_cluster")
+    words = ["compare", *WORDS, *ON[launcher], f"output={tmp_path}"]
+    command = [sys.executable, "-m", "rlzoo", *words]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    killing({tmp_path / "grpo-0": int, tmp_path / "justrl-0": int if launcher == "local" else parent_of})
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert table(tmp_path) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_on_two_gpus_is_two_processes_that_torchrun_starts(tmp_path: Path, ray_cluster: str) -> None:
+    command = [sys.executable, "-m", "rlzoo", "compare", "grpo", "seeds=0", "gpus=2", *ON["ray"], *SMALL]
+    command += ["log.responses=0", f"output={tmp_path}"]
+    done = subprocess.run(command, env={**os.environ, "RAY_ADDRESS": ray_cluster}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "2 processes" in (tmp_path / "logs" / "grpo-0.txt").read_text()
+
+
+def test_slurm_is_told_what_the_keys_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, says in (("sbatch", "Submitted batch job 12"), ("srun", ""), ("sacct", "JobID|State|NodeList")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    words = [
+        "launcher=slurm",
+        "gpus=4",
+        "slurm.partition=long",
+        "slurm.time=90",
+        "slurm.options={account: lab, mem: 64G}",
+    ]
+    asked = read_grid_words(["grpo", "dapo", *words]).own
+    with launching(asked) as launcher, (tmp_path / "lock").open("w") as lock:
+        job = launcher.start(["objective=grpo"], tmp_path / "logs" / "grpo-0.txt", 0, lock)
+    assert job.poll() is None
+    (script,) = (tmp_path / "logs" / "slurm").glob("12_submission.sh")
+    told = {line.removeprefix("#SBATCH --") for line in script.read_text().splitlines() if line.startswith("#SBATCH")}
+    assert told >= {"account=lab", "mem=64G", "partition=long", "time=90", "gpus-per-node=4", "job-name=grpo-0"}
+
+
+def test_where_a_grid_is_trained_is_no_setting_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["grpo", "dapo", "seeds=auto(up_to=5)", "train.learning_rate=[1e-5,1e-4]"]
+    (here, _), (there, jobs) = (read_grid([*words, *more]) for more in ((), ("jobs=8", *ON["slurm"])))
+    assert here == there and jobs == 8 and len(there.cells) == 12
+
+
+class Losing:
+    """Workers that are lost, some after a step."""
+
+    def __init__(self, steps: int, folder: Path) -> None:
+        self.steps, self.metrics, self.started = steps, folder / "metrics.jsonl", 0
+
+    def start(self, *_: Any) -> Job:
+        """One more."""
+        self.started += 1
+        if self.started <= self.steps:
+            with self.metrics.open("a") as file:
+                file.write(f'{{"step": {self.started}, "accuracy": 0}}\n')
+        return Gone()
+
+
+class Gone:
+    """A worker that is lost at once."""
+
+    def poll(self) -> int:
+        return LOST
+
+    def cancel(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_run_whose_workers_get_lost_is_given_up_unless_it_takes_steps(steps: int, tmp_path: Path) -> None:
+    cells = grid(tmp_path, "grpo", "seeds=0")
+    (tmp_path / "grpo-0").mkdir()
+    losing = Losing(steps, tmp_path / "grpo-0")
+    (failure,) = compare(cells, 1, silent(), losing)
+    assert losing.started == steps + 1 + module.RETRIES - (steps > 0) and failure.message == "its worker was lost"
+
+
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = grid(tmp_path, "grpo", "seeds=0")
+    (tmp_path / "grpo-0").mkdir()
+    lock, looks = locked(tmp_path / "grpo-0" / LOCK), []
+    assert lock is not None
+
+    def sleep(seconds: float) -> None:
+        looks.append(losing.started)
+        if len(looks) == 3:
+            lock.close()
+
+    losing = Losing(0, tmp_path / "grpo-0")
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    compare(cells, 1, silent(), losing)
+    assert looks[:3] == [0, 0, 0] and losing.started == 1 + module.RETRIES
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("launcher=pbs",), "launcher=pbs is not one of local, slurm, ray"),
+        (("gpus=-1",), "gpus=-1 must be at least 0"),
+        (("gpus=2",), "gpus=2 for each of jobs=1 are 2; there are 0 here"),
+        (("slurm.time=60",), "slurm.* has no effect with launcher=local"),
+        (("launcher=slurm",), "sbatch is not there"),
+        (("launcher=slurm", "slurm.cluster=mine"), "slurm.cluster=mine is not one of slurm, local"),
+        (("launcher=slurm", "slurm.cluster=local", "slurm.time=0"), "slurm.time=0 must be at least 1"),
+        (("launcher=slurm", "slurm.partitoin=a"), "slurm.partition"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else None,
+)
+def test_a_launcher_that_cannot_be_had_is_one_line_before_anything_is_made(
+    words: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in error_of(capsys, "compare", "grpo", "dapo", *words, f"output={tmp_path / 'grid'}")
+    assert not (tmp_path / "grid").exists()
+
+
+@pytest.mark.parametrize(("launcher", "package"), [("slurm", "submitit"), ("ray", "ray")])
+def test_a_missing_package_is_one_line_that_says_what_to_install(
+    launcher: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    said = error_of(capsys, "compare", "grpo", "dapo", *ON[launcher], f"output={tmp_path / 'grid'}")
+    assert f"pip install 'rlzoo-llm[{launcher}]'" in said and package in said
+    assert not (tmp_path / "grid").exists()

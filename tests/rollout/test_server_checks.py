@@ -1,0 +1,101 @@
+"""What is said of a vLLM server that cannot serve a run, by a stand-in for it; tests/vllm trains with a real one."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from rlzoo.config import load_config
+from rlzoo.errors import UserError
+from rlzoo.rollout import check_engine
+from rlzoo.rollout.vllm_server import check_server
+
+MODELS = {"data": [{"id": "embedded:arithmetic", "max_model_len": 64}]}
+START = "start it with `VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
+TAKES = (500, {"error": "Invalid init_info for GlooEngine"})
+
+
+def sampled(logp: float) -> tuple[int, dict[str, Any]]:
+    """An answer of one token."""
+    return 200, {"choices": [{"token_ids": [0], "logprobs": {"token_logprobs": [logp]}, "finish_reason": "length"}]}
+
+
+@contextmanager
+def listening(answers: Mapping[str, tuple[int, dict[str, Any]]]) -> Iterator[str]:
+    """The address of something that answers so, and with 404 to all else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, content = answers.get(self.path, (404, {}))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        do_POST = do_GET
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({}, ["it refused"]),
+        ({"/v1/models": (200, {"data": [{"id": "other", "max_model_len": 8}]})}, ["it serves other, not model.name="]),
+        ({"/v1/models": (200, MODELS)}, ["not in dev mode"]),
+        (
+            {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": (500, {"error": "not configured"})},
+            ["takes no weights by rlzoo_gloo"],
+        ),
+        (
+            {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": TAKES, "/v1/completions": sampled(-2.7)},
+            ["its log-probs are not those of what it samples from"],
+        ),
+    ],
+)
+def test_a_server_that_cannot_serve_the_run_is_named_with_the_command_that_starts_one_that_can(
+    answers: dict[str, Any], says: list[str]
+) -> None:
+    with listening(answers) as address:
+        config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
+        with pytest.raises(UserError) as error:
+            check_server(config.rollout, config.model)
+    assert all(part in str(error.value) for part in [f"rollout.server={address}", START, *says])
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_that_can_serve_it_is_accepted() -> None:
+    good = {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": TAKES, "/v1/completions": sampled(0.0)}
+    with listening(good) as address:
+        config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
+        check_server(config.rollout, config.model)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], ["needs rollout.server=http://HOST:PORT", "--served-model-name embedded:arithmetic", "--port 8000"]),
+        (["rollout.server=localhost:80"], ["rollout.server=localhost:80 is no address"]),
+        (["rollout.server=http://127.0.0.1:9"], ["no server answers there", START, "--port 9"]),
+    ],
+)
+def test_an_address_where_no_server_can_be_is_refused(words: list[str], says: list[str]) -> None:
+    config = load_config(["rollout.engine=vllm_server", *words])
+    with pytest.raises(UserError) as error:
+        check_server(config.rollout, config.model)
+    assert all(part in str(error.value) for part in says)
+
+
+def test_an_address_without_an_engine_that_asks_there_is_refused() -> None:
+    with pytest.raises(UserError, match=r"rollout\.server=http://a:1 has no effect with rollout\.engine=transformers"):
+        check_engine(load_config(["rollout.server=http://a:1"]))

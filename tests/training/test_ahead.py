@@ -1,0 +1,196 @@
+"""Rollouts one step old: which policy sampled them, what is learnt from them, and that nothing gets lost with them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from rich.console import Console
+from safetensors.torch import load_file
+from torch import Tensor
+
+from rlzoo.config import Config, load_config
+from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import check, step_seed
+from rlzoo.experiment.progress import AHEAD, OPTIMIZER, PROGRESS, read_progress
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.report.terminal import Terminal
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.transformers_engine import TransformersEngine
+from rlzoo.tasks.grading import GraderPool
+from rlzoo.training.collect import collect
+from rlzoo.training.run import train
+from rlzoo.training.trainer import Trainer
+
+SMALL = (
+    "rollout.prompts_per_step=3",
+    "rollout.responses_per_prompt=4",
+    "rollout.max_refills=50",
+    "train.learning_rate=1e-4",
+    "train.warmup_steps=0",
+    "train.steps=3",
+    "evaluation.problems=4",
+    "evaluation.samples=1",
+)
+
+
+def small(*words: str) -> Config:
+    """A run of seconds on the embedded model."""
+    return load_config([*SMALL, *words])
+
+
+def run(folder: Path, *words: str) -> RunFolder:
+    """Trains silently."""
+    return train(small(f"output={folder}", *words), Terminal(Console(quiet=True)))
+
+
+@contextmanager
+def made(config: Config, engine: Any = TransformersEngine) -> Iterator[Trainer]:
+    """A trainer that calculates in the default dtype."""
+    experiment = check(config)
+    policy = load_policy(config.model, experiment.tokenizer).to(torch.get_default_dtype())
+    with GraderPool(experiment.task.grader) as graders:
+        sampler = Sampler(engine(policy, experiment.tokenizer), graders, experiment.tokenizer)
+        yield Trainer(experiment, Accelerator(cpu=True), policy, None, sampler)
+
+
+def weights(trainer: Trainer) -> Tensor:
+    """All of the policy's."""
+    return torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()])
+
+
+def test_nothing_ahead_is_bitwise_the_loop_that_collects_learns_and_syncs() -> None:
+    config = small("objective=dapo", "train.minibatches_per_step=2")
+    with made(config) as loop, made(config) as plain:
+        for step in range(2):
+            metrics, _ = loop.step()
+            done = plain.progress
+            collected = collect(plain.experiment, plain.sampler, plain.accelerator, step, done.problems_used)
+            batch, _, _ = plain.learn(collected)
+            plain.engine.sync(plain.policy, done.updates + 2)
+            plain.progress = replace(
+                done, step=step + 1, problems_used=collected.problems_used, updates=done.updates + 2
+            )
+            assert metrics["reward"] == collected.reward.mean().item()
+            assert torch.equal(weights(loop), weights(plain)) and loop.ahead is None
+        assert loop.progress == replace(plain.progress, objective_state=batch.state)
+
+
+@pytest.mark.usefixtures("float64")
+def test_each_step_trains_on_what_the_policy_before_the_last_updates_sampled() -> None:
+    """Three steps of GRPO by hand: sampling, advantages, ratios, loss, AdamW."""
+    config = small("objective=grpo-kl", "rollout.ahead=1")
+    with made(config) as trainer:
+        policy = trainer.policy.frozen_copy()
+        policy.requires_grad_(True)
+        optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-4, weight_decay=config.train.weight_decay)
+        samplers = [policy.frozen_copy()]  # P(0), P(1), ...
+        for step in range(3):
+            _, collected = trainer.step()
+            by = samplers[max(0, step - 1)]
+            graded = sampled_by(by, trainer, step)
+            assert torch.equal(collected.rollouts.tokens[:, : graded.rollouts.tokens.shape[1]], graded.rollouts.tokens)
+            assert collected.rollouts.version.tolist() == [max(0, step - 1)] * 12
+            assert 0 < graded.reward.mean() < 1, "without a signal nothing is learnt"
+            learn(policy, optimizer, graded, by)
+            samplers.append(policy.frozen_copy())
+            expected = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+            moved = (expected - torch.cat([p.flatten() for p in samplers[-2].parameters()])).abs().max()
+            assert moved > 1e-5 and (weights(trainer) - expected).abs().max() < 1e-7 * moved
+
+
+def sampled_by(policy: Policy, trainer: Trainer, step: int) -> GradedRollouts:
+    """What a policy answers to a step's problems."""
+    problems = trainer.experiment.problems(3 * step, 3)
+    prompts, seed = trainer.sampler.prompts(problems), step_seed(0, step, "rollout 0 of process 0")
+    engine = TransformersEngine(policy, trainer.experiment.tokenizer)
+    sampling = Sampling(trainer.config.rollout.max_response_tokens)
+    return trainer.sampler.graded(problems, engine.generate(prompts, 4, sampling, seed))
+
+
+def learn(policy: Policy, optimizer: torch.optim.Optimizer, graded: GradedRollouts, old: Policy) -> None:
+    """An update by GRPO's equations, with the ratio to the policy that sampled."""
+    responses, mask = graded.rollouts.responses(), graded.rollouts.mask
+    reward = graded.reward.double().view(3, 4)
+    advantage = ((reward - reward.mean(1, keepdim=True)) / (reward.std(1, keepdim=True) + 1e-6)).view(12, 1)
+    with torch.no_grad():
+        before = old(responses, 1.0).logp
+    ratio = (policy(responses, 1.0).logp - before).exp()
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) * mask
+    loss = -(surrogate.sum(1) / mask.sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+    optimizer.step()
+
+
+class Apart(TransformersEngine):
+    """Samples with a copy of the weights, as a server does, and from the second call on not before it is told to."""
+
+    apart = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, will_be_sharded=True)
+        self.learning, self.calls = threading.Event(), 0
+
+    def generate(self, *arguments: Any) -> Any:
+        self.calls += 1
+        assert self.calls == 1 or self.learning.wait(60), "training waits for the rollouts of the next step"
+        return super().generate(*arguments)
+
+
+def test_an_engine_apart_samples_while_the_policy_trains_and_training_comes_to_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = small("objective=grpo-kl", "rollout.ahead=1")
+    learn = Trainer.learn
+
+    def watched(trainer: Trainer, *arguments: Any) -> Any:
+        learnt = learn(trainer, *arguments)
+        if isinstance(trainer.engine, Apart):
+            trainer.engine.learning.set()  # at the end of the updates the rollouts of the next step are still awaited
+        return learnt
+
+    monkeypatch.setattr(Trainer, "learn", watched)
+    with made(config) as plain, made(config, Apart) as beside:
+        for _ in range(3):
+            beside.engine.learning.clear()  # type: ignore[attr-defined]
+            assert beside.step()[0] == plain.step()[0]
+            assert torch.equal(weights(beside), weights(plain))
+
+
+@pytest.mark.parametrize("objective", ["lopti+stare(adaptive=true)", "grpo+dynamic_sampling"])
+def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
+    often = ("checkpoint.every=1", "checkpoint.keep=9")
+    words = (f"objective={objective}", "rollout.ahead=1", "train.minibatches_per_step=2", *often)
+    whole = run(tmp_path / "whole", "train.steps=3", *words)
+    run(tmp_path / "parts", "train.steps=2", *words)
+    parts = run(tmp_path / "parts", "train.steps=3", "resume=true", *words)
+    assert parts.metrics.read_text() == whole.metrics.read_text()
+    for name in ("model.safetensors", OPTIMIZER, PROGRESS, AHEAD):
+        last = [folder / "checkpoints" / "step-000003" / name for folder in (parts, whole)]
+        assert last[0].read_bytes() == last[1].read_bytes()
+    before = read_progress(whole / "checkpoints" / "step-000002").updates
+    assert load_file(whole / "checkpoints" / "step-000003" / AHEAD)["version"].tolist() == [before] * 12
+
+
+def test_more_than_one_step_ahead_is_refused() -> None:
+    with pytest.raises(UserError, match=r"rollout\.ahead=2 is not one of 0, 1"):
+        check(small("rollout.ahead=2"))
+
+
+def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed_before_anything_loads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlzoo.experiment.experiment.check_engine", lambda config: None)
+    words = ("rollout.engine=vllm", "objective=stare(adaptive=true)")
+    check(small(*words))
+    with pytest.raises(UserError, match=r"rollout\.ahead=1: a part of .*stare.* reads the entropy .*engine=vllm"):
+        check(small(*words, "rollout.ahead=1"))

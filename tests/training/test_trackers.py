@@ -1,0 +1,93 @@
+"""Every tracker receives a run's configuration, its curves and its evaluations: read back from what it wrote."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.test_train import SMALL
+
+ROOT = Path(__file__).parents[2]
+Read = Callable[[Path], tuple[str, Mapping[int, Mapping[str, Any]]]]
+
+
+def of_tensorboard(folder: Path) -> tuple[str, Mapping[int, Mapping[str, Any]]]:
+    """The configuration as text, and the values by step."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    steps: dict[int, dict[str, Any]] = {}
+    (file,) = folder.glob("run/rlzoo/events.out.tfevents*")
+    events = EventAccumulator(str(file)).Reload()
+    for name in events.Tags()["scalars"]:
+        for event in events.Scalars(name):
+            steps.setdefault(event.step, {})[name] = event.value
+    (config,) = folder.glob("run/rlzoo/**/hparams.yml")
+    return config.read_text(), steps
+
+
+def of_wandb(folder: Path) -> tuple[str, Mapping[int, Mapping[str, Any]]]:
+    """The same of an offline run."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (file,) = folder.glob("run/wandb/offline-run-*/*.wandb")
+    config: str = ""
+    steps: dict[int, dict[str, Any]] = {}
+    for data in leveldb_records(file.read_bytes()):
+        record = Record.FromString(data)
+        changed = [*record.run.config.update, *record.config.update]
+        config += "".join(f"{item.key or '/'.join(item.nested_key)}: {item.value_json}\n" for item in changed)
+        if record.HasField("history"):
+            items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+            values = {name: json.loads(value) for name, value in items.items()}
+            steps[int(values["_step"])] = values
+    return config, steps
+
+
+def leveldb_records(content: bytes) -> Iterator[bytes]:
+    """The records of a LevelDB log behind wandb's own header: blocks of 32 KiB, records in one piece or several."""
+    record, position, block = b"", 7, 2**15
+    while position + 7 <= len(content):
+        if block - position % block < 7:
+            position += block - position % block
+            continue
+        size, kind = int.from_bytes(content[position + 4 : position + 6], "little"), content[position + 6]
+        record += content[position + 7 : position + 7 + size]
+        position += 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            yield record
+            record = b""
+
+
+def of_trackio(folder: Path) -> tuple[str, Mapping[int, Mapping[str, Any]]]:
+    """The same of its local database."""
+    with sqlite3.connect(folder / "trackio" / "rlzoo.db") as database:
+        (config,) = database.execute("select config from configs").fetchone()
+        steps: dict[int, dict[str, Any]] = {}
+        for step, values in database.execute("select step, metrics from metrics"):
+            steps.setdefault(step, {}).update(json.loads(values))
+    return str(config), steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tracker", "read"), [("tensorboard", of_tensorboard), ("wandb", of_wandb), ("trackio", of_trackio)]
+)
+def test_a_tracker_receives_configuration_curves_and_evaluations(tracker: str, read: Read, tmp_path: Path) -> None:
+    places = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio"), "PYTHONPATH": str(ROOT)}
+    words = (*SMALL, "objective=stapo", "train.steps=2", f"log.trackers={tracker}", "output=run")
+    command = [sys.executable, "-m", "rlzoo", "train", *words]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **places}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    config, steps = read(tmp_path)
+    assert "train.learning_rate" in config and "stapo" in config
+    metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    for line in metrics:
+        assert steps[line["step"]]["entropy"] == pytest.approx(line["entropy"], rel=1e-6)
+    for step in (0, 2):
+        assert 0 <= steps[step]["evaluation/T1-p1/accuracy"] <= 1
