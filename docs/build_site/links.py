@@ -9,6 +9,7 @@ MIRRORED = {
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
     "objectives/README.md": "library",
+    "objectives/adapters/README.md": "adapters",
     "benchmarks/README.md": "benchmarks/index",
     **{
         str(path.relative_to(ROOT)): "/".join(
