@@ -22,6 +22,7 @@ html_theme = "furo"
 html_title = "rlzoo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"

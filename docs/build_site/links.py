@@ -9,6 +9,7 @@ MIRRORED = {
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
     "objectives/README.md": "library",
+    "objectives/adapters/README.md": "adapters",
     "benchmarks/README.md": "benchmarks/index",
     **{
         str(path.relative_to(ROOT)): "/".join(
@@ -38,7 +39,7 @@ def rewritten(text: str, page: Path, site: Path) -> str:
             raise FileNotFoundError(f"{page}: {target}")
         if picture:
             return f"![{label}]({os.path.relpath(found, page.parent)})"
-        if found.is_relative_to(site):
+        if found.is_relative_to(site) and found.suffix in (".md", ".ipynb"):
             return match.group(0)
         return _leading(found, label, anchor, page, site)
 
