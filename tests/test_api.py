@@ -63,7 +63,8 @@ def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
 ) -> None:
     asked: list[Config] = []
     file = tmp_path / "keys.yaml"
-    file.write_text(json.dumps({key: [*it] if isinstance(it, tuple) else it for key, it in keys.items()}))
+    values = {key: [*it] if isinstance(it, tuple) else it for key, it in keys.items()}
+    file.write_text(yaml.safe_dump(values, default_style='"'))  # YAML's versions do not agree on what is text
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rlzoo.experiment.first_check.check_words", lambda config: None)
         patched.setattr(rlzoo.training.run, "train", lambda config, view: asked.append(config) or RunFolder(tmp_path))
