@@ -50,6 +50,18 @@ def load_outside(key: str, written: str) -> Any:
     return getattr(found, name)
 
 
+def source_digests(config: TaskConfig) -> dict[str, str]:
+    """Of the files that hold the rewards, and a task from outside, by their names, which outlive their code."""
+    digests = {}
+    for written in (config.name, *config.reward):
+        file, module = _FILE.fullmatch(written), _MODULE.fullmatch(written)
+        of_module = getattr(sys.modules.get(module[1]), "__file__", None) if module else None
+        path = Path(file[1]).expanduser() if file else Path(of_module or "")
+        if path.is_file():
+            digests[written] = blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    return digests
+
+
 def load_file(path: str) -> ModuleType:
     """The module in a file, whatever else has its name; read again if the file has changed."""
     name = f"{Path(path).stem}_{blake2b(path.encode(), digest_size=4).hexdigest()}"
