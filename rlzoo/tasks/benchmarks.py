@@ -231,7 +231,10 @@ def read_examples(file: str) -> list[Example]:
         raise UserError(f"examples={file}: there is no such file")
     try:
         lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
-        return [Example(**json.loads(line)) for line in lines if line.strip()]
+        examples = [Example(**json.loads(line)) for line in lines if line.strip()]
+        if not all(isinstance(text, str) for it in examples for text in (it.problem, it.response)):
+            raise TypeError("one of them is no text")
+        return examples
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"examples={file} are not JSON lines with problem and response: {one_line(error)}") from None
 

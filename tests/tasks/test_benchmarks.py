@@ -197,6 +197,8 @@ def test_worked_examples_come_before_every_prompt_asked_for_as_the_problems_are(
         ("user", "1+1? Box it."),
     ]
     (tmp_path / "bad.jsonl").write_text('{"problem": "2+2?"}')
-    for file, message in (("bad.jsonl", "are not JSON lines with problem and response"), ("no.jsonl", "no such file")):
+    (tmp_path / "number.jsonl").write_text('{"problem": 2, "response": "2"}')
+    no_examples = "are not JSON lines with problem and response"
+    for file, message in (("bad.jsonl", no_examples), ("number.jsonl", no_examples), ("no.jsonl", "no such file")):
         with pytest.raises(UserError, match=message):
             read_examples(str(tmp_path / file))
