@@ -1,6 +1,9 @@
 """What numbers and words the keys of an experiment may have."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
 
 from rlzoo.config.decoding import read_decodings
 from rlzoo.config.sections import Config
@@ -34,6 +37,8 @@ _AT_LEAST = {
     "seed": 0,
 }
 _ABOVE_ZERO = ("task.grader_timeout", "rollout.temperature", "rollout.top_p", "train.gradient_clip")
+_MAY_BE_INFINITE = ("train.gradient_clip",)
+_OTHERS = ("task.options.", "task.chat_template_kwargs.")
 _AT_MOST_ONE = ("rollout.top_p",)
 CHOICES = {
     "model.precision": ("float32", "bfloat16"),
@@ -48,6 +53,7 @@ CHOICES = {
 def check_ranges(config: Config) -> None:
     """Refuses numbers and words that no run could use. Raises UserError naming the key and what is allowed."""
     values = flat(dataclasses.asdict(config))
+    _check_finite(values)
     if not config.output.strip():
         raise UserError("output= is empty; give it a value, or leave it out")
     for key, lowest in _AT_LEAST.items():
@@ -62,6 +68,8 @@ def check_ranges(config: Config) -> None:
     for key, choices in CHOICES.items():
         if str(values[key]) not in choices:
             raise UserError(f"{key}={values[key]} is not one of {', '.join(choices)}")
+    if not all(0 <= beta < 1 for beta in config.train.betas):
+        raise UserError(f"train.betas={list(config.train.betas)} must be at least 0 and less than 1")
     if config.model.attention.startswith("flash") and config.model.precision == "float32":
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     _check_lora(config)
@@ -73,6 +81,15 @@ def check_ranges(config: Config) -> None:
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
             f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
         )
+
+
+def _check_finite(values: Mapping[str, Any]) -> None:
+    """NaN would pass every comparison. What a task makes of its own options is its affair."""
+    for key, value in values.items():
+        numbers = [it for it in (value if isinstance(value, list | tuple) else [value]) if isinstance(it, float)]
+        is_fine = not any(map(math.isnan, numbers)) if key in _MAY_BE_INFINITE else all(map(math.isfinite, numbers))
+        if not is_fine and not key.startswith(_OTHERS):
+            raise UserError(f"{key}={value} must be finite")
 
 
 def _check_lora(config: Config) -> None:

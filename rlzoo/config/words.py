@@ -39,7 +39,8 @@ EVALUATION_KEYS = (
 
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
 _AS_WRITTEN = ("objective", "against", "title")
-"""Keys whose value is text whatever it looks like."""
+"""Keys whose value is text whatever it looks like, quotes included; other text may be quoted."""
+_QUOTED = re.compile(r"""\s*("([^"\\]|\\.)*"|'([^']|'')*')\s*""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _shipped_with(said: Mapping[str, Any], schema: type[Any]) -> dict[str, dict[
 
 def _read(word: str, types: Mapping[str, Any]) -> dict[str, Any]:
     if _is_key_and_value(word):
-        return _read_word(word)
+        return _read_word(word, types)
     if Path(word).suffix in (".yaml", ".yml"):
         return _read_file(word)
     raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, types)}")
@@ -113,7 +114,8 @@ def option_as_word(option: str, words: Sequence[str]) -> str:
 
 def given_keys(words: Sequence[str]) -> set[str]:
     """The keys that these files and `key=value` words set themselves."""
-    return {key for word in words for key in flat(_read_word(word) if _is_key_and_value(word) else _read_file(word))}
+    types = _types(Config)
+    return {key for word in words for key in flat(_read(word, types))}
 
 
 def _is_key_and_value(word: str) -> bool:
@@ -133,9 +135,11 @@ def _read_file(name: str) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def _read_word(word: str) -> dict[str, Any]:
+def _read_word(word: str, types: Mapping[str, Any]) -> dict[str, Any]:
     key, _, text = word.partition("=")
-    if key in _AS_WRITTEN:
+    kind = types.get(key)
+    nothing = ("",) if kind is str else ("", "null")
+    if key in _AS_WRITTEN or (kind in (str, str | None) and text not in nothing and not _QUOTED.fullmatch(text)):
         value: Any = text
     else:
         try:
@@ -165,6 +169,8 @@ def _merge(config: DictConfig, values: Mapping[str, Any], types: Mapping[str, An
         name = next((name for name in types if f"{key}.".startswith(f"{name}.")), None)
         if name is None:
             raise UserError(f"unknown key {shown}{remedy(key, list(types))}")
+        if "${" in json.dumps(value, default=str):
+            raise UserError(f"{shown}: ${{...}} has no meaning here and is never filled in; write what it stands for")
         try:
             OmegaConf.update(config, key, _fitting(config, key, value, types[name]), force_add=True)
         except (OmegaConfBaseException, ValueError, TypeError):

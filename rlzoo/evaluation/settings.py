@@ -14,6 +14,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.outside import source_digests
 from rlzoo.tasks.regrading import to_json
 
 _DECIDE_NOTHING = ("problems", "split", "grader_workers", "grader_timeout", "name", "held_out", "held_out_split")
@@ -56,6 +57,7 @@ def settings_of(
         "seed": config.seed,
         "data": digest(json.dumps([it.prompt, it.answer, to_json(it.data)], default=dict) for it in problems),
         "prompts": digest(json.dumps(tokenizer.encode(it.prompt)) for it in problems),
+        **({"source_files": digests} if (digests := source_digests(source)) else {}),
     }
 
 

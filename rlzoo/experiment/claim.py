@@ -1,7 +1,9 @@
 """Who may write into the folder of a run, and what a resumed run keeps."""
 
+import json
 import logging
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import IO
 
@@ -13,6 +15,7 @@ from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.progress import read_progress
 from rlzoo.experiment.run_folder import RunFolder, evaluated_step, missing_steps
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
+from rlzoo.tasks.outside import source_digests
 
 FREE_TO_CHANGE = (
     "resume",
@@ -28,6 +31,8 @@ FREE_TO_CHANGE = (
 """Keys that a resumed run may set differently: they do not touch the steps already done."""
 
 LOCK = ".lock"
+SOURCE_FILES = "source_files.json"
+"""Digests of the files that hold the task and the rewards from outside, where a run has any."""
 _logger = logging.getLogger(__name__)
 
 
@@ -36,6 +41,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
     No other process may claim it until the returned file is closed. Raises UserError if it cannot be had.
     """
+    digests = source_digests(config.task)
     if folder.holds_run:
         if not config.resume:
             raise UserError(
@@ -43,6 +49,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
             )
         check_same(config, folder)
         _tell_of_losses(folder)
+        _tell_of_other_code(folder, digests)
     elif folder.path.is_file():
         raise UserError(f"output={folder.path} is a file; choose another output=")
     elif not folder.config.exists() and _holds_others(folder):
@@ -56,6 +63,8 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         objective = parse(config.objective)
         write_json(folder.objective, {"key": objective.key, **objective.describe()})
         write_json(folder / "environment.json", environment())
+        if digests:
+            write_json(folder / SOURCE_FILES, digests)
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
     return lock
@@ -67,6 +76,15 @@ def _tell_of_losses(folder: RunFolder) -> None:
     lost = missing_steps(read_json_lines(folder.metrics), 0 if last is None else read_progress(last).step)
     if lost:
         _logger.warning("%s has lost %s: curves and means will be without", folder.metrics, lost)
+
+
+def _tell_of_other_code(folder: RunFolder, digests: Mapping[str, str]) -> None:
+    """Rewards, or a task, whose file has changed since the run last went on: their names are still the same."""
+    path = folder / SOURCE_FILES
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for written, digest in digests.items():
+        if before.get(written, digest) != digest:
+            _logger.warning("the code of %s has changed: steps before and after it differ in their grades", written)
 
 
 def _holds_others(folder: RunFolder) -> bool:

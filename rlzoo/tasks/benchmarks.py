@@ -151,7 +151,7 @@ def _of_file(path: Path) -> Benchmark:
         raise UserError(
             f"{path}: metric={own.metric}{nearest(own.metric, METRICS)}; there are {', '.join(filter(None, METRICS))}"
         )
-    beside = path.parent / own.source
+    beside = path.parent / Path(own.source).expanduser()
     return Benchmark(
         path.stem,
         str(beside) if beside.exists() else own.source,
@@ -165,10 +165,9 @@ def _of_file(path: Path) -> Benchmark:
 
 
 def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
-    """Where the problems come from. Raises UserError if a folder is given that does not hold them."""
+    """Where the problems come from: all of one split. Raises UserError if a folder is given that does not hold them."""
     if not folder or benchmark.name not in BENCHMARKS:
-        is_file = Path(benchmark.hub).is_file()
-        return TaskConfig(benchmark.hub, held_out=benchmark.hub if is_file else None, held_out_split=benchmark.split)
+        return TaskConfig(benchmark.hub, held_out=benchmark.hub, held_out_split=benchmark.split)
     if not Path(folder).expanduser().is_dir():
         raise UserError(f"benchmarks_folder={folder}: there is no such folder")
     path = Path(folder).expanduser() / benchmark.name
@@ -177,7 +176,7 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
         if candidate.is_file():
             return TaskConfig(str(candidate), held_out=str(candidate))
     if path.is_dir():
-        return TaskConfig(str(path))
+        return TaskConfig(str(path), held_out=str(path))
     raise UserError(
         f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, or a folder {path.name})"
     )
@@ -232,7 +231,10 @@ def read_examples(file: str) -> list[Example]:
         raise UserError(f"examples={file}: there is no such file")
     try:
         lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
-        return [Example(**json.loads(line)) for line in lines if line.strip()]
+        examples = [Example(**json.loads(line)) for line in lines if line.strip()]
+        if not all(isinstance(text, str) for it in examples for text in (it.problem, it.response)):
+            raise TypeError("one of them is no text")
+        return examples
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"examples={file} are not JSON lines with problem and response: {one_line(error)}") from None
 

@@ -191,7 +191,7 @@ class DatasetTask:
         config, answer, raw = self.config, columns.answer_in(row), row[columns.question]
         prompt = prompt_of(raw)
         own = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
-        data: dict[str, Any] = {"data_source": row.get("data_source") or own}
+        data: dict[str, Any] = {"data_source": str(row.get("data_source") or own)}
         if config.reward:
             data[ROW] = {
                 "question": question(prompt),
@@ -199,7 +199,12 @@ class DatasetTask:
                 "is_chat": not isinstance(raw, str) or bool(config.system_prompt),
                 "columns": plain(row),
             }
-        gold = "" if config.reward and answer in (None, "") else gold_of(answer)
+        try:
+            gold = gold_of(answer)
+        except ValueError:
+            if not config.reward:
+                raise
+            gold = ""  # a reward may make something of what is no text: it has the answer as the row does
         return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)
 
 
@@ -215,6 +220,8 @@ def prompt_of(value: Any) -> Prompt:
         raise ValueError("has a question that is neither text nor chat messages")
     if not messages or not all(message.get("role") and message.get("content") for message in messages):
         raise ValueError("has no question")
+    if not all(isinstance(message["content"], str) for message in messages):
+        raise ValueError("has a message whose content is no text")
     if len(messages) == 1 and is_rendered(messages[0]["content"]):
         return messages[0]["content"]
     return [{"role": message["role"], "content": message["content"]} for message in messages]

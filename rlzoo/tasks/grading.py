@@ -116,6 +116,12 @@ class GraderPool:
             ) from None
         except BrokenProcessPool:
             return None
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"grading an empty response to {problem.id} failed ({one_line(error)}); a grader must give it a reward"
+            ) from None
 
     def _start(self) -> None:
         try:

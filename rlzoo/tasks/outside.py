@@ -42,12 +42,24 @@ def load_outside(key: str, written: str) -> Any:
         raise UserError(f"{said} is neither my_module:name nor ./my_file.py:name")
     try:
         found = load()
-    except Exception as error:  # whatever a module of somebody else's may raise
+    except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
         raise UserError(f"{said}: {where} cannot be imported: {described(error)}") from None
     if not hasattr(found, name):
         there = [it for it, value in vars(found).items() if callable(value) and not it.startswith("_")]
         raise UserError(f"{said}: {where} has no {name}{nearest(name, there)}")
     return getattr(found, name)
+
+
+def source_digests(config: TaskConfig) -> dict[str, str]:
+    """Of the files that hold the rewards, and a task from outside, by their names, which outlive their code."""
+    digests = {}
+    for written in (config.name, *config.reward):
+        file, module = _FILE.fullmatch(written), _MODULE.fullmatch(written)
+        of_module = getattr(sys.modules.get(module[1]), "__file__", None) if module else None
+        path = Path(file[1]).expanduser() if file else Path(of_module or "")
+        if path.is_file():
+            digests[written] = blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    return digests
 
 
 def load_file(path: str) -> ModuleType:
@@ -132,7 +144,7 @@ def load_outside_task(written: str, config: TaskConfig, **others: int) -> Task:
         task = made(**{name: value for name, value in given.items() if name in names}) if callable(made) else made
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"task.name={written} failed: {described(error)}") from None
     missing = [name for name in _TASK if not (hasattr(type(task), name) or name in getattr(task, "__dict__", ()))]
     if missing:

@@ -87,12 +87,12 @@ class Reward:
 
     def __call__(self, problem: Problem, response: str) -> tuple[float, float | None]:
         """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
-        positional, named = self._arguments(problem, response)
         try:
+            positional, named = self._arguments(problem, response)
             value = self.function(*positional, **named)
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{self} raised {described(error)} {_asked(problem, response)}") from None
         try:
             return self._understood(value)
@@ -118,13 +118,17 @@ class Reward:
         return "verl" if {"solution_str", "ground_truth"} <= self.parameters.keys() else "ours"
 
     def check(self, problem: Problem) -> None:
-        """Raises UserError for a parameter that neither the row of this problem nor rlzoo has."""
+        """Raises UserError for a parameter that neither the row of this problem nor rlzoo has, or that has no name."""
         positional, named = self._arguments(problem, "")
         asked = [it for it in self.parameters.values() if it.kind not in (it.VAR_KEYWORD, it.VAR_POSITIONAL)]
         for parameter in asked[len(positional) :]:
             if parameter.default is parameter.empty and parameter.name not in named:
                 columns = ", ".join(Row.of(problem).columns) or "none"
                 raise UserError(f"{self} asks for {parameter.name}, which no row has; the columns are {columns}")
+        try:
+            inspect.signature(self.function).bind(*positional, **named)
+        except TypeError as error:
+            raise UserError(f"{self} cannot be called with a response: {error}") from None
 
     def _arguments(self, problem: Problem, response: str) -> tuple[list[Any], dict[str, Any]]:
         row, names = Row.of(problem), self.parameters
@@ -132,7 +136,7 @@ class Reward:
         if self.form == "verl":
             source = problem.data.get("data_source", "")
             given = {"data_source": source, "solution_str": response, "ground_truth": row.ground_truth}
-            return [], _known({**given, "extra_info": dict(row.columns.get("extra_info") or {})}, names)
+            return [], _known({**given, "extra_info": row.columns.get("extra_info") or {}}, names)
         if self.form == "trl":
             columns = {name: [value] for name, value in row.columns.items() if name not in ("prompt", "completion")}
             prompt, completion = _in_trls_words(problem.prompt, response, row.is_chat)
@@ -141,7 +145,8 @@ class Reward:
         own = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
         given = {**row.columns, **own}
         first = next(iter(names.values()))
-        if "response" in names or first.kind is first.VAR_KEYWORD:
+        is_named = "response" in names and names["response"].kind is not inspect.Parameter.POSITIONAL_ONLY
+        if is_named or first.kind is first.VAR_KEYWORD:
             return [], given if takes_all else _known(given, names)
         others = {name: value for name, value in given.items() if name not in (first.name, "response")}
         return [response], others if takes_all else _known(others, names)
@@ -238,7 +243,13 @@ def load_reward(written: str | Function) -> Reward:
     if not callable(function):
         raise UserError(f"task.reward={written} is {one_line(repr(function))}, and not a function")
     reward = Reward(written, function)
-    if not reward.parameters:
+    try:
+        takes_something = bool(reward.parameters)
+    except (TypeError, ValueError):  # some of what is built in has no signature
+        raise UserError(
+            f"task.reward={written} does not say what it takes; write def reward(response, gold, **columns)"
+        ) from None
+    if not takes_something:
         raise UserError(f"task.reward={written} takes no response; write def reward(response, gold, **columns)")
     return reward
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml
+from rlzoo.config import Config, check_ranges, flat, given_keys, keys, load_config, to_yaml, words_of
 from rlzoo.config.unknown_keys import ABSENT, MEANT
 from rlzoo.errors import UserError
 
@@ -30,6 +30,32 @@ def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
 def test_an_objective_is_taken_as_written() -> None:
     written = "stapo(tau_p=0.005,q=0.8)+clip_higher-s2t"
     assert load_config([f"objective={written}"]).objective == written
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Put the answer after #### please", "Put the answer after #### please"),
+        ("Answer: yes", "Answer: yes"),
+        ("no", "no"),
+        ("1e5", "1e5"),
+        ("null", "null"),
+        ("[a] {b}", "[a] {b}"),
+        ('"a" or "b"', '"a" or "b"'),
+        ('"two\\nlines # and"', "two\nlines # and"),
+        ("'it''s'", "it's"),
+    ],
+)
+def test_text_is_taken_as_written_unless_it_is_quoted(text: str, read: str) -> None:
+    config = load_config([f"task.instruction={text}"])
+    assert config.task.instruction == read
+    assert load_config(words_of(config)) == config
+    assert given_keys([f"task.instruction={text}"]) == {"task.instruction"}
+
+
+def test_a_key_that_may_have_no_text_is_set_to_none_by_null() -> None:
+    for text in ("", "null"):
+        assert load_config(["model.revision=main", f"model.revision={text}"]).model.revision is None
 
 
 def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
@@ -65,7 +91,9 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
         ("model.trust_remote_code=maybe", "model.trust_remote_code=maybe: it must be true or false"),
         ("seed=0,1", "seed=0,1: .*rlzoo compare OBJECTIVE seeds=0,1"),
         ("output=", "output= is empty"),
-        ("output=${nothing}", "is not readable"),
+        ("output=${nothing}", "never filled in"),
+        ("task.instruction=${oc.env:HOME}", "never filled in"),
+        ("task.options.text=${oc.env:HOME}", "never filled in"),
         ("evaluation.temperature=0", "unknown key evaluation.temperature=0; did you mean evaluation.decodings"),
         ("lr=1", "did you mean train.learning_rate"),
         ("train.lr=1", "did you mean train.learning_rate"),
@@ -137,6 +165,11 @@ def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
         ("evaluation.decodings=[1/0]", "top-p 0 must be greater than 0 and at most 1"),
         ("evaluation.decodings=[0/0.9]", "no effect at temperature 0"),
         ("evaluation.decodings=[1/1,0.7/0.9,1.0/1.0]", "'1/1' cannot be used: it is there twice"),
+        ("rollout.temperature=nan", "rollout.temperature=nan must be finite"),
+        ("train.learning_rate=.inf", "train.learning_rate=inf must be finite"),
+        ("train.gradient_clip=nan", "train.gradient_clip=nan must be finite"),
+        ("task.reward_weights=[1,nan]", r"task.reward_weights=\[1.0, nan\] must be finite"),
+        ("train.betas=[0.9,1]", r"train.betas=\[0.9, 1.0\] must be at least 0 and less than 1"),
         ("train.minibatches_per_step=65", "exceeds rollout.prompts_per_step=64"),
     ],
 )

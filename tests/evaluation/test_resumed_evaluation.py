@@ -89,6 +89,16 @@ def test_what_other_settings_decided_is_neither_gone_on_with_nor_written_over(
     assert path.exists()
 
 
+def test_a_reward_whose_code_has_changed_is_another_evaluation(tmp_path: Path) -> None:
+    reward = tmp_path / "my_reward.py"
+    reward.write_text("def right(response, gold):\n    return float(response == gold)\n")
+    path = evaluate(tmp_path / "out", f"task.reward={reward}:right")
+    assert evaluate(tmp_path / "out", f"task.reward={reward}:right") == path
+    reward.write_text("def right(response, gold):\n    return 1.0\n")
+    with pytest.raises(UserError, match=r"made with source_files\..*my_reward\.py:right=.*, and now it is"):
+        evaluate(tmp_path / "out", f"task.reward={reward}:right")
+
+
 def test_results_say_everything_that_decided_them(tmp_path: Path) -> None:
     path = evaluate(tmp_path)
     entry = read_results(tmp_path)[path.stem]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import load_config
+from rlzoo.config import load_config, to_yaml
 from rlzoo.errors import UserError
-from rlzoo.experiment.claim import forget_after
+from rlzoo.experiment.claim import claim, forget_after
 from rlzoo.experiment.progress import PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
@@ -39,6 +39,19 @@ def test_a_checkpoint_counts_only_if_it_is_whole(folder: RunFolder) -> None:
     assert folder.last_checkpoint() == folder.checkpoint(2) == folder / "checkpoints/step-000002"
     with pytest.raises(UserError, match=r"step=4: .* has no checkpoint of that step; it has 0, 2"):
         folder.checkpoint(4)
+
+
+def test_a_run_that_goes_on_says_that_the_code_of_its_reward_has_changed(
+    folder: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reward = tmp_path / "my_reward.py"
+    folder.config.write_text(to_yaml(load_config([str(folder.config), f"task.reward={reward}:right"])))
+    config = load_config([str(folder.config), "resume=true"])
+    for code, says in (("right = float", ""), ("right = float", ""), ("right = len", f"{reward}:right has changed")):
+        reward.write_text(code)
+        caplog.clear()
+        claim(folder, config).close()
+        assert (says in caplog.text) if says else not caplog.records
 
 
 def test_what_comes_after_a_checkpoint_is_forgotten(folder: RunFolder) -> None:

@@ -84,6 +84,23 @@ def test_a_mistake_in_a_benchmark_of_ones_own_is_one_clear_error(text: str, mess
         load_benchmark(find([str(path)])[0])
 
 
+def test_a_benchmark_is_all_of_its_split_and_never_a_part_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    rows: list[dict[str, object]] = [{"problem": f"{n}+1?", "answer": str(n + 1)} for n in range(40)]
+    save(tmp_path / "data" / "train.parquet", rows)
+    for source in ("~/problems.parquet", "{source: data, split: train}"):
+        text = source if source.startswith("{") else f"source: {source}"
+        assert len(load_benchmark(find([str(own(tmp_path, text, rows))])[0])[1]) == 40
+    with pytest.raises(UserError, match=r"benchmark mine cannot be loaded: .*test"):
+        load_benchmark(find([str(own(tmp_path, "source: data", rows))])[0])
+    (tmp_path / "data").rename(tmp_path / "aime24")
+    with pytest.raises(UserError, match=r"benchmark aime24 cannot be loaded: .*test"):
+        load_benchmark(BENCHMARKS["aime24"], str(tmp_path))
+
+
 def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     names = [benchmark.name for benchmark in find(["math500", "knights_and_knaves", "aime24"])]
     assert names == ["math500", "kk3", "kk4", "kk5", "kk6", "kk7", "aime24"]
@@ -180,6 +197,8 @@ def test_worked_examples_come_before_every_prompt_asked_for_as_the_problems_are(
         ("user", "1+1? Box it."),
     ]
     (tmp_path / "bad.jsonl").write_text('{"problem": "2+2?"}')
-    for file, message in (("bad.jsonl", "are not JSON lines with problem and response"), ("no.jsonl", "no such file")):
+    (tmp_path / "number.jsonl").write_text('{"problem": 2, "response": "2"}')
+    no_examples = "are not JSON lines with problem and response"
+    for file, message in (("bad.jsonl", no_examples), ("number.jsonl", no_examples), ("no.jsonl", "no such file")):
         with pytest.raises(UserError, match=message):
             read_examples(str(tmp_path / file))

@@ -207,3 +207,15 @@ def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> No
 def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float, key: str) -> None:
     with pytest.raises(UserError, match=key):
         GraderPool(grader, workers, timeout)
+
+
+def fails_always(problem: Problem, response: str) -> Grade:
+    raise Unfamiliar(1, 2)
+
+
+def test_a_grader_that_fails_for_an_empty_response_is_one_clear_error() -> None:
+    with (
+        GraderPool(fails_always) as pool,
+        pytest.raises(UserError, match=r"an empty response to p failed .*Unfamiliar"),
+    ):
+        pool.grade([PROBLEM], ["x"])

@@ -54,6 +54,9 @@ def made(start=0):
 def fails():
     raise ValueError("no data here")
 
+def leaves():
+    raise SystemExit(0)
+
 ready = Count(problems=1)
 """
 
@@ -61,6 +64,7 @@ ready = Count(problems=1)
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_task.py").write_text(TASK)
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "my_prompts.py").write_text("PROMPT = '{}='\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -93,6 +97,8 @@ def test_it_takes_a_reward_from_outside_too() -> None:
     [
         ({"name": "./missing.py:Count"}, r"there is no file \./missing\.py"),
         ({"name": "my_missing_task:Count"}, r"my_missing_task cannot be imported"),
+        ({"name": "./script.py:Count"}, r"script\.py cannot be imported: SystemExit: 0 \(script\.py line 2\)"),
+        ({"name": "my_task:leaves"}, r"my_task:leaves failed: SystemExit: 0"),
         ({"name": "my_task:Coumt"}, r"my_task has no Coumt; did you mean Count\?"),
         ({"name": "my_task:Half"}, r"has no grader, no final_answer; a task has name, train, held_out, grader, final_"),
         ({"name": "my_task:fails"}, r"failed: ValueError: no data here \(my_task\.py line \d+\)"),

@@ -41,6 +41,11 @@ def test_columns_of_any_name_can_be_chosen(tmp_path: Path) -> None:
         _ = load_task(config).held_out
 
 
+def test_a_data_source_may_be_a_number(tmp_path: Path) -> None:
+    (problem,) = task(jsonl(tmp_path / "data.jsonl", [{"question": "1?", "answer": 1, "data_source": 7}])).held_out
+    assert problem.data["data_source"] == "7"
+
+
 def test_a_system_prompt_takes_the_place_of_the_datasets_own(tmp_path: Path) -> None:
     own = [{"role": "system", "content": "Sing."}, {"role": "user", "content": "2+2?"}]
     for question in ("2+2?", own):
@@ -99,6 +104,10 @@ def test_a_number_that_cannot_be_held_out_is_refused(keys: dict[str, Any], says:
             r"not in UTF-8 \(row 1\); recode it.*: iconv",
         ),
         (b'{"question": 5, "answer": 1}\n', r"row 1 has a question that is neither text nor chat messages"),
+        (
+            b'{"prompt": [{"role": "user", "content": [{"type": "text", "text": "1?"}]}], "answer": 1}\n',
+            r"row 1 has a message whose content is no text",
+        ),
         (b'{"question": "1?", "answer": 1}\n{"question": ', r"cannot be read or is empty: "),
         (b'{"frage": "1?", "answer": 1}\n', r"task\.columns\.question= and task\.columns\.answer= name others"),
     ],

@@ -44,6 +44,19 @@ def verl(data_source, solution_str, ground_truth, extra_info=None):
 def verl_number(data_source, solution_str, ground_truth, extra_info=None):
     return 0.1 + 0.9 * (solution_str == ground_truth)
 
+def verl_countdown(data_source, solution_str, ground_truth, extra_info=None):
+    assert ground_truth["numbers"] == [1, 2] and extra_info == "from a book"
+    return float(solution_str == str(ground_truth["target"]))
+
+def by_place(response, /, gold):
+    return float(response == gold)
+
+def all_by_place(response, gold, /):
+    return 1.0
+
+def exits(response):
+    raise SystemExit(0)
+
 def half(response):
     return 0.5
 
@@ -116,6 +129,7 @@ def grades(*rewards: str, row: dict[str, Any] = ROW, **keys: Any) -> list[tuple[
     [
         ("ours", ROW, [(3.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("everything", ROW, [(5.0, 1.0)] * 3),
+        ("by_place", ROW, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("completion_first", ROW, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("trl", ROW, [(3.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("trl_chat", VERL, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
@@ -145,6 +159,13 @@ def test_a_reward_needs_no_gold_answer() -> None:
     made = task("half", row={"question": "Sing."})
     assert made.held_out[0].answer == ""
     assert made.grader(made.held_out[0], "la").reward == 0.5
+
+
+def test_verls_functions_get_a_ground_truth_that_is_no_text_as_the_row_has_it() -> None:
+    row = VERL | {"reward_model": {"ground_truth": {"numbers": [1, 2], "target": 3}}, "extra_info": "from a book"}
+    made = task("verl_countdown", row=row)
+    assert made.held_out[0].answer == ""
+    assert made.grader(made.held_out[0], "3").reward == 1.0
 
 
 def test_a_task_of_ours_takes_a_reward_too() -> None:
@@ -177,6 +198,7 @@ def test_kept_responses_are_graded_again_by_the_same_functions() -> None:
     ("reward", "what", "says"),
     [
         ("raises", "", "raised KeyError: '2' (my_rewards.py line"),
+        ("exits", "", "raised SystemExit: 0 (my_rewards.py line"),
         ("returns", "nan", "returned nan"),
         ("returns", "inf", "returned inf"),
         ("returns", "text", "returned 'good'"),
@@ -214,6 +236,8 @@ def test_what_it_raises_or_returns_wrongly_is_one_error_that_shows_the_row(rewar
         ({"reward": ["./my_rewards.py:number"]}, "is 5, and not a function"),
         ({"reward": ["./my_rewards.py:nothing"]}, "takes no response"),
         ({"reward": ["./my_rewards.py:needs"]}, "asks for reference_solution, which no row has; the columns are quest"),
+        ({"reward": ["./my_rewards.py:all_by_place"]}, "cannot be called with a response: "),
+        ({"reward": ["builtins:int"]}, "does not say what it takes; write def reward("),
         ({"reward": ["./my_rewards.py:half"], "reward_weights": [1.0, 2.0]}, "are 2 for 1 functions in task.reward"),
         ({"reward": ["./my_rewards.py:half"], "wrong_reward": -1.0}, "task.wrong_reward=-1.0 has no effect"),
     ],
