@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rlzoo.config import Config, InspectConfig, LeaderboardConfig, flat, key_and_value, load_config
+from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
@@ -171,6 +172,9 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     `against="grpo"`, `step=0` and the like are the command's keys. Raises UserError for what cannot be looked at.
     """
     config: InspectConfig = load_config([*words, *_words_of(keys)], InspectConfig)
+    load_run(folder)
+    check_names(config.objective)
+    check_names(config.against)
 
     from rlzoo.inspecting.microscope import inspect_run
     from rlzoo.report.microscope_page import show_microscope
