@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rlzoo.config import Config, InspectConfig, LeaderboardConfig, flat, key_and_value, load_config
+from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
@@ -96,6 +97,7 @@ def compare(
     command's; other keys are given as to `train` and hold for all runs, or are lists, of which each value makes a row.
     Done runs are not run again. Raises UserError for what cannot be compared.
     """
+    seeds = _native(seeds)
     numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
     chosen = [f"seeds={seeds}"] if isinstance(seeds, str) else _words_of({"seeds": list(numbers)})
     settings = [*chosen, *_words_of(keys)]
@@ -170,6 +172,9 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     `against="grpo"`, `step=0` and the like are the command's keys. Raises UserError for what cannot be looked at.
     """
     config: InspectConfig = load_config([*words, *_words_of(keys)], InspectConfig)
+    load_run(folder)
+    check_names(config.objective)
+    check_names(config.against)
 
     from rlzoo.inspecting.microscope import inspect_run
     from rlzoo.report.microscope_page import show_microscope
@@ -267,6 +272,8 @@ def _words_of(keys: Mapping[str, Any]) -> list[str]:
 def _words_of_one(key: str, value: Any) -> list[str]:
     if isinstance(value, Mapping) and not key.endswith("options"):
         return [word for name, inner in flat(value).items() for word in _words_of_one(f"{key}.{name}", inner)]
+    if value is None and "." not in key:  # an argument that is not given; behind a dot, None is a value as in a file
+        return []
     key = _SHORT.get(key, key)
     return [key_and_value(key, _plain(key, value))]
 
@@ -275,11 +282,20 @@ def _plain(key: str, value: Any) -> Any:
     """As JSON has it; a function is the name under which other processes find it."""
     if callable(value):
         return path_of(key, value)
+    value = str(value) if isinstance(value, Path) else _native(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(f"{key}.{name}", it) for name, it in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(key, it) for it in value]
-    if hasattr(value, "item"):  # a number of numpy's or torch's
-        return value.item()
-    return str(value) if isinstance(value, Path) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    kind = type(value).__name__
+    raise UserError(f"{key}: no key takes a value of type {kind}; give numbers, text, lists, a class or a function")
+
+
+def _native(value: Any) -> Any:
+    """Python's own number or lists instead of numpy's and torch's."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _list(value: Sequence[str] | str) -> list[str]:

@@ -1,4 +1,8 @@
-"""Plain scripts without a guard: other processes run none of them, or read them for their functions alone."""
+"""Plain scripts without a guard: other processes run none of them, or read them for their functions alone.
+
+To read one for a reward that it defines, a process runs its top again, up to the first call of rlzoo: what stands there
+should be definitions.
+"""
 
 import os
 import sys

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -158,10 +159,19 @@ def test_objectives_are_compared_in_python(tmp_path: Path) -> None:
 def test_seeds_are_a_number_a_list_or_chosen_where_they_decide_something(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[GridWords] = []
     monkeypatch.setattr(rlzoo.api, "compare_words", lambda words, *_: asked.append(read_grid_words(words)))
-    for seeds in (2, [0, 5], "0,5", "auto(up_to=5)", "auto"):
+    given: list[Any] = [np.int64(2), [0, 5], np.array([0, 5]), "auto(up_to=5)", "auto"]
+    for seeds in (2, *given):
         rlzoo.compare(["grpo"], seeds=seeds)
     found = [(it.own.seeds, it.up_to) for it in asked]
-    assert found == [([0, 1], 0), ([0, 5], 0), ([0, 5], 0), ([0, 1, 2], 5), ([0, 1, 2], 10)]
+    assert found == [([0, 1], 0), ([0, 1], 0), ([0, 5], 0), ([0, 5], 0), ([0, 1, 2], 5), ([0, 1, 2], 10)]
+
+
+def test_arrays_are_their_numbers_and_an_argument_that_is_none_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Config] = []
+    monkeypatch.setattr(rlzoo.training.run, "train", lambda config, view: asked.append(config) or RunFolder(Path()))
+    rlzoo.train(**{"train.betas": np.array([0.5, 0.75]), "train.steps": np.int64(3)})
+    rlzoo.train(objective=None, model=None, output=None)
+    assert asked == [load_config(["train.betas=0.5,0.75", "train.steps=3"]), load_config([])]
 
 
 @pytest.mark.parametrize(
@@ -178,6 +188,12 @@ def test_seeds_are_a_number_a_list_or_chosen_where_they_decide_something(monkeyp
         (lambda: rlzoo.load_run("./nowhere"), "no config.yaml"),
         (lambda: rlzoo.leaderboard(), "name a grid or runs"),
         (lambda: rlzoo.train(reward=lambda response: 1.0), "./reward.py:FUNCTION"),
+        (lambda: rlzoo.train(task=object()), "task.name: no key takes a value of type object"),
+        (lambda: rlzoo.train(**{"log.trackers": {"tensorboard"}}), "log.trackers: no key takes a value of type set"),
+        (
+            lambda: rlzoo.train(**{"task.options": {"digits": object()}}),
+            "task.options.digits: no key takes a value of type object",
+        ),
     ],
 )
 def test_a_mistake_is_a_user_error_in_one_line(call: Any, says: str) -> None:

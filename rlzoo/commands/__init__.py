@@ -104,6 +104,8 @@ def _read(words: list[str]) -> argparse.Namespace:
             meant = option_as_word(option, words[words.index(option) + 1 :])
             remedy = f"; keys are written so: {meant}" if meant else f"; rlzoo {words[0]} --help lists what there is"
             raise UserError(f"{option} is no option of rlzoo {words[0]}{remedy}")
+    if others and not hasattr(arguments, "words"):
+        raise UserError(f"rlzoo {words[0]} takes no further word: {others[0]!r}; leave it out")
     if others:  # words behind an option
         arguments.words = [*arguments.words, *others]
     return arguments

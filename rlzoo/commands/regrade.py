@@ -19,9 +19,12 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Grades every file again."""
-    config: RegradeConfig = load_config([word for word in arguments.words if "=" in word], RegradeConfig)
+    from rlzoo.comparing.words import is_setting
+
+    settings = [word for word in arguments.words if is_setting(word) and not Path(word).is_file()]
+    config: RegradeConfig = load_config(settings, RegradeConfig)
 
     from rlzoo.evaluation.regrade import regrade
     from rlzoo.report.terminal import Terminal
 
-    regrade([Path(word) for word in arguments.words if "=" not in word], config, Terminal())
+    regrade([Path(word) for word in arguments.words if word not in settings], config, Terminal())

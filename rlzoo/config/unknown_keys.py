@@ -26,15 +26,16 @@ MEANT = {
     "output_dir": "output",
     "evaluation.temperature": "evaluation.decodings",
     "evaluation.top_p": "evaluation.decodings",
+    "lora": "model.lora.rank",
+    "peft": "model.lora.rank",
+    "lora_alpha": "model.lora.alpha",
+    "scheduler": "train.schedule",
+    "lr_scheduler_type": "train.schedule",
 }
 """What others call it, alone or behind its last dot -> its key."""
 
-_NO_LORA = "there is no LoRA, every weight is trained"
 ABSENT = {
-    "lora": _NO_LORA,
-    "peft": _NO_LORA,
     "optimizer": "there is one optimiser, AdamW: train.learning_rate, train.betas, train.weight_decay",
-    "scheduler": "there is one schedule: train.learning_rate, constant after train.warmup_steps",
     "beta": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
     "kl_coef": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
     "epsilon": "it is a parameter of the objective: objective='grpo+clip(low=0.2)'",

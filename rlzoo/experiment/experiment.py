@@ -108,8 +108,9 @@ def check(config: Config) -> Experiment:
     experiment = Experiment(config, objective, tokenizer, task, folder)
     if not len(task.train) or not len(task.held_out):
         raise UserError(f"task.name={config.task.name} has {len(task.train)} problems, {len(task.held_out)} held out")
-    rollouts = config.train.steps * config.rollout.prompts_per_step
-    training = experiment.problems(0, min(rollouts, len(task.train)))
+    drawn = (config.train.steps + config.rollout.ahead) * config.rollout.prompts_per_step
+    size = len(task.train)
+    training = experiment.problems(0, size if objective.refills else min(drawn, size))  # refills may draw any
     check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
     check_readable(config.model, tokenizer, training)
     return experiment

@@ -42,9 +42,13 @@ def output_folder(config: Config, objective: Objective) -> Path:
 def _names(output: str) -> set[str]:
     """The names in braces."""
     try:
-        names = {name for _, name, _, _ in Formatter().parse(output) if name is not None}
+        fields = [field for field in Formatter().parse(output) if field[1] is not None]
     except ValueError as error:
         raise UserError(f"output={output}: {error}; a brace that is meant is written twice") from None
+    for _, name, kind, conversion in fields:
+        if kind or conversion:
+            raise UserError(f"output={output}: write {{{name}}} without what follows the name in its braces")
+    names = {str(name) for _, name, _, _ in fields}
     for name in sorted(names - {*NAMES}):
         raise UserError(f"output: {{{name}}} is not one of {', '.join(f'{{{it}}}' for it in NAMES)}")
     return names

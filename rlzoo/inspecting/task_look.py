@@ -11,7 +11,7 @@ from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import epoch_order, step_seed
 from rlzoo.experiment.first_check import check_words
-from rlzoo.experiment.prompts import UNREADABLE, check_prompts, count_unknown
+from rlzoo.experiment.prompts import UNREADABLE, check_prompts, count_unknown, without_long_prompts
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
@@ -123,6 +123,8 @@ def look_at_task(config: Config) -> TaskLook:
     check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
     task = load_task(config.task, config.seed, config.evaluation.problems)
+    if config.rollout.drop_long_prompts:
+        task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     if not len(task.train):
         raise UserError(f"task.name={config.task.name} has no problems to train on")
     problems = [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]

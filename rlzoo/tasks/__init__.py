@@ -196,11 +196,12 @@ def _check_source(key: str, source: str) -> None:
         raise UserError(f"{key}={source}: there is no such file or folder")
     if not _HUB_ID.fullmatch(source):
         near = nearest(source, OWN) or nearest(source, _names())
-        raise UserError(
-            f"{key}={source} is not a task{near}; a task is {', '.join(OWN)}, "
+        kinds = (
+            f"; a task is {', '.join(OWN)}, "
             f"reasoning_gym:NAME, a parquet or JSON file, a folder, a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION, "
             f"or one of your own, my_module:MyTask or ./my_file.py:MyTask"
         )
+        raise UserError(f"{key}={source} is not a task{near or kinds}")
 
 
 def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:

@@ -58,8 +58,12 @@ WRONG = [
     "leaderboard titel=x",
     "inspect run stp=1",
     "regrade file.jsonl shw=1",
+    "fit objective=grppo",
+    "inspect nowhere",
+    "regrade g=5/nowhere.jsonl shw=1",
     "warmup stepz=1",
     "completion bosh",
+    "completion bash further",
 ]
 WITHOUT_TORCH = """
 import sys
@@ -76,6 +80,10 @@ def test_a_wrong_word_imports_no_torch(tmp_path: Path) -> None:
     assert done.stdout.split() == ["2"] * len(WRONG)
     for words, line in zip(WRONG, done.stderr.splitlines(), strict=True):
         assert line.startswith("rlzoo: error: "), words
+
+
+def test_a_file_to_grade_again_may_have_an_equals_sign_in_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unknown key" not in error_of(capsys, "regrade", "runs/g=5/nowhere.jsonl")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "train.stepz=1"], ["compare", "seeds=a"]])

@@ -60,6 +60,9 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["model.attention=flash_attention_2"], ["flash_attention_2", "model.precision=bfloat16"]),
         (["rollout.max_response_tokens=4000"], ["rollout.max_response_tokens=4000", "context"]),
         (["output=runs/{model}"], ["{model}", "{task}"]),
+        (["output=runs/{task:d}"], ["output=runs/{task:d}", "write {task} without"]),
+        (["task.name=arithmetc"], ["did you mean arithmetic or"]),
+        (["task.name=nothing"], ["is not a task; a task is arithmetic", "./my_file.py:MyTask"]),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else None,
 )

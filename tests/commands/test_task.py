@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.commands import main
-from tests.conftest import save_tiny_model
+from tests.conftest import error_of, save_tiny_model
 
 TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}<pad>{% endif %}"
 
@@ -54,6 +54,12 @@ def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: p
     assert "gold, ... 1 100%" in " ".join(out.split()) and "this can be learnt" in out
     out = shown(capsys, own_data(), "task.reward=./reward.py:short")
     assert "an empty response earns as much as the gold answer" in out
+
+
+def test_long_prompts_that_training_drops_are_not_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "all training prompts are longer" in error_of(
+        capsys, "task", own_data(), "rollout.max_prompt_tokens=5", "rollout.drop_long_prompts=true"
+    )
 
 
 def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

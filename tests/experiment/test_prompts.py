@@ -9,7 +9,7 @@ import pytest
 
 from rlzoo.config import ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.experiment import Experiment, check, epoch_order
 from rlzoo.experiment.prompts import check_prompts
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks.base import Problem
@@ -47,6 +47,16 @@ def test_training_problems_with_long_prompts_are_dropped_and_counted(
     assert {str(problem.prompt) for problem in kept.problems(0, 7)} == {str(p.prompt) for p in kept.task.train}
     assert [problem.prompt[0]["content"] for problem in kept.task.train] == [SHORT, "3+4="]  # type: ignore[index, call-overload]
     assert len(kept.held_out) == 1
+
+
+def test_prompts_that_refills_and_rollouts_ahead_may_draw_are_checked(tiny_model: Path, tmp_path: Path) -> None:
+    words = ("rollout.prompts_per_step=1", "train.minibatches_per_step=1", "seed=0")
+    order = epoch_order(2, 0, 0)
+    training = [SHORT if number == order[0] else LONG for number in range(2)]
+    experiment(tmp_path, tiny_model, training, ["7+1="], *words, "objective=grpo")
+    for more in (["objective=grpo", "rollout.ahead=1"], ["objective=grpo+dynamic_sampling"]):
+        with pytest.raises(UserError, match="has 16 tokens"):
+            experiment(tmp_path, tiny_model, training, ["7+1="], *words, *more)
 
 
 def test_held_out_problems_are_never_dropped(tiny_model: Path, tmp_path: Path) -> None:

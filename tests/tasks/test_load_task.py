@@ -44,7 +44,10 @@ def test_keys_reach_the_task() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"name": "arithmetics"}, r"task\.name=arithmetics is not a task; did you mean arithmetic or planted_ar"),
+        (
+            {"name": "arithmetics"},
+            r"task\.name=arithmetics is not a task; did you mean arithmetic or planted_arithmetic\?$",
+        ),
         ({"name": "reasoning-gym:gcd"}, r"did you mean reasoning_gym:gcd"),
         ({"name": "gsm8k"}, r"task\.name=gsm8k is not a task"),
         ({"name": "reasoning_gym:gdc"}, r"did you mean gcd"),
