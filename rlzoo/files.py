@@ -101,5 +101,5 @@ def locked(path: Path) -> IO[str] | None:
 
 
 def slug(text: str) -> str:
-    """A name that needs no quoting in a shell."""
-    return re.sub(r"[^\w.+=-]+", "-", text).strip("-")
+    """A name that needs no quoting in a shell and hides from nobody."""
+    return re.sub(r"[^\w.+=-]+", "-", text).lstrip("-.").rstrip("-")

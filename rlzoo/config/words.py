@@ -119,8 +119,9 @@ def given_keys(words: Sequence[str]) -> set[str]:
 
 
 def _is_key_and_value(word: str) -> bool:
-    """Whether it is no file: the name of a run folder may have a `=` in it."""
-    return "=" in word and not os.path.isfile(word)
+    """Whether it is neither a file, whose name may have a `=` in it, nor an expression with one behind a bracket."""
+    key, equals, _ = word.partition("=")
+    return bool(equals) and "(" not in key and not os.path.isfile(word)
 
 
 def _read_file(name: str) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["objective=stapo+("], ["character 7"]),
         (["objective=grpo+kl(beta=0.01"], ["missing )", "kl("]),
         (["objective=grpo+kl("], ["missing )", "kl("]),
+        (["grpo+kl(beta=0.01)"], ["did you mean objective=grpo+kl(beta=0.01)"]),
         (["objective=STAPO"], ["did you mean stapo?"]),
         (["objective=grpo+my_part"], ["my_module:my_part"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),

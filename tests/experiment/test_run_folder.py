@@ -9,7 +9,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim, forget_after
 from rlzoo.experiment.progress import PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json_lines, slug
 from tests.comparing.finished_runs import DECODINGS, STEPS, make_run
 
 
@@ -61,3 +61,8 @@ def test_what_comes_after_a_checkpoint_is_forgotten(folder: RunFolder) -> None:
     assert [line["step"] for line in read_json_lines(folder.metrics)] == [1, 2]
     assert [line["step"] for line in read_json_lines(folder.timings)] == [1, 2]
     assert folder.evaluations(DECODINGS[0]) == {2: early} and folder.evaluations(DECODINGS[1]) == {}
+
+
+@pytest.mark.parametrize("name", ["./own.jsonl", "../nest/own.jsonl", ".own", "-own", "own: a"])
+def test_no_name_of_a_folder_hides_it_or_looks_like_an_option(name: str) -> None:
+    assert slug(name)[0] not in ".-" and slug(name).endswith(("own", "own.jsonl", "own-a"))
