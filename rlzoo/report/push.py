@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, HfApi
-from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError
-
 from rlzoo.config import PushConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.progress import model_files
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.model_card import CARD, model_card
 
 
 def push(run: str, name: str, config: PushConfig) -> str:
@@ -23,6 +19,12 @@ def push(run: str, name: str, config: PushConfig) -> str:
     checkpoint = folder.last_checkpoint()
     if checkpoint is None:
         raise UserError(f"{run} has no checkpoint yet; rlzoo train {folder.config} resume=true goes on with it")
+
+    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError
+
+    from rlzoo.report.model_card import CARD, model_card
+
     files = [*model_files(checkpoint), *(path for path in (folder.curves, folder.config) if path.exists())]
     operations = [CommitOperationAdd(path.name, path) for path in files if path.name != CARD]
     operations.append(CommitOperationAdd(CARD, model_card(folder).encode()))

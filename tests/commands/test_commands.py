@@ -60,6 +60,8 @@ WRONG = [
     "regrade file.jsonl shw=1",
     "fit objective=grppo",
     "inspect nowhere",
+    "push nowhere a/b",
+    "train task.name=foo",
     "regrade g=5/nowhere.jsonl shw=1",
     "warmup stepz=1",
     "completion bosh",

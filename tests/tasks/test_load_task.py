@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from rlzoo import tasks
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import load_task
@@ -74,3 +75,9 @@ def test_a_mistake_is_one_clear_error_that_names_the_key(keys: dict[str, Any], m
     with pytest.raises(UserError, match=message) as caught:
         load_task(TaskConfig(**keys))
     assert "\n" not in str(caught.value)
+
+
+def test_the_names_that_are_suggested_are_those_of_the_package() -> None:
+    from reasoning_gym.factory import DATASETS
+
+    assert set(tasks._names()) == {*tasks.OWN, *(f"reasoning_gym:{name}" for name in DATASETS)}
