@@ -149,6 +149,7 @@ def test_without_pandas_tables_are_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert rlzoo.Run(tmp_path).metrics == [{"step": 1}]
 
 
+@pytest.mark.slow
 def test_objectives_are_compared_in_python(tmp_path: Path) -> None:
     found = rlzoo.compare(["grpo", "dapo-dynamic_sampling"], seeds=1, output=tmp_path, progress=False, **SMALL)
     assert not found.failures and len(found.runs) == 2

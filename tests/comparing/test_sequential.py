@@ -76,6 +76,7 @@ def test_rows_that_are_decided_or_hopeless_get_no_more_seeds_and_the_baseline_ke
         assert sorted(own) == list(range(len(own)))
 
 
+@pytest.mark.slow
 def test_a_grid_that_was_killed_at_any_look_goes_on_where_it_was(
     tmp_path: Path, train: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_grid_that_was_killed_at_any_look_goes_on_where_it_was(
     assert replace(finished(tmp_path / "killed"), folder=whole.folder) == whole
 
 
+@pytest.mark.slow
 def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, train: None) -> None:
     grid = finished(tmp_path / "grid")
     assert looks(grid.up_to) == (3, 5, 7)

@@ -166,7 +166,9 @@ def test_an_engine_apart_samples_while_the_policy_trains_and_training_comes_to_t
             assert torch.equal(weights(beside), weights(plain))
 
 
-@pytest.mark.parametrize("objective", ["lopti+stare(adaptive=true)", "grpo+dynamic_sampling"])
+@pytest.mark.parametrize(
+    "objective", ["grpo+dynamic_sampling", pytest.param("lopti+stare(adaptive=true)", marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
     often = ("checkpoint.every=1", "checkpoint.keep=9")
     words = (f"objective={objective}", "rollout.ahead=1", "train.minibatches_per_step=2", *often)

@@ -81,7 +81,7 @@ def any_precision() -> Iterator[None]:
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_run_with_adapters_resumes_bitwise_and_leaves_a_model_for_everybody(
     precision: str, any_precision: None, tmp_path: Path
 ) -> None:

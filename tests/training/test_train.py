@@ -118,7 +118,13 @@ def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path: 
     assert first == second != other
 
 
-@pytest.mark.parametrize("objective", ["stapo", "lopti+stare(adaptive=true)", "grpo+dynamic_sampling"])
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "lopti+stare(adaptive=true)",
+        *(pytest.param(it, marks=pytest.mark.slow) for it in ("stapo", "grpo+dynamic_sampling")),
+    ],
+)
 def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
     words = (f"objective={objective}", "checkpoint.every=1", "checkpoint.keep=9", "task.problems=40")
     whole = run(tmp_path / "whole", "train.steps=4", *words)
