@@ -151,11 +151,14 @@ def _check_settings(settings: InspectConfig) -> None:
 
 
 def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tuple[TokenBatch, list[Tensor]]:
-    """The batch on the CPU, and the rows of each mini-batch, with the micro-batches that training would make."""
+    """The batch on the CPU, as graded: each objective shapes and selects for itself; and the rows of each mini-batch.
+
+    It knows the micro-batches that training would make.
+    """
     batch = trainer.scored(collected, needs)
     minibatches = list(trainer.minibatches(batch))
     micro_batch = sum(trainer.micro_batch_numbers(collected, rows) for rows in minibatches)
-    batch = batch.with_fields(micro_batch=micro_batch)
+    batch = batch.with_fields(micro_batch=micro_batch, reward=collected.reward, selected=None, touched={})
     return batch.with_fields(**{k: v.cpu() for k, v in batch.tensors().items()}), [rows.cpu() for rows in minibatches]
 
 

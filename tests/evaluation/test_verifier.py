@@ -52,7 +52,10 @@ def server() -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Patient(ThreadingHTTPServer):
+        request_queue_size = 64
+
+    http = Patient(("127.0.0.1", 0), Handler)
     state.url = f"http://127.0.0.1:{http.server_port}/v1"
     threading.Thread(target=http.serve_forever, daemon=True).start()
     yield state
