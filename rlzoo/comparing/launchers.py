@@ -230,7 +230,8 @@ class _Task:
         try:
             return int(ray.get(self.reference))
         except ray.exceptions.RayTaskError as error:  # such as rlzoo not being there
-            self.log.write_text(str(error), encoding="utf-8")
+            with self.log.open("a", encoding="utf-8") as log:
+                log.write(f"{error}\n")
             return 1
         except ray.exceptions.RayError:
             return LOST

@@ -32,9 +32,9 @@ def start(
     environment: Mapping[str, str] | None = None,
     lock: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts it in `folder`; it ends with its parent, holds the lock until then, and what it prints goes into `log`."""
+    """Starts it in `folder`; it ends with its parent, holds the lock until then, and what it prints is added to `log`."""
     log.parent.mkdir(exist_ok=True)
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         return subprocess.Popen(
             command(words, gpus),
             stdin=subprocess.DEVNULL,

@@ -347,6 +347,8 @@ def test_a_cell_that_fails_costs_no_other(tmp_path: Path, capsys: pytest.Capture
     output = capsys.readouterr()
     assert "grpo seed 0 failed: rlzoo: error: " in output.err and "1 of 2 runs failed" in output.err
     assert "justrl" in output.out and "1 of the 2 runs" in output.out
+    assert main(["compare", "grpo", "justrl", "seeds=0", *SMALL, f"output={tmp_path}"]) == 1
+    assert (tmp_path / "logs" / "grpo-0.txt").read_text().count("rlzoo: error: ") == 2, "what a cell said first is lost"
 
 
 @pytest.mark.slow
