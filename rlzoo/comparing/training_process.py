@@ -32,7 +32,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     lock: IO[str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts it in `folder`; it ends with its parent, holds the lock until then, and what it prints is added to `log`."""
+    """Starts it in `folder`; it ends with its parent, holds the lock until then, and adds what it prints to `log`."""
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
