@@ -58,7 +58,7 @@ KEYS = st.fixed_dictionaries(
 
 
 @given(keys=KEYS)
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
     keys: Mapping[str, Any], tmp_path: Path
 ) -> None:

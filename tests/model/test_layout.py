@@ -110,7 +110,9 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
 FIRST_METHODS = ("grpo", "dapo", "entropy20", "lopti+kl", "stare", "stapo")
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2"])
+@pytest.mark.parametrize(
+    "name", ["qwen3", "gpt2", *(pytest.param(it, marks=pytest.mark.slow) for it in ("llama", "gemma2"))]
+)
 def test_sharing_packing_and_cutting_change_no_gradient_of_any_recipe(name: str, float64: None) -> None:
     policy = tiny_policy(name).double()
     old, moved, reference = (with_noise(policy, seed) for seed in range(3))

