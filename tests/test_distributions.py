@@ -91,7 +91,7 @@ def test_both_wheels_hold_every_file_of_their_packages(tmp_path: Path) -> None:
         (source / path).write_bytes((ROOT / path).read_bytes())
     (source / "objectives" / "build" / "lib" / "objectives").mkdir(parents=True)
     (source / "objectives" / "build" / "lib" / "objectives" / "__init__.py").touch()  # as an earlier build leaves it
-    apart = {f"objectives/{name}" for name in ("LICENSE", "README.md", "pyproject.toml")}
+    apart = {f"objectives/{name}" for name in ("LICENSE", "README.md", "adapters/README.md", "pyproject.toml")}
     for name, packages in PACKAGES.items():
         subprocess.run([*command, "--wheel-dir", tmp_path, source / FOLDERS[name].relative_to(ROOT)], check=True)
         with ZipFile(next(tmp_path.glob(f"{name.replace('-', '_')}-*.whl"))) as wheel:

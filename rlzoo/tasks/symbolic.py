@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Expr, Intersection, Set, Union
+from sympy import Basic, Expr, Intersection, S, Set, Union
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And
 
@@ -22,6 +22,7 @@ _LATEX = LatexExtractionConfig(
     boxed_match_priority=0,
     normalization_config=replace(LatexExtractionConfig().normalization_config, units=False),
 )
+_INFINITIES = (S.Infinity, S.NegativeInfinity, S.ComplexInfinity, S.NaN)
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.^])(?<!frac )(?<!binom )\d[\d.]*\s+\.?\d")
 
 
@@ -31,7 +32,14 @@ def parsed(latex: str) -> list[Any]:
     if _SIDE_BY_SIDE.search(latex):  # math-verify adds them
         return [latex]
     meanings: list[Any] = parse(rf"\boxed{{{latex}}}", [_LATEX], extraction_mode="first_match", parsing_timeout=None)
-    return meanings
+    return [_calculated(meaning) for meaning in meanings]
+
+
+def _calculated(meaning: Any) -> Any:
+    """Infinity, if it comes to that: to math-verify any number equals one that is infinite but not calculated."""
+    if isinstance(meaning, Basic) and meaning.has(*_INFINITIES):
+        return meaning.doit()
+    return meaning
 
 
 def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:

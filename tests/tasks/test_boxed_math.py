@@ -8,6 +8,7 @@ from rlzoo.tasks.base import Problem
 from rlzoo.tasks.boxed_math import equivalent, normalised
 from rlzoo.tasks.dataset import DatasetGrader, gold_of
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.symbolic import parsed, same
 from rlzoo.tasks.text import last_boxed
 
 GOLDS = Path(__file__).parents[1] / "data" / "golds.jsonl"
@@ -66,6 +67,12 @@ def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itsel
 )
 def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: str) -> None:
     assert equivalent(gold, answer)
+
+
+@pytest.mark.parametrize("answer", [r"\infty^{2}1e5", r"5\infty^{2}", r"\frac{\infty}{3}", r"(\infty^{2}1e5, 7)"])
+def test_what_is_infinite_equals_no_number_however_it_is_written(answer: str) -> None:
+    assert not any(same(parsed(gold), parsed(answer)) for gold in ("7", "8675309", "(1, 7)"))
+    assert same(parsed(r"(1, \infty)"), parsed(r"(1, \infty)"))
 
 
 @pytest.mark.parametrize(
