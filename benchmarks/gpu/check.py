@@ -33,6 +33,7 @@ LAW, GRADIENT, MEMORY = 1e-9, 1e-3, 0.15
 WAITS = 2
 """Waits per micro-batch of training."""
 RACE = ("benchmarks/speed/step_time.py", "--steps", "3", "--one-by-one", "--contenders")
+TRL = ("trl-float32-32", "trl-bfloat16-8", "trl-bfloat16-32", "trl-bfloat16-128")
 
 SIZES: Mapping[str, int] = {
     "hidden_size": 1024,
@@ -234,7 +235,7 @@ def race(device: torch.device) -> Finding:
     title = "The race against TRL"
     if find_spec("trl") is None:
         return Finding(title, "TRL is not installed: pip install 'rlzoo-llm[benchmarks]'", False)
-    contenders = ["rlzoo", *(["rlzoo-vllm"] if find_spec("vllm") else []), "trl"]
+    contenders = ["rlzoo", *(["rlzoo-vllm"] if find_spec("vllm") else []), *TRL]
     done = subprocess.run(
         [sys.executable, *RACE, *contenders], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
     )

@@ -1,13 +1,15 @@
 """Seconds of a training step: rlzoo with each rollout engine against TRL's GRPOTrainer, on the same work.
 
-    python benchmarks/speed/step_time.py [--contenders rlzoo rlzoo-vllm trl] [--steps 5] [--model NAME] [key=value ...]
+    python benchmarks/speed/step_time.py [--contenders rlzoo rlzoo-vllm trl-float32-32 ...] [--steps 5] [key=value ...]
 
 Same model, prompts, chat template, sampling, loss (clip 0.2/0.28, mean over tokens, no KL, one update of all rollouts),
-optimiser and dtype (bfloat16 autocast over float32 weights). The reward depends on the response's length alone, so that
-every group has a gradient and nobody can leave rows out. The contenders live in processes of their own and take turns,
-one step at a time; the first step of each is not counted. TRL comes with the extra `benchmarks`, vLLM with `vllm`.
-Further key=value words go to rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table. Where memory
-does not hold them all, --one-by-one lets each take all its steps before the next one starts.
+optimiser and bfloat16 autocast. rlzoo's weights are float32; TRL's have the dtype in its name, the number behind it is
+`per_device_train_batch_size`. The reward depends on the response's length alone, so that every group has a gradient and
+nobody can leave rows out. The contenders live in processes of their own and take turns, one step at a time; the first
+step of each is not counted. TRL comes with the extra `benchmarks`, vLLM with `vllm`. Further key=value words go to
+rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table, in which the ratios are per sampled token
+and to the fastest TRL. Where memory does not hold them all, --one-by-one lets each take all its steps before the next
+one starts.
 """
 
 import argparse
@@ -35,7 +37,7 @@ WORDS = [
     "train.warmup_steps=0",
     "train.learning_rate=1e-6",
 ]
-TRL_ROWS_PER_MICRO_BATCH = 32
+TRL = [f"trl-{dtype}-{rows}" for dtype in ("float32", "bfloat16") for rows in (8, 16, 32, 64, 128)]
 
 
 def length_reward(text: str) -> float:
@@ -81,8 +83,8 @@ def run_rlzoo(config: Config) -> None:
                 answer({"seconds": seconds, "train": train, "tokens": tokens, "norm": metrics["gradient_norm"]})
 
 
-def run_trl(config: Config) -> None:
-    """Steps of TRL's trainer."""
+def run_trl(config: Config, dtype: str, rows: int) -> None:
+    """Steps of TRL's trainer, with weights of this dtype and micro-batches of so many responses."""
     import torch
     import transformers
     from datasets import Dataset
@@ -97,12 +99,12 @@ def run_trl(config: Config) -> None:
     folder = tempfile.mkdtemp()
     policy = load_policy(config.model, experiment.tokenizer)
     policy.save(Path(folder))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    rows = rollout.prompts_per_step * rollout.responses_per_prompt
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    total = rollout.prompts_per_step * rollout.responses_per_prompt
     arguments = GRPOConfig(
         output_dir=folder,
-        per_device_train_batch_size=TRL_ROWS_PER_MICRO_BATCH,
-        gradient_accumulation_steps=rows // TRL_ROWS_PER_MICRO_BATCH,
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=total // rows,
         num_generations=rollout.responses_per_prompt,
         max_completion_length=rollout.max_response_tokens,
         temperature=rollout.temperature,
@@ -201,7 +203,7 @@ def contenders(names: list[str], words: list[str]) -> Iterator[Contender]:
 def main() -> None:
     """Runs the contenders in turn and prints the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--contenders", nargs="+", default=["rlzoo", "trl"], choices=["rlzoo", "rlzoo-vllm", "trl"])
+    parser.add_argument("--contenders", nargs="+", default=["rlzoo", "trl-float32-32"])
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--one-by-one", action="store_true")
     parser.add_argument("--config", default="configs/smollm2.yaml")
@@ -211,9 +213,15 @@ def main() -> None:
     if arguments.only:
         engine = ["rollout.engine=vllm", "rollout.kv_cache_gib=1"] if arguments.only == "rlzoo-vllm" else []
         config = load_config([arguments.config, *words, *engine])
-        (run_trl if arguments.only == "trl" else run_rlzoo)(config)
+        if arguments.only in TRL:
+            _, dtype, rows = arguments.only.split("-")
+            run_trl(config, dtype, int(rows))
+        else:
+            run_rlzoo(config)
         return
     names = arguments.contenders
+    if unknown := set(names) - {"rlzoo", "rlzoo-vllm", *TRL}:
+        parser.error(f"--contenders {' '.join(unknown)}: not among rlzoo, rlzoo-vllm, {', '.join(TRL)}")
     results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for group in [[name] for name in names] if arguments.one_by_one else [names]:
         racing = list(contenders(group, ["--config", arguments.config, *words]))
@@ -247,13 +255,19 @@ def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
         f"Commit {machine['commit']}, {machine['accelerator'] or machine['processor']}, "
         f"{machine['threads']} threads, {versions}.\n"
     )
-    peer = medians.get("trl")
+    for median in medians.values():
+        median["step per 1000"], median["train per 1000"] = (
+            1000 * median[key] / median["tokens"] for key in ("seconds", "train")
+        )
+    columns = ("step per 1000", "train per 1000")
+    peers = [median for name, median in medians.items() if name in TRL]
+    best = {key: min((peer[key] for peer in peers), default=None) for key in columns}
     print("| | step (s) | training phase (s) | sampled tokens | memory (GiB) | step / TRL | training / TRL |")
     print("|---|---|---|---|---|---|---|")
     for name, median in medians.items():
-        ratios = [f"{median[key] / peer[key]:.2f}" if peer else "-" for key in ("seconds", "train")]
         figures = [f"{median['seconds']:.2f}", f"{median['train']:.2f}", f"{median['tokens']:.0f}"]
         figures.append(f"{median['memory']:.1f}")
+        ratios = [f"{median[key] / best[key]:.2f}" if best[key] else "-" for key in columns]
         print(f"| {' | '.join([name, *figures, *ratios])} |")
 
 

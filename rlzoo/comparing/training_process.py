@@ -65,4 +65,4 @@ def run(words: Sequence[str], gpus: int, log: Path, folder: Path) -> int:
 def _end_with_parent() -> None:
     """Has Linux end this process when its parent is gone, however that ended; elsewhere, it works on to its end."""
     if sys.platform == "linux" and _prctl is not None:
-        _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+        _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)  # SIGTERM would leave it its step, and its folder taken

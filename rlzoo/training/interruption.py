@@ -1,4 +1,4 @@
-"""Ctrl-C: a step that is under way is finished first, so that what is saved is whole."""
+"""Ctrl-C, or the SIGTERM of a scheduler: a step that is under way is finished first, so that what is saved is whole."""
 
 import signal
 import threading
@@ -9,9 +9,12 @@ from types import FrameType
 import torch
 from accelerate import Accelerator
 
+DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+"""What a process does with them where nobody has said otherwise."""
+
 
 class Interruption:
-    """Puts Ctrl-C off while a step is under way, once; a second one ends the step at once.
+    """Puts Ctrl-C and SIGTERM off while a step is under way, once; a second one ends the step at once.
 
     Several processes put it off until all of them have ended a step, so that none waits for another.
     """
@@ -22,16 +25,17 @@ class Interruption:
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """While Ctrl-C is dealt with so; not where it is ignored, somebody else's, or never comes."""
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        signal.signal(signal.SIGINT, self._heed)
+        """While signals are dealt with so; not those that are ignored, somebody else's, or never come."""
+        ours = threading.current_thread() is threading.main_thread()
+        before = {number: signal.getsignal(number) for number in DEFAULTS if ours}
+        heard = {number: handler for number, handler in before.items() if handler is DEFAULTS[number]}
+        for number in heard:
+            signal.signal(number, self._heed)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in heard.items():
+                signal.signal(number, handler)
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         alone = self.accelerator.num_processes == 1

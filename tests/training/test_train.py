@@ -192,6 +192,19 @@ def test_a_run_that_ctrl_c_ends_goes_on_as_if_it_had_not_been_interrupted(
         assert (parts / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_a_scheduler_that_ends_a_run_finds_its_last_step_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Trainer.step
+
+    def terminated(trainer: Trainer) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return original(trainer)
+
+    monkeypatch.setattr(Trainer, "step", terminated)
+    with pytest.raises(KeyboardInterrupt, match="step 1 is saved; resume=true goes on"):
+        run(tmp_path / "run", "train.steps=9", "checkpoint.every=0")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_a_second_ctrl_c_ends_a_step_at_once_and_saves_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
