@@ -208,6 +208,11 @@ def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
             if trainer.progress.step and not interruption.is_under_way:
                 _checkpoint(trainer, folder)
             raise
+        except UserError as error:  # a judge that is gone; where there are others, they know nothing of it
+            if trainer.progress.step == 0 or trainer.is_learning or trainer.accelerator.num_processes > 1:
+                raise
+            _checkpoint(trainer, folder)
+            raise UserError(f"{error}; {_what_is_saved(folder)}") from error
 
 
 def _what_is_saved(folder: RunFolder) -> str:

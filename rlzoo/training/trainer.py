@@ -65,6 +65,8 @@ class Trainer:
         self.progress = progress or Progress()
         self.ahead: GradedRollouts | None = None
         """What was sampled for the step that comes next."""
+        self.is_learning = False
+        """Amid the updates of a step; otherwise all is as `progress` says."""
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
 
@@ -80,6 +82,7 @@ class Trainer:
         self.seconds.update(collected.seconds)
         learning_rate = self._set_learning_rate(done.step)
         following = self._following(done.step + 1, collected.problems_used)
+        self.is_learning = True
         batch, tally, skipped = self.learn(collected)
         with self._timed("generate"):
             self.ahead = None if following is None else replace(following.result(), seconds={})
@@ -94,6 +97,7 @@ class Trainer:
             updates_skipped=done.updates_skipped + skipped,
             objective_state=batch.state,
         )
+        self.is_learning = False
         metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator)}
         metrics |= collected.metrics | tally.metrics(self.accelerator)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected

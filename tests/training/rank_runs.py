@@ -1,6 +1,6 @@
 """Run by test_ranks.py in one process and in two: a few steps of the embedded default with several objectives.
 
-`python -m tests.training.rank_runs FOLDER SHARDING`, or the same under torchrun.
+`python -m tests.training.rank_runs FOLDER SHARDING [STEPS]`, or the same under torchrun.
 """
 
 import json
@@ -34,7 +34,7 @@ WORDS = (
 )
 
 
-def main(folder: Path, sharding: str) -> None:
+def main(folder: Path, sharding: str, steps: int = STEPS) -> None:
     """Writes, for each objective, the metrics of every step and what was sampled in it."""
     accelerator = make_accelerator("float32")
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -43,7 +43,7 @@ def main(folder: Path, sharding: str) -> None:
         config = load_config(words)
         with load_trainer(check(config), accelerator, RunFolder(folder / "run")) as trainer:
             runs[objective] = []
-            for _ in range(STEPS):
+            for _ in range(steps):
                 metrics, collected = trainer.step()
                 tokens = collected.everywhere(accelerator, collected.rollouts.tokens)
                 longest = accelerator.gather(collected.rollouts.lengths.max())
@@ -78,4 +78,4 @@ def local_size(parameter: torch.Tensor) -> int:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

@@ -205,6 +205,30 @@ def test_a_scheduler_that_ends_a_run_finds_its_last_step_saved(tmp_path: Path, m
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_judge_that_is_gone_costs_no_step_that_was_done(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("objective=lopti+stare(adaptive=true)", "checkpoint.every=0", "train.steps=3")
+    whole = run(tmp_path / "whole", *words)
+    method = "_update" if begun else "collect"
+    original, calls = getattr(Trainer, method), iter(range(99))
+
+    def gone(trainer: Trainer, *arguments: Any) -> Any:
+        if trainer.progress.step == 2 and next(calls) == int(begun):
+            raise UserError("task.reward=judge.py: it cannot be reached")
+        return original(trainer, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, method, gone)
+        with pytest.raises(UserError, match="cannot be reached$" if begun else "reached; step 2 is saved; resume=true"):
+            run(tmp_path / "parts", *words)
+    parts = RunFolder(tmp_path / "parts")
+    assert len(checkpoints(parts / "checkpoints")) == (0 if begun else 1)
+    run(parts.path, *words, "resume=true")
+    assert parts.metrics.read_bytes() == whole.metrics.read_bytes()
+
+
 def test_a_second_ctrl_c_ends_a_step_at_once_and_saves_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
