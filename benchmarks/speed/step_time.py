@@ -4,12 +4,12 @@
 
 Same model, prompts, chat template, sampling, loss (clip 0.2/0.28, mean over tokens, no KL, one update of all rollouts),
 optimiser and bfloat16 autocast. rlzoo's weights are float32; TRL's have the dtype in its name, the number behind it is
-`per_device_train_batch_size`. The reward depends on the response's length alone, so that every group has a gradient and
-nobody can leave rows out. The contenders live in processes of their own and take turns, one step at a time; the first
-step of each is not counted. TRL comes with the extra `benchmarks`, vLLM with `vllm`. Further key=value words go to
-rlzoo; prompts, responses and length are also TRL's. Prints a Markdown table, in which the ratios are per sampled token
-and to the fastest TRL. Where memory does not hold them all, --one-by-one lets each take all its steps before the next
-one starts.
+`per_device_train_batch_size`; with `zoo` for `trl` it is our objective in TRL's trainer. The reward depends on the
+response's length alone, so that every group has a gradient and nobody can leave rows out. The contenders live in
+processes of their own and take turns, one step at a time; the first step of each is not counted. TRL comes with the
+extra `benchmarks`, vLLM with `vllm`. Further key=value words go to rlzoo; prompts, responses and length are also TRL's.
+Prints a Markdown table, in which the ratios are per sampled token and to the fastest TRL. Where memory does not hold
+them all, --one-by-one lets each take all its steps before the next one starts.
 """
 
 import argparse
@@ -38,6 +38,7 @@ WORDS = [
     "train.learning_rate=1e-6",
 ]
 TRL = [f"trl-{dtype}-{rows}" for dtype in ("float32", "bfloat16") for rows in (8, 16, 32, 64, 128)]
+INSIDE_TRL = [name.replace("trl", "zoo") for name in TRL]
 
 
 def length_reward(text: str) -> float:
@@ -83,14 +84,15 @@ def run_rlzoo(config: Config) -> None:
                 answer({"seconds": seconds, "train": train, "tokens": tokens, "norm": metrics["gradient_norm"]})
 
 
-def run_trl(config: Config, dtype: str, rows: int) -> None:
-    """Steps of TRL's trainer, with weights of this dtype and micro-batches of so many responses."""
+def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
+    """Steps of TRL's trainer with its loss or ours, weights of this dtype and micro-batches of so many responses."""
     import torch
     import transformers
     from datasets import Dataset
     from transformers import AutoModelForCausalLM
     from trl import GRPOConfig, GRPOTrainer
 
+    from objectives.adapters.trl import ZooGRPOTrainer
     from rlzoo.experiment.experiment import check
     from rlzoo.model.policy import load_policy
 
@@ -109,10 +111,7 @@ def run_trl(config: Config, dtype: str, rows: int) -> None:
         max_completion_length=rollout.max_response_tokens,
         temperature=rollout.temperature,
         top_p=rollout.top_p,
-        loss_type="dapo",
-        epsilon=0.2,
-        epsilon_high=0.28,
-        beta=0.0,
+        **({"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "beta": 0.0} if loss == "trl" else {}),
         bf16=True,
         gradient_checkpointing=False,
         optim="adamw_torch_fused",
@@ -126,7 +125,9 @@ def run_trl(config: Config, dtype: str, rows: int) -> None:
         disable_tqdm=True,
     )
 
-    class Timed(GRPOTrainer):
+    trainer_class: Any = GRPOTrainer if loss == "trl" else ZooGRPOTrainer
+
+    class Timed(trainer_class):
         sampling, tokens = 0.0, 0
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -153,6 +154,7 @@ def run_trl(config: Config, dtype: str, rows: int) -> None:
         train_dataset=Dataset.from_list([{"prompt": [dict(m) for m in messages(p)]} for p in prompts]),
         processing_class=experiment.tokenizer.backend,
         callbacks=[OnDemand()],
+        **({} if loss == "trl" else {"objective": config.objective}),
     )
     answer({})
     trainer.train()
@@ -213,15 +215,15 @@ def main() -> None:
     if arguments.only:
         engine = ["rollout.engine=vllm", "rollout.kv_cache_gib=1"] if arguments.only == "rlzoo-vllm" else []
         config = load_config([arguments.config, *words, *engine])
-        if arguments.only in TRL:
-            _, dtype, rows = arguments.only.split("-")
-            run_trl(config, dtype, int(rows))
+        if arguments.only in (*TRL, *INSIDE_TRL):
+            loss, dtype, rows = arguments.only.split("-")
+            run_trl(config, loss, dtype, int(rows))
         else:
             run_rlzoo(config)
         return
     names = arguments.contenders
-    if unknown := set(names) - {"rlzoo", "rlzoo-vllm", *TRL}:
-        parser.error(f"--contenders {' '.join(unknown)}: not among rlzoo, rlzoo-vllm, {', '.join(TRL)}")
+    if unknown := set(names) - {"rlzoo", "rlzoo-vllm", *TRL, *INSIDE_TRL}:
+        parser.error(f"--contenders {' '.join(unknown)}: not among rlzoo, rlzoo-vllm, {', '.join(TRL + INSIDE_TRL)}")
     results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for group in [[name] for name in names] if arguments.one_by_one else [names]:
         racing = list(contenders(group, ["--config", arguments.config, *words]))
