@@ -73,7 +73,7 @@ def test_a_stranger_comes_from_an_empty_folder_to_a_model_in_vllm(installed: Pat
     rlzoo("inspect", "run", "against=entropy20")
     compared = rlzoo("compare", "grpo", "dapo", "seeds=0,1", "train.steps=1", "output=grid", *OWN)
     assert "grpo" in compared and (tmp_path / "grid" / "leaderboard.html").exists()
-    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint = tmp_path / "run" / "checkpoints" / f"step-{done + 1:06d}"
     (tmp_path / "ask.py").write_text(ASK)
     assert "answer: " in python("ask.py", checkpoint)
 
