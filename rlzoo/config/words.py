@@ -9,6 +9,7 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,19 @@ def resolve(words: Sequence[str], schema: type[Any] = Config) -> Resolved:
         raise UserError(f"a value is not readable: {_said(error)}") from None
 
 
-def _shipped_with(said: Mapping[str, Any], schema: type[Any]) -> dict[str, dict[str, Any]]:
+def _shipped_with(said: Mapping[str, Any], schema: type[Any]) -> dict[str, Mapping[str, Any]]:
     """The shipped model that is chosen, or that of the task where no model is, and the values that it brings."""
     if schema is not Config:
         return {}
     files = {f"embedded:{path.stem}": path for path in _EMBEDDED.glob("*.yaml")}
     of_task = f"embedded:{said.get('task.name')}"
     model = said.get("model.name", of_task if of_task in files else Config().model.name)
-    return {model: flat(_read_file(str(files[model])))} if model in files else {}
+    return {model: _brought_by(files[model])} if model in files else {}
+
+
+@lru_cache
+def _brought_by(file: Path) -> Mapping[str, Any]:
+    return flat(_read_file(str(file)))
 
 
 def _read(word: str, types: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,8 @@ class RunFolder:
         """The configuration of the run. Raises UserError if there is none, or not all of it."""
         if not self.config.is_file():
             raise UserError(f"{self.path} is not the folder of a run: it has no {CONFIG}")
-        missing = [key for key in _ALWAYS if key not in given_keys([str(self.config)])]
+        given = given_keys([str(self.config)])
+        missing = [key for key in _ALWAYS if key not in given]
         if missing:
             raise UserError(f"{self.config} has lost {', '.join(missing)}; put back what the run was started with")
         config: Config = load_config([str(self.config)])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.config import load_config, to_yaml
@@ -25,6 +26,7 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     own = (f"objective={objective}", f"seed={seed}", f"output={folder}", f"train.steps={STEPS}")
     fixed = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}", "evaluation.decodings=[1/1,0.7/0.9]")
     run.config.write_text(to_yaml(load_config([*own, *fixed, *words])))
+    run.objective.write_text(json.dumps({"key": parse(objective).key, "expression": objective}))
     (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0", "commit": "0123abc", "vllm": None}))
     metrics = [
         {

@@ -28,15 +28,21 @@ from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, r
 from tests.conftest import error_of
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """grpo, a better and a nearly equal method, three seeds each."""
-    accuracies = {"grpo": 0.4, "stapo-s2t": 0.75, "dapo": 0.401}
-    return [
-        str(make_run(tmp_path / f"{objective}-{seed}", objective, seed, accuracy))
-        for objective, accuracy in accuracies.items()
-        for seed in (0, 1, 2)
-    ]
+    folder = tmp_path_factory.mktemp("runs")
+    for objective, accuracy in {"grpo": 0.4, "stapo-s2t": 0.75, "dapo": 0.401}.items():
+        for seed in (0, 1, 2):
+            make_run(folder / f"{objective}-{seed}", objective, seed, accuracy)
+    return folder
+
+
+@pytest.fixture
+def runs(made_once: Path, tmp_path: Path) -> list[str]:
+    """These runs, in a folder of the test's own."""
+    folder = shutil.copytree(made_once, tmp_path / "runs")
+    return [str(folder / f"{objective}-{seed}") for objective in ("grpo", "stapo-s2t", "dapo") for seed in (0, 1, 2)]
 
 
 def board(folders: list[str]) -> Leaderboard:
