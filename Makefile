@@ -70,7 +70,8 @@ gpu-check: $(VENV)/test
 
 zoo: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard.yaml $$($(VENV)/bin/python benchmarks/zoo/recipes.py) \
-		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 evaluation.problems=64 evaluation.samples=1 $(ZOO)
+		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 rollout.prompts_per_step=32 \
+		evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
 test-pages: $(VENV)/pages
 	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages

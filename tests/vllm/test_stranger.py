@@ -26,9 +26,10 @@ OWN = ("task.name=sums.jsonl", "task.reward=./reward.py:reward", *SMALL)
 ASK = """
 import sys
 from vllm import LLM, SamplingParams
-model = LLM(sys.argv[1], dtype="float32", enforce_eager=True, max_model_len=64, kv_cache_memory_bytes=2**28)
-(answer,) = model.generate("12+34=", SamplingParams(temperature=0.0, max_tokens=8))
-print("answer:", answer.outputs[0].text)
+if __name__ == "__main__":  # which vLLM asks for
+    model = LLM(sys.argv[1], dtype="float32", enforce_eager=True, max_model_len=64, kv_cache_memory_bytes=2**28)
+    (answer,) = model.generate("12+34=", SamplingParams(temperature=0.0, max_tokens=8))
+    print("answer:", answer.outputs[0].text)
 """
 
 
