@@ -93,8 +93,8 @@ class Policy(nn.Module):
             logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
             logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
 
-        def placed(values: Tensor) -> Tensor:  # by index: the gradient of a masked scatter would wait for the device
-            return values.new_zeros(mask.numel()).index_copy(0, places, values).view(mask.shape)
+        def placed(values: Tensor) -> Tensor:  # the gradient of a masked scatter would wait for the device
+            return values.new_zeros(mask.shape).put(places, values)
 
         return TokenStats(placed(logp), None if entropy is None else placed(entropy), layout.inputs.numel())
 
