@@ -97,12 +97,15 @@ class Part:
         return (self.__doc__ or self.name).split("\n")[0]
 
     def parameters(self) -> list[dict[str, Any]]:
-        """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning."""
+        """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.
+
+        A default of `?` is none: nobody has published one.
+        """
         return [
             {
                 "name": item.name,
                 "value": getattr(self, item.name),
-                "default": item.default,
+                "default": str(ASKED) if item.default is ASKED else item.default,
                 "allowed": _allowed(item),
                 "meaning": item.metadata.get("doc", ""),
             }

@@ -1,5 +1,6 @@
 """What a page about a method needs: LaTeX, the push by ratio, departures, and what goes with it."""
 
+import json
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from matplotlib.mathtext import MathTextParser
 from objectives import ObjectiveError, described, parse
 from objectives.described import RATIOS
 from objectives.latex import latex
-from tests.objectives.zoo_names import PARTS, VARIANTS
+from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
 
 WRITTEN = {part.partition("(")[0]: part for part in PARTS}
 
@@ -21,6 +22,12 @@ def test_the_latex_can_be_set_and_has_every_number_of_the_equation(expression: s
         MathTextParser("path").parse(f"${line}$")
         numbers = re.findall(r"\d+\.\d+(?!\d*e)", plain)
         assert [it for it in re.findall(r"\d+\.\d+", line) if it in numbers] == numbers
+
+
+@pytest.mark.parametrize("expression", [*RECIPES, *PARTS])
+def test_a_description_is_plain_data(expression: str) -> None:
+    description = parse(expression).describe()
+    assert json.loads(json.dumps(description)) == description
 
 
 def test_names_and_comparisons_are_mathematics() -> None:
