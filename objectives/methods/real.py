@@ -35,17 +35,19 @@ class GroupContrast(Surrogate):
     paper = "arXiv:2602.05630"
     follows_advantage = False
     reads_ratio = False
-    reads = frozenset({"group", "logp"})
-    reads_once_moved = frozenset({"logp_old"})
+    reads = frozenset({"group"})
+    reads_once_moved = frozenset({"logp", "logp_old"})
     tau: float = parameter(0.5, "(0, inf)", "temperature of the classification")
 
     def extra(self, batch: TokenBatch) -> Mapping[str, Tensor]:
         index, groups = group_index(batch.require("group", self.name))
         advantage = batch.require("advantage", self.name)
-        change = log_ratio(batch, batch.require("logp", self.name), self.name).double() * batch.mask
+        change = torch.zeros_like(advantage)
+        if not batch.on_policy:
+            change = log_ratio(batch, batch.require("logp", self.name), self.name) * batch.mask
         good = advantage.sum(1) > 0
-        sign, there = torch.where(good, 1.0, -1.0).to(change), batch.mask.any(1)
-        score = (-sign * change.sum(1) / batch.mask.sum(1).clamp(min=1) / self.tau).where(there, -torch.inf)
+        sign, there = torch.where(good, 1.0, -1.0).double(), batch.mask.any(1)
+        score = (-sign * change.double().sum(1) / batch.mask.sum(1).clamp(min=1) / self.tau).where(there, -torch.inf)
         kind = 2 * index + good  # the good ones of a group, or the others
         highest = score.new_zeros(2 * groups).scatter_reduce(0, kind, score, "amax")
         total = highest + ((-highest).exp() + group_sum((score - highest[kind]).exp(), kind, 2 * groups)).log()

@@ -185,10 +185,10 @@ class Trainer:
 
         Each prompt is calculated once, as if it were a response to its first token.
         """
-        rollouts = collected.rollouts
-        mean = torch.zeros(len(rollouts.prompts), device=self.accelerator.device)
-        here = sorted({number for number in rollouts.prompt.tolist() if len(rollouts.prompts[number]) > 1})
-        asked = following([rollouts.prompts[number] for number in here])
+        rollouts, device = collected.rollouts, self.accelerator.device
+        mean = torch.zeros(len(rollouts.prompts), device=device)
+        here = torch.tensor([n for n in rollouts.prompt.unique().tolist() if len(rollouts.prompts[n]) > 1]).long()
+        asked = following([rollouts.prompts[n] for n in here.tolist()])
         policy, budget = self.accelerator.unwrap_model(self.policy), self.config.train.tokens_per_micro_batch
         for rows in self._in_step(policy.micro_batches(asked.prompts, asked.lengths.tolist(), budget)):
             if rows is None:
@@ -196,8 +196,8 @@ class Trainer:
                 continue
             part = asked.rows(rows)
             stats = self._calculate(self.policy, part, False, "score")
-            mean[[here[row] for row in rows.tolist()]] = stats.logp.sum(1) / sent(part.lengths, mean.device)
-        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, mean.device), None])[:, 0]
+            mean[sent(here[rows], device)] = stats.logp.sum(1) / sent(part.lengths, device)
+        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device), None])[:, 0]
 
     def _forward(
         self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str

@@ -43,12 +43,12 @@ def test_several_lists_are_combined_and_a_value_counts_once() -> None:
 
 
 def test_a_number_that_is_written_in_two_ways_is_one_row(tmp_path: Path) -> None:
-    found = grid(tmp_path, "grpo", "train.learning_rate=[1e-5,0.00001,1e-4]", "train.steps=[3,3.0]", "seeds=0")
+    found = grid(tmp_path, "grpo", "train.learning_rate=[1e-5,0.00001,1e-4]", "train.weight_decay=[0,0.0]", "seeds=0")
     assert [cell.entry.sweep.words for cell in found.cells] == [
-        (f"train.learning_rate={rate}", "train.steps=3") for rate in ("1e-5", "1e-4")
+        (f"train.learning_rate={rate}", "train.weight_decay=0") for rate in ("1e-5", "1e-4")
     ]
     found.save()
-    again = grid(tmp_path, "grpo", "train.learning_rate=[0.00001]", "train.steps=[3]", "seeds=0")
+    again = grid(tmp_path, "grpo", "train.learning_rate=[0.00001]", "train.weight_decay=[0.0]", "seeds=0")
     assert again.objectives == found.objectives
     inside = grid(tmp_path / "inside", "s2t(tau_p=[0.001,1e-3,0.002])", "seeds=0")
     assert len(inside.cells) == 2
