@@ -69,13 +69,11 @@ class SecondMomentClip(Modifier):
         return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
 
-_CLIP = SecondMomentClip()
-
 recipe(
     "m2po",
     paper="arXiv:2510.01161",
     summary="clip bounds as wide as a second moment allows",
-    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), _CLIP, TokenMean(), SinglePass())},
+    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), SecondMomentClip(), TokenMean(), SinglePass())},
     contribution=("second_moment_clip",),
     doc=__doc__,
 )
