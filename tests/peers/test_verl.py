@@ -122,7 +122,7 @@ def test_verls_global_deviation_has_ddof_1(estimator: str) -> None:
 
 
 def test_verls_geometric_mean_takes_the_geometric_mean_of_the_engines_weights_too() -> None:
-    """Theirs are weighted by the geometric mean of a response's truncated weights; ours weighs each token by its own."""
+    """A response's weight there is the geometric mean of its tokens' truncated ones; ours has one per token."""
     plain = {ESTIMATOR: "grpo"} | EQUAL["gmpo"]
     settings = plain | EQUAL["truncated importance sampling"]
     assert "geometric mean of its tokens' weights" in " ".join(from_peer("verl", settings).differences)
