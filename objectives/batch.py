@@ -16,7 +16,7 @@ from objectives.errors import ObjectiveError
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "policy_mask", "penalty_mask"}
 )
-ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch"})
+ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class TokenBatch:
     """[N, T]: what the rollout engine reported."""
     logp_ref: Tensor | None = None
     """[N, T]: the frozen reference."""
+    logp_prompt: Tensor | None = None
+    """[N]: the policy at rollout time, mean log-prob of the tokens of the response's prompt, but the first."""
     on_policy: bool = False
     """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
     advantage: Tensor | None = None

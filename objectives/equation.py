@@ -41,4 +41,5 @@ def written_equation(parts: Sequence[Part]) -> str:
         where.append("the penalties' means count all tokens")
     weights = sorted(of(Weight), key=lambda part: not part.additive)
     rest = [*of(Ratio), *of(Advantage), *weights, *of(Reward), *of(Select), *of(Schedule)]
-    return "; ".join([" ".join(terms), *where, *(part.formula() for part in rest)])
+    names = dict.fromkeys(part.where() for part in parts if part.where())
+    return "; ".join([" ".join(terms), *where, *(part.formula() for part in rest), *names])

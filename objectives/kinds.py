@@ -25,6 +25,15 @@ class Reward(Part):
         """Whether it shapes rewards per token, which not every advantage takes."""
         return False
 
+    def check(self, parts: Mapping[str, Part]) -> None:
+        super().check(parts)
+        reader = next(part for part in parts.values() if isinstance(part, Advantage))
+        if self.per_token and not reader.takes_token_rewards:
+            raise ObjectiveError(
+                f"{self.term()} makes one reward per token, but {reader.name} takes one per response: "
+                f"leave one of them out, or take global_norm"
+            )
+
     def shaping(self, batch: TokenBatch) -> Tensor:
         """[N]: what is added to the reward; [N, T] if `per_token`, which only a late part may be."""
         raise NotImplementedError

@@ -3,7 +3,7 @@
 import re
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\.\.|[A-Za-z@][\w@'.-]*(?<![.-])|[<>=*+-]=|.")
-_SYMBOLS = dict.fromkeys(["A", "H", "I", "L", "R", "r", "p", "q", "c", "h", "y", "D"], "{}")
+_SYMBOLS = dict.fromkeys(["A", "H", "I", "L", "R", "r", "p", "q", "c", "h", "s", "y", "z", "D"], "{}")
 _SYMBOLS |= dict.fromkeys(["pi", "tau", "rho"], "\\{}") | dict.fromkeys(["min", "max", "exp", "log", "ln"], "\\{}")
 _SYMBOLS |= dict.fromkeys(
     ["clip", "sg", "sigmoid", "Cov", "std", "tv", "square", "k1", "k2", "k3"], r"\operatorname{{{}}}"

@@ -51,7 +51,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_order(self.parts))
-        names = [part.name for part in self.parts]
+        named = {part.name: part for part in self.parts}
         for part in self.parts:
             if part.asked:
                 values = ",".join(f"{name}=NUMBER" for name in part.asked)
@@ -59,15 +59,7 @@ class Objective:
                     f"{part.name} needs {' and '.join(part.asked)}, for which no value is published: "
                     f"give it, as in {part.written}({values})"
                 )
-            for name in sorted(part.excludes.intersection(names)):
-                raise ObjectiveError(f"{part.name} and {name} do not go together: leave one of them out")
-        reader = self.the(Advantage)
-        for part in self.all(Reward):
-            if part.per_token and not reader.takes_token_rewards:
-                raise ObjectiveError(
-                    f"{part.term()} makes one reward per token, but {reader.name} takes one per response: "
-                    f"leave one of them out, or take global_norm"
-                )
+            part.check(named)
 
     @cached_property
     def key(self) -> str:

@@ -92,9 +92,18 @@ class Part:
         name = self.name if module.partition(".")[0] == __package__ else f"{module}:{self.name}"
         return write_term(name, {item.name: getattr(self, item.name) for item in fields(self)})
 
+    def check(self, parts: Mapping[str, "Part"]) -> None:
+        """Raises ObjectiveError if it has no meaning beside the parts of an objective, by name."""
+        for name in sorted(self.excludes & parts.keys()):
+            raise ObjectiveError(f"{self.name} and {name} do not go together: leave one of them out")
+
     def formula(self) -> str:
         """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""
         return (self.__doc__ or self.name).split("\n")[0]
+
+    def where(self) -> str:
+        """What names stand for that it puts into equations; empty if they need no word."""
+        return ""
 
     def parameters(self) -> list[dict[str, Any]]:
         """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.

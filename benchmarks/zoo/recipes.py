@@ -5,7 +5,7 @@ RECIPES=$(python benchmarks/zoo/recipes.py)
 
 from objectives import Name, names
 
-GIVEN = {"m2po": "budget=0.04", "minpro": "low=1,high=4", "dro": "beta=0.1"}
+GIVEN = {"arm": "alpha=0.5", "m2po": "budget=0.04", "minpro": "low=1,high=4", "dro": "beta=0.1"}
 """Recipe -> the parameters that it asks for."""
 
 

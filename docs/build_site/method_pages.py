@@ -13,6 +13,7 @@ from objectives import ASKED, Name, Objective, ObjectiveError, Stage, names, par
 from rlzoo.report.zoo import costs
 
 GIVEN = {
+    "arm": "arm(alpha=0.5)",
     "m2po": "m2po(budget=0.04)",
     "minpro": "minpro(low=1,high=3)",
     "dro": "dro(beta=0.01)",

@@ -47,12 +47,14 @@ class DynamicClip(Modifier):
         )
 
     def numbers(self) -> Mapping[str, str]:
-        lower, upper = f"(1 + sqrt(1 - {4 * self.low:g}/q))/2", f"(1 + sqrt(1 + {4 * self.high:g}/q))/2"
-        return {"low": lower, "high": upper}
+        lower = f"(1 + sqrt(max(1 - {4 * self.low:g}/q, 0)))/2"
+        return {"low": lower, "high": f"min((1 + sqrt(1 + {4 * self.high:g}/q))/2, {self.most:g})"}
+
+    def where(self) -> str:
+        return "q = p_old"
 
     def formula(self) -> str:
-        numbers = self.numbers()
-        return f"clip bounds {numbers['low']} and {numbers['high']}, at most {self.most:g}, q = p_old"
+        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
 
 def _bound(change: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ B  token_group_norm: the z-score over all tokens of a group; over its responses 
 C  zone_reweighting: unsure tokens that have moved count more, sure ones that have not count less
 D  heterogeneous_clip: sure tokens may fall further, unsure ones rise further; dual clip at 10, mean over all tokens
 
+Adding it brings the dual clip of 10 as well. C and D have the same widths, or are refused.
 Left out: A, a temperature per token while sampling. Widths 0.2 and 0.28 (the scripts: 0.2 and 0.2).
 Open: dynamic sampling, which the scripts set without effect, and overlong shaping, of some of them; here neither.
 """
@@ -43,6 +44,6 @@ recipe(
             SinglePass(),
         ),
     },
-    contribution=("token_group_norm", "zone_reweighting", "heterogeneous_clip"),
+    contribution=("token_group_norm", "zone_reweighting", "heterogeneous_clip", "dual_clip"),
     doc=__doc__,
 )

@@ -62,17 +62,18 @@ class SecondMomentClip(Modifier):
     def numbers(self) -> Mapping[str, str]:
         return {"low": f"min(exp(-tau), {1 - self.low:g})", "high": f"max(exp(tau), {1 + self.high:g})"}
 
+    def where(self) -> str:
+        return f"tau = the largest with mean of min(z^2, tau^2) <= {self.budget:g} where it harms, z = log r"
+
     def formula(self) -> str:
-        return f"clip bounds exp(-+tau) so that the mean of min(z^2, tau^2) is {self.budget:g}, z = log r"
+        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
-
-_CLIP = SecondMomentClip()
 
 recipe(
     "m2po",
     paper="arXiv:2510.01161",
     summary="clip bounds as wide as a second moment allows",
-    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), _CLIP, TokenMean(), SinglePass())},
+    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), SecondMomentClip(), TokenMean(), SinglePass())},
     contribution=("second_moment_clip",),
     doc=__doc__,
 )

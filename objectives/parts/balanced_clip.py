@@ -65,6 +65,9 @@ class BalancedClip(Modifier):
     def numbers(self) -> Mapping[str, str]:
         return {"low": f"{self.lower:g}..{self.lower_most:g}", "high": f"{self.upper:g}..{self.upper_most:g}"}
 
-    def formula(self) -> str:
+    def where(self) -> str:
         measure = "P/(P + N)" if self.measure == "share" else "P/N"
-        return f"clip bounds from {self.lower:g} and {self.upper:g} up until {measure} >= {self.target:g}"
+        return f"the {self.first} bound rises first, until {measure} >= {self.target:g} of the good's P and the bad's N"
+
+    def formula(self) -> str:
+        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()

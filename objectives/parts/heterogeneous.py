@@ -6,17 +6,19 @@
 
 H is the current policy's, the quantile the value of nearest rank. The code divides by the smallest h itself, so that
 the surest tokens count as the least sure; here by its size, as the text means. The weight has the clip's widths as
-parameters of its own, which should be the same. Deviations: H is at least 1e-8; log-ratios are clamped to [-20, 20].
+parameters of its own; beside each other the two must have the same. Deviations: H is at least 1e-8; log-ratios are
+clamped to [-20, 20].
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch, over_scope, scope_reads
+from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Modifier, Weight
 from objectives.part import Part, parameter
 from objectives.parts.token_ratio import log_ratio
@@ -48,6 +50,17 @@ class _ByEntropy(Part):
         size = torch.where(height > 0, height.amax(), -height.amin())
         return torch.where(height == 0, 0.0, height / size)
 
+    def check(self, parts: Mapping[str, Part]) -> None:
+        super().check(parts)
+        both = [part for part in parts.values() if isinstance(part, _ByEntropy)]
+        for name in (item.name for item in fields(_ByEntropy)):
+            if len({getattr(part, name) for part in both}) > 1:
+                said = " and ".join(f"{part.name}({name}={getattr(part, name)})" for part in both)
+                raise ObjectiveError(f"{said} disagree: leave one of them out, or give both the same")
+
+    def where(self) -> str:
+        return f"h = log H less its {self.rho:g} quantile, over the largest size of its sign, from -1 to 1"
+
     def widths(self, height: Tensor) -> tuple[Tensor, Tensor]:
         """[N, T] each: the widths of the clip below and above 1."""
         up, down = height.clamp(min=0), height.clamp(max=0)
@@ -71,16 +84,11 @@ class HeterogeneousClip(_ByEntropy, Modifier):
         return replace(bounds, low=low, high=high)
 
     def numbers(self) -> Mapping[str, str]:
-        low, high = (
-            f"1 - {self.low:g} (1 - {self.alpha:g} min(h, 0))",
-            f"1 + {self.high:g} (1 + {self.alpha:g} max(h, 0))",
-        )
+        low, high = _bounds(self.low, self.high, self.alpha)
         return {"low": low, "high": high}
 
     def formula(self) -> str:
-        return (
-            f"clip bounds {self.numbers()['low']} and {self.numbers()['high']}, h from {self.rho:g} quantile of log H"
-        )
+        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
 
 @register
@@ -104,4 +112,9 @@ class ZoneReweighting(_ByEntropy, Weight):
         return torch.where((height > 0) != inside, 1 + self.beta * height, 1.0)
 
     def formula(self) -> str:
-        return f"A *= 1 + {self.beta:g} h where h > 0 and r has moved, or h <= 0 and it has not"
+        low, high = _bounds(self.low / 2, self.high / 2, self.alpha)
+        return f"A *= 1 + {self.beta:g} h where h > 0 and r is outside {low} .. {high}, or h <= 0 and it is inside"
+
+
+def _bounds(low: float, high: float, alpha: float) -> tuple[str, str]:
+    return f"1 - {low:g} (1 - {alpha:g} min(h, 0))", f"1 + {high:g} (1 + {alpha:g} max(h, 0))"

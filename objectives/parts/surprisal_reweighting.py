@@ -1,11 +1,4 @@
-"""STARE's weights (arXiv:2606.19236): the most surprising tokens of each sign, while the entropy is below a target.
-
-    L+ = the ceil(P n) most surprising tokens among those with A > 0, weight W
-    L- = likewise among those with A < 0, weight M
-
-Adaptive: W <- clip(W + 0.01 sgn(H_target - H), 1, 1.5), M <- clip(M - 0.01 sgn(H_target - H), 0.5, 1); a weight that
-starts at 1 stays off.
-"""
+"""STARE's weights by surprisal, gated by the entropy (arXiv:2606.19236); see the recipe `stare`."""
 
 import math
 from collections.abc import Mapping

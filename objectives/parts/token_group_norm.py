@@ -44,4 +44,5 @@ class TokenGroupNorm(GroupNorm):
         return advantage.new_zeros(groups).scatter_reduce(0, index, size, "amax")[index] >= self.guard
 
     def formula(self) -> str:
-        return f"A = (R - mean) / (std + {self.eps:g}) over the group's tokens, below {self.guard:g}"
+        where = f"over the group's tokens, or over its responses where some |A| >= {self.guard:g}"
+        return f"A = (R - mean) / (std + {self.eps:g}) {where}"

@@ -39,9 +39,9 @@ class FinishedRun:
     sweep: Sweep = NO_SWEEP
 
     @property
-    def identity(self) -> tuple[str, tuple[str, ...]]:
+    def identity(self) -> tuple[str, tuple[tuple[str, float | str], ...]]:
         """Of its row."""
-        return self.objective.key, self.sweep.words
+        return self.objective.key, self.sweep.meant
 
     @cached_property
     def objective(self) -> Recorded:

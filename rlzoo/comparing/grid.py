@@ -44,9 +44,9 @@ class Entry(Recorded):
         return cls(objective.key, str(objective), name, asked, sweep)
 
     @property
-    def identity(self) -> tuple[str, tuple[str, ...]]:
+    def identity(self) -> tuple[str, tuple[tuple[str, float | str], ...]]:
         """What no two of a grid have in common."""
-        return self.key, self.sweep.words
+        return self.key, self.sweep.meant
 
 
 @dataclass(frozen=True)

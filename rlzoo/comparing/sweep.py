@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rlzoo.config import Config, keys
@@ -25,6 +26,13 @@ class Sweep:
     """Of each swept parameter and key."""
     words: tuple[str, ...] = ()
     """Those that are settings of the run, `train.learning_rate=1e-5`; an expression does not show them."""
+
+    @property
+    def meant(self) -> tuple[tuple[str, float | str], ...]:
+        """What its words set, however the numbers are written: 1e-5 is 0.00001."""
+        pairs = [(key, value) for key, _, value in (word.partition("=") for word in self.words)]
+        numbers = {key: number(value) for key, value in pairs if key not in _keys_of_text()}
+        return tuple((key, value if (one := numbers.get(key)) is None else one) for key, value in pairs)
 
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> "Sweep":
@@ -54,6 +62,11 @@ def variants(expression: str, swept: Sequence[str]) -> Iterator[tuple[str, Sweep
         words = tuple(f"{found[1]}={value}" for found, value in zip(settings, chosen[len(inside) :], strict=True))
         values = tuple((found[1], value) for found, value in zip((*inside, *settings), chosen, strict=True))
         yield text, Sweep(expression, values, words) if values else Sweep()
+
+
+@cache
+def _keys_of_text() -> frozenset[str]:
+    return frozenset(name for name, default, _ in keys(Config) if isinstance(default, str))
 
 
 def number(value: str) -> float | None:

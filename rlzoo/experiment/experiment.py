@@ -134,6 +134,11 @@ def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutCo
 
 
 def _check_ahead(objective: Objective, rollout: RolloutConfig) -> None:
+    if rollout.ahead and "logp_prompt" in objective.needs:
+        raise UserError(
+            f"rollout.ahead={rollout.ahead}: a part of {objective} reads the prompts' log-probs at rollout time, which "
+            f"no engine reports of an older policy; leave it out"
+        )
     if rollout.ahead and rollout.engine != "transformers" and "entropy_old" in objective.needs:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: a part of {objective} reads the entropy at rollout time, which "

@@ -54,7 +54,8 @@ def _gradients(objective: Objective, rollout: RolloutConfig, on_policy: bool) ->
     """Those of every pass over the batch."""
     needs = objective.requires(on_policy)
     batch, logp, entropy = _batch(rollout)
-    further = {"logp_old": logp, "entropy_old": entropy, "logp": logp, "entropy": entropy, "logp_ref": 1.1 * logp}
+    further = {"logp_old": logp, "entropy_old": entropy, "logp": logp, "entropy": entropy}
+    further |= {"logp_ref": 1.1 * logp, "logp_prompt": logp[:, 0]}
     batch = batch.with_fields(**{name: value for name, value in further.items() if name in needs})
     prepared = objective.prepare(batch.with_fields(on_policy=on_policy))
     if objective.reads_micro_batches:

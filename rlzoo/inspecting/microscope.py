@@ -130,7 +130,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     elif folder.last_checkpoint() is None:
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
-    needs = SCORED | {"logp_ref" for objective in objectives if "logp_ref" in objective.needs}
+    needs = SCORED.union(*(objective.needs & {"logp_ref", "logp_prompt"} for objective in objectives))
     with load_trainer(experiment, make_accelerator(config.model.precision), folder, settings.step, needs) as trainer:
         collected = trainer.collect()
         batch, minibatches = _scored(trainer, collected, needs)

@@ -27,6 +27,23 @@ class Responses:
     lengths: Tensor
     mask: Tensor
 
+    def rows(self, index: Tensor) -> "Responses":
+        """Some of them, no wider than the longest."""
+        width = int(self.lengths[index].max())
+        prompts = [self.prompts[row] for row in index.tolist()]
+        return Responses(prompts, self.tokens[index, :width], self.lengths[index], self.mask[index, :width])
+
+
+def following(prompts: Sequence[Sequence[int]]) -> Responses:
+    """Each prompt of two tokens or more as a response to the first of them."""
+    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], dtype=torch.long)
+    tokens = torch.zeros(len(prompts), int(lengths.max()) if prompts else 0, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        tokens[row, : len(prompt) - 1] = torch.tensor(prompt[1:])
+    return Responses(
+        [prompt[:1] for prompt in prompts], tokens, lengths, torch.arange(tokens.shape[1]) < lengths[:, None]
+    )
+
 
 @dataclass(frozen=True)
 class Tree:

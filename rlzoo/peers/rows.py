@@ -4,8 +4,8 @@ A row says: these settings there are these parts here. A word of capitals stands
 table translates either way. Each stage of a table has exactly one row that holds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlzoo.errors import UserError
@@ -50,6 +50,10 @@ class Peer:
     """Older or longer name of a setting -> the one in the table."""
     always: tuple[str, ...] = ()
     """What it does otherwise whatever the settings."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> the one whose value it has where it is null."""
+    odd: Callable[[Mapping[str, Any]], Sequence[str]] = lambda values: ()
+    """What settings that do not go together do otherwise."""
 
 
 def bound(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:

@@ -53,6 +53,10 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
     peer = PEERS[name]
     known, elsewhere, unknown = read(peer, given)
     values, terms, differences, seen = {**peer.defaults, **known}, [], list(peer.always), set()
+    for setting, other in peer.instead.items():
+        if values[setting] is None:
+            values[setting] = values[other]
+            seen.add(other)
     for stage, rows in peer.stages.items():
         row, numbers = _holding(peer, stage, rows, values, known)
         seen |= set(row.settings)
@@ -66,6 +70,7 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
     idle = [key for key in known if key not in seen and known[key] != peer.defaults[key]]
     differences += [f"{key}={known[key]}: {name} does not read it beside the others" for key in idle]
     differences += [f"{item}: not known, left out" for item in unknown]
+    differences += peer.odd(values)
     used = {key: values[key] for key in sorted(seen)}
     return Translation(name, peer.version, expression, used, tuple(differences), tuple(elsewhere))
 

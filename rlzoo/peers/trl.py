@@ -1,5 +1,8 @@
 """TRL's GRPOConfig (`grpo_config.py`, `grpo_trainer.py`)."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rlzoo.peers.rows import Peer, Row, Shifted
 
 _LOSSES = {"grpo": "seq_mean", "bnpo": "token_mean(scope=microbatch)", "dr_grpo": "constant_length"} | {
@@ -13,18 +16,29 @@ _DENOMINATORS = {
     "dapo": "",
     "luspo": "",
 }
-_WIDE = Shifted("HIGH", least=1.0)
-"""Below, such a width bounds nothing."""
-_CLIPS = (
-    ("clip(low=1)+clip_higher(high=HIGH)", {"epsilon": _WIDE, "epsilon_high": None, "delta": None}),
-    ("clip(low=LOW)", {"epsilon": "LOW", "epsilon_high": None, "delta": None}),
-    ("clip(low=LOW)+clip_higher(high=HIGH)", {"epsilon": "LOW", "epsilon_high": "HIGH", "delta": None}),
-    ("clip(low=LOW)+dual_clip(cap=CAP)", {"epsilon": "LOW", "epsilon_high": None, "delta": "CAP"}),
-    (
-        "clip(low=LOW)+clip_higher(high=HIGH)+dual_clip(cap=CAP)",
-        {"epsilon": "LOW", "epsilon_high": "HIGH", "delta": "CAP"},
-    ),
+_WIDE, _AT_MOST_1 = Shifted("HIGH", least=1.0), Shifted("LOW", most=1.0)
+"""A width of 1 and more bounds nothing below."""
+_CLIPS = tuple(
+    (f"{clip}{cap}", {"epsilon": low, "epsilon_high": high, "delta": delta})
+    for clip, low, high in (
+        ("clip(low=1)+clip_higher(high=HIGH)", _WIDE, None),
+        ("clip(low=LOW)", "LOW", None),
+        ("clip(low=LOW)+clip_higher(high=HIGH)", _AT_MOST_1, "HIGH"),
+    )
+    for cap, delta in (("", None), ("+dual_clip(cap=CAP)", "CAP"))
 )
+
+
+def _low_delta(values: Mapping[str, Any]) -> Sequence[str]:
+    """A `delta` inside the clip bounds changes places with the upper one."""
+    high = values["epsilon"] if values["epsilon_high"] is None else values["epsilon_high"]
+    if values["delta"] is None or values["delta"] >= 1 + high:
+        return ()
+    return (
+        f"delta={values['delta']}: below 1 + {high} it is what bounds gains there, and 1 + {high} what bounds losses",
+    )
+
+
 _BIASED = "the estimate is multiplied by the ratio and differentiated through both"
 
 TRL = Peer(
@@ -209,5 +223,6 @@ TRL = Peer(
         "dataset_name",
     ),
     other_names={"vllm_importance_sampling_cap": "vllm_importance_sampling_clip_max"},
+    odd=_low_delta,
     always=("its ratios are not clamped; here log-ratios are, to [-20, 20]",),
 )

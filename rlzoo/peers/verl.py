@@ -11,6 +11,7 @@ STANDARD = "algorithm.norm_adv_by_std_in_grpo"
 GAMMA = "algorithm.gamma"
 LOSS = "actor_rollout_ref.actor.policy_loss.loss_mode"
 LOW, HIGH, CAP = (f"actor_rollout_ref.actor.clip_ratio_{it}" for it in ("low", "high", "c"))
+CLIP = "actor_rollout_ref.actor.clip_ratio"
 TAU_POS, TAU_NEG = (f"actor_rollout_ref.actor.tau_{it}" for it in ("pos", "neg"))
 COV = "actor_rollout_ref.actor.policy_loss.clip_cov_"
 KL_COV, KL_COEF, DRO = (
@@ -36,6 +37,7 @@ _NO_CAP = 1e9
 """Above e^20, to which the ratio is clamped: a dual clip that never acts."""
 _OLD = "old log-probs are those of the engine, so that the clip sees its mismatch too"
 _DROPPED = "drawn among the tokens that the clip leaves; means and share are a micro-batch's"
+_ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each token has its own"
 _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says"
 
 VERL = Peer(
@@ -80,8 +82,9 @@ VERL = Peer(
         BYPASS: False,
         BYPASS_LOSS: "ppo_clip",
         EPOCHS: 1,
-        "actor_rollout_ref.actor.clip_ratio": 0.2,
+        CLIP: 0.2,
     },
+    instead={LOW: CLIP, HIGH: CLIP},
     stages={
         "reward": (
             Row("", {f"{OVERLONG}enable": False}),
@@ -102,15 +105,20 @@ VERL = Peer(
         ),
         "divergence in the reward": (
             Row("", {REWARD_KL: False}),
-            Row(
-                "kl_reward(beta=BETA,to_go=true)",
-                {
-                    REWARD_KL: True,
-                    REWARD_KIND: ("kl", "k1"),
-                    CONTROL: "fixed",
-                    REWARD_BETA: "BETA",
-                    ADVANTAGE: "reinforce_plus_plus",
-                },
+            *(
+                Row(
+                    "kl_reward(beta=BETA,to_go=true)",
+                    {
+                        REWARD_KL: True,
+                        REWARD_KIND: ("kl", "k1"),
+                        CONTROL: "fixed",
+                        REWARD_BETA: "BETA",
+                        ADVANTAGE: "reinforce_plus_plus",
+                        **loss,
+                    },
+                    why,
+                )
+                for loss, why in (({LOSS: "geo_mean"}, _ONE_ADVANTAGE), ({}, ""))
             ),
             Row(
                 "kl_reward(beta=BETA)",
@@ -145,6 +153,11 @@ VERL = Peer(
         ),
         "sampling engine": (
             Row("", {SAMPLER: None, REJECT: None, BYPASS: False}),
+            Row(
+                "sampler_correction(cap=CAP)",
+                {SAMPLER: "token", BOUND: "CAP", REJECT: None, NORMALISED: False, BYPASS: False, LOSS: "geo_mean"},
+                "a response is weighted by the geometric mean of its tokens' weights, here each token by its own",
+            ),
             Row(
                 "sampler_correction(cap=CAP)",
                 {SAMPLER: "token", BOUND: "CAP", REJECT: None, NORMALISED: False, BYPASS: False},

@@ -15,6 +15,7 @@ ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
 COSTS = {
     "logp_ref": "a frozen reference model, and a forward of it per step",
+    "logp_prompt": "a forward of the prompts per step",
     "logp_old": "a scoring forward per step (none if a step makes one update)",
     "entropy_old": "entropies at rollout time, from the scoring forward",
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -18,7 +18,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.flops import forward_flops
-from rlzoo.model.layout import balanced
+from rlzoo.model.layout import Responses, balanced, following
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import shard
 from rlzoo.model.transfer import sent
@@ -30,6 +30,7 @@ from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
 _ANY_ROW = torch.zeros(1, dtype=torch.long)
+Part = TypeVar("Part")
 
 
 def is_to_be_sharded(train: TrainConfig, accelerator: Accelerator) -> bool:
@@ -160,6 +161,8 @@ class Trainer:
             if "logp_ref" in needs:
                 assert self.reference is not None
                 fields["logp_ref"], _ = self._statistics(self.reference, collected, with_entropy=False)
+            if "logp_prompt" in needs:
+                fields["logp_prompt"] = self._prompt_statistics(collected)
         return collected.batch.with_fields(**fields)
 
     @torch.no_grad()
@@ -180,18 +183,40 @@ class Trainer:
         everywhere = collected.everywhere(self.accelerator, logp)
         return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
 
+    @torch.no_grad()
+    def _prompt_statistics(self, collected: Collected) -> Tensor:
+        """[N] mean log-prob of the tokens of each response's prompt but the first, on every process; 0 if it has one.
+
+        Each prompt is calculated once, as if it were a response to its first token.
+        """
+        rollouts, device = collected.rollouts, self.accelerator.device
+        mean = torch.zeros(len(rollouts.prompts), device=device)
+        here = torch.tensor([n for n in rollouts.prompt.unique().tolist() if len(rollouts.prompts[n]) > 1]).long()
+        asked = following([rollouts.prompts[n] for n in here.tolist()])
+        policy, budget = self.accelerator.unwrap_model(self.policy), self.config.train.tokens_per_micro_batch
+        for rows in self._in_step(policy.micro_batches(asked.prompts, asked.lengths.tolist(), budget)):
+            if rows is None:
+                self._forward(self.policy, collected, _ANY_ROW, False, "score")
+                continue
+            part = asked.rows(rows)
+            stats = self._calculate(self.policy, part, False, "score")
+            mean[sent(here[rows], device)] = stats.logp.sum(1) / sent(part.lengths, device)
+        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device), None])[:, 0]
+
     def _forward(
         self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
-        part = whole.rows(rows)
+        return self._calculate(policy, whole.rows(rows).responses(), with_entropy, phase)
+
+    def _calculate(self, policy: Policy, responses: Responses, with_entropy: bool, phase: str) -> TokenStats:
         with self.accelerator.autocast():
-            stats: TokenStats = policy(part.responses(), self.config.rollout.temperature, with_entropy)
+            stats: TokenStats = policy(responses, self.config.rollout.temperature, with_entropy)
         self.positions[phase] += stats.positions
         passes = 3 if torch.is_grad_enabled() else 1
         model = self.accelerator.unwrap_model(policy)
-        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(part.mask.sum())))
+        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(responses.mask.sum())))
         return stats
 
     def _micro_batches(self, collected: Collected, share: Share) -> list[Share]:
@@ -200,7 +225,7 @@ class Trainer:
         budget = self.config.train.tokens_per_micro_batch
         return [share[rows] for rows in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
 
-    def _in_step(self, parts: list[Share]) -> list[Share | None]:
+    def _in_step(self, parts: list[Part]) -> list[Part | None]:
         """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
         if self.accelerator.num_processes == 1:
             return [*parts]

@@ -201,6 +201,70 @@ def test_what_another_library_has_a_setting_for_comes_back(name: str) -> None:
     assert went >= {"verl": 12, "trl": 6, "openrlhf": 2, "prime-rl": 1}[name]
 
 
+CLIP = f"{ACTOR}clip_ratio"
+
+
+@pytest.mark.parametrize(
+    ("settings", "clip"),
+    [
+        ({CLIP: 0.3}, ""),
+        ({CLIP: 0.3, f"{CLIP}_low": None, f"{CLIP}_high": None}, "+clip(low=0.3)"),
+        ({CLIP: 0.3, f"{CLIP}_high": None}, "+clip_higher(high=0.3)"),
+        ({f"{CLIP}_low": None}, ""),
+    ],
+)
+def test_a_null_clip_ratio_of_one_side_is_that_of_both(settings: dict[str, Any], clip: str) -> None:
+    found = from_peer("verl", GRPO | settings)
+    assert found.expression == f"grpo{clip}+dual_clip+token_mean-kl"
+    unread = [it for it in found.differences if f"{CLIP}=0.3: verl does not read it" in it]
+    assert bool(unread) == (settings == {CLIP: 0.3})
+
+
+GEO_MEAN = {f"{ACTOR}policy_loss.loss_mode": "geo_mean", f"{CLIP}_low": 0.4, f"{CLIP}_high": 0.4}
+TO_GO = {"algorithm.adv_estimator": "reinforce_plus_plus", "algorithm.use_kl_in_reward": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (GRPO | {"algorithm.rollout_correction.rollout_is": "token"}, "geometric mean of its tokens' weights"),
+        (GRPO | {"algorithm.rollout_correction.rollout_is": "sequence"}, ""),
+        (TO_GO, "the mean of a response's advantages"),
+        (GRPO, ""),
+    ],
+)
+def test_what_differs_per_token_is_named_where_the_loss_takes_one_value_per_response(
+    settings: dict[str, Any], said: str
+) -> None:
+    found = from_peer("verl", GEO_MEAN | settings)
+    back = to_peer("verl", parse(found.expression))
+    for translation in (found, back):
+        named = [it for it in translation.differences if "each token" in it]
+        assert len(named) == bool(said) and all(said in it for it in named)
+    plain = from_peer("verl", settings)
+    assert not [it for it in plain.differences if "each token" in it]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expression", "odd"),
+    [
+        ({"epsilon": 1.5, "delta": 4.0}, "clip(low=1.0)+clip_higher(high=1.5)+dual_clip(cap=4.0)", False),
+        ({"epsilon": 1.5, "epsilon_high": 2.0}, "clip(low=1.0)+clip_higher(high=2.0)", False),
+        (
+            {"epsilon": 0.1, "epsilon_high": 2.0, "delta": 4},
+            "clip(low=0.1)+clip_higher(high=2.0)+dual_clip(cap=4.0)",
+            False,
+        ),
+        ({"epsilon": 1.5, "delta": 2.0}, "clip(low=1.0)+clip_higher(high=1.5)+dual_clip(cap=2.0)", True),
+    ],
+)
+def test_a_width_of_one_or_more_bounds_nothing_below(settings: dict[str, Any], expression: str, odd: bool) -> None:
+    found = from_peer("trl", settings)
+    assert found.expression == f"grpo+group_norm(eps=0.0001)+{expression}+token_mean-kl"
+    assert any("delta=2.0: below 1 + 1.5" in it for it in found.differences) == odd
+    assert from_peer("trl", to_peer("trl", parse(found.expression)).settings).expression == found.expression
+
+
 def test_every_setting_is_read_named_or_of_the_run() -> None:
     settings = {"loss_type": "sapo", "epsilon": 0.1, "learning_rate": 1e-6, "loss_typo": "grpo"}
     found = from_peer("trl", settings)

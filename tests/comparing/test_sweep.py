@@ -8,7 +8,7 @@ from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.comparing.sweep import variants
+from rlzoo.comparing.sweep import Sweep, variants
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.report.figures import swept_curves
@@ -40,6 +40,23 @@ def test_several_lists_are_combined_and_a_value_counts_once() -> None:
     assert swept == [f"stapo(tau_p={p},q={q})" for p in ("0.001", "0.002") for q in ("0.5", "0.8")]
     ((text, sweep),) = variants("grpo", ())
     assert text == "grpo" and not sweep.values and not sweep.words
+
+
+def test_a_number_that_is_written_in_two_ways_is_one_row(tmp_path: Path) -> None:
+    found = grid(tmp_path, "grpo", "train.learning_rate=[1e-5,0.00001,1e-4]", "train.weight_decay=[0,0.0]", "seeds=0")
+    assert [cell.entry.sweep.words for cell in found.cells] == [
+        (f"train.learning_rate={rate}", "train.weight_decay=0") for rate in ("1e-5", "1e-4")
+    ]
+    found.save()
+    again = grid(tmp_path, "grpo", "train.learning_rate=[0.00001]", "train.weight_decay=[0.0]", "seeds=0")
+    assert again.objectives == found.objectives
+    inside = grid(tmp_path / "inside", "s2t(tau_p=[0.001,1e-3,0.002])", "seeds=0")
+    assert len(inside.cells) == 2
+
+
+def test_texts_that_look_like_one_number_are_two_rows() -> None:
+    texts = [Sweep("grpo", (), (f"task.name={name}",)) for name in ("1", "01")]
+    assert len({sweep.meant for sweep in texts}) == 2
 
 
 def test_a_list_for_a_key_that_takes_one_is_no_sweep(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Case:
     logp_ref: Array
     max_length: int
     logp_sampler: Array
+    logp_prompt: Array
     logp: Array | None = None
     entropy: Array | None = None
 
@@ -107,6 +108,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
+        logp_prompt=-((np.array(group)[order] + 5) % 4 / 2 + 0.25),
         **current,
     )
     if draw.random() < 0.5:

@@ -43,6 +43,8 @@ def test_an_advantage_of_1_pushes_by_1_where_the_policy_has_not_moved(expression
     at = push["ratio"].index(1.0)
     if expression.startswith("nft"):
         assert push["positive"][at] == -push["negative"][at] == 0.5
+    elif expression.startswith("real"):
+        assert push["positive"] == sorted(push["positive"], reverse=True) and push["negative"][at] < 0
     else:
         assert (push["positive"][at], push["negative"][at]) == (1.0, -1.0)
     assert len(push["positive"]) == len(push["negative"]) == len(RATIOS)

@@ -3,6 +3,8 @@
 from objectives import Name, names
 
 GIVEN = {
+    "confidence_shift": "alpha=0.5",
+    "arm": "alpha=0.5",
     "drift": "beta=0.1",
     "off_policy_mask": "delta=0.1",
     "minpro": "low=1,high=4",

@@ -119,3 +119,15 @@ def test_verls_global_deviation_has_ddof_1(estimator: str) -> None:
         torch.testing.assert_close(
             ours(expression, batch) * ((tokens - 1) / tokens).sqrt(), theirs(settings, batch), rtol=1e-6, atol=1e-8
         )
+
+
+def test_verls_geometric_mean_takes_the_geometric_mean_of_the_engines_weights_too() -> None:
+    """A response's weight there is the geometric mean of its tokens' truncated ones; ours has one per token."""
+    plain = {ESTIMATOR: "grpo"} | EQUAL["gmpo"]
+    settings = plain | EQUAL["truncated importance sampling"]
+    assert "geometric mean of its tokens' weights" in " ".join(from_peer("verl", settings).differences)
+    for seed in SEEDS:
+        batch = batch_of(seed)
+        weights = (batch.logp_old - batch.logp_sampler).exp().clamp(max=1.1).log() * batch.mask
+        of_response = (weights.sum(1) / batch.mask.sum(1)).exp()
+        assert_same(ours(from_peer("verl", plain).expression, batch) * of_response[:, None], theirs(settings, batch))

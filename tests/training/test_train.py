@@ -59,11 +59,11 @@ def run(folder: Path, *words: str) -> RunFolder:
     "objective",
     [*fitting(4, RECIPES), *(pytest.param(pair, marks=pytest.mark.slow) for pair in fitting(4, SAMPLE_PAIRS))],
 )
-def test_every_recipe_and_pairs_of_them_train_two_steps(objective: str, tmp_path: Path) -> None:
-    config = small(tmp_path / "run", f"objective={objective}", "train.steps=2")
+def test_every_recipe_and_pairs_of_them_train_three_steps(objective: str, tmp_path: Path) -> None:
+    config = small(tmp_path / "run", f"objective={objective}", "train.steps=3")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
-        for _ in range(2):
+        for _ in range(3):
             metrics, _ = trainer.step()
             assert metrics["updates_skipped"] == 0
         assert metrics["gradient_norm"] > 0

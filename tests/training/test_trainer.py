@@ -1,5 +1,6 @@
 """What a step's updates are made of: how old the rollouts are, and which rows are whose."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from objectives import parse
 from rlzoo.config import load_config
+from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.checkpoint import Progress
@@ -78,3 +80,24 @@ def test_a_share_knows_its_rows_among_any_rows_of_the_batch() -> None:
     assert part.own.tolist() == [1, 2] and part.batch.tolist() == [1, 2]
     assert part[torch.tensor([False, True])].own.tolist() == [2]
     assert part[torch.tensor([1, 0])].batch.tolist() == [2, 1]
+
+
+def test_the_log_probs_of_prompts_are_those_of_each_by_itself(recorded: tuple[Recording, Collected]) -> None:
+    trainer, collected = recorded
+    trainer.config.train.tokens_per_micro_batch = 7  # several micro-batches
+    own = collected.rollouts
+    short = type(own)([own.prompts[0][:1], *own.prompts[1:]], **own.tensors())
+    found = trainer.scored(replace(collected, rollouts=short), frozenset({"logp_prompt"})).logp_prompt
+    assert found is not None and found.shape == own.prompt.shape
+    policy = trainer.accelerator.unwrap_model(trainer.policy)
+    for number, value in zip(own.prompt.tolist(), found.tolist(), strict=True):
+        tokens = torch.tensor([short.prompts[number]])
+        logp = policy.model(tokens).logits[0].log_softmax(-1)
+        each = [logp[i, token].item() for i, token in enumerate(tokens[0, 1:].tolist())]
+        assert value == pytest.approx(sum(each) / max(1, len(each)), abs=1e-10)
+    assert len(set(found.tolist())) == len(short.prompts)
+
+
+def test_prompts_of_rollouts_ahead_cannot_be_asked_for() -> None:
+    with pytest.raises(UserError, match=r"rollout.ahead=1: a part of arm.* reads the prompts' log-probs"):
+        check(load_config(["objective=arm(alpha=1)", "rollout.ahead=1"]))

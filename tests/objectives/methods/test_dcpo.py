@@ -29,3 +29,9 @@ def test_a_sure_token_has_narrow_bounds_of_about_the_widths() -> None:
     bounds = parse("dcpo(low=0.001,high=0.001)").plan(batch).bounds
     assert (bounds.low.item(), bounds.high.item()) == pytest.approx((0.001, 0.001), rel=2e-3)
     assert len(parse("dapo+dcpo").all(Modifier)) == 2
+
+
+def test_the_equation_has_its_outer_bounds() -> None:
+    equation = parse("dcpo(most=7)").equation
+    assert "(1 + sqrt(max(1 - 0.64/q, 0)))/2, min((1 + sqrt(1 + 0.8/q))/2, 7)" in equation
+    assert equation.endswith("; q = p_old")

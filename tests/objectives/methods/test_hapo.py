@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from objectives import TokenBatch, parse
+from objectives import ObjectiveError, TokenBatch, parse
 from objectives.methods.hapo import HeterogeneousClip, ZoneReweighting
 from tests.objectives.vectors import small_batch, tokens
 
@@ -38,3 +38,22 @@ def test_zone_and_clip_have_the_same_widths() -> None:
         zone, clip = objective.the(ZoneReweighting).widths(height), objective.the(HeterogeneousClip).widths(height)
         assert all(torch.equal(first, second) for first, second in zip(zone, clip, strict=True))
         assert clip[0].amax() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("setting", ["alpha=0.5", "low=0.1", "high=0.2", "rho=0.5", "scope=microbatch"])
+@pytest.mark.parametrize("part", ["zone_reweighting", "heterogeneous_clip"])
+def test_zone_and_clip_of_different_widths_are_refused(part: str, setting: str) -> None:
+    with pytest.raises(ObjectiveError, match=rf"{setting.split('=')[0]}=.* disagree: leave one of them out"):
+        parse(f"hapo+{part}({setting})")
+    assert parse(f"hapo+zone_reweighting({setting})+heterogeneous_clip({setting})")
+
+
+def test_adding_it_brings_its_dual_clip() -> None:
+    assert parse("dapo+hapo-soft_overlong-dynamic_sampling") == parse("hapo")
+    assert "10 min(A, 0)" in parse("stapo+hapo").equation
+
+
+def test_the_equation_says_what_h_is() -> None:
+    equation = parse("hapo").equation
+    assert equation.count("h = log H") == 1
+    assert "outside 1 - 0.1 (1 - 1 min(h, 0)) .. 1 + 0.14 (1 + 1 max(h, 0))" in equation
