@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.completion import completed
 from rlzoo.commands.key_table import key_table
-from rlzoo.config import FitConfig, check_ranges, keys, load_config, own_words
+from rlzoo.config import FitConfig, check_keys, check_ranges, keys, load_config, own_words
 from rlzoo.config.zoo_names import check_names
 
 SUMMARY = "predict the memory that an experiment takes of each GPU, before anything is loaded"
@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> int:
     config = load_config(others)
     check_ranges(config)
     check_names(config.objective)
-    own.check()
+    check_keys(own)
 
     from objectives import parse
     from rlzoo.model.shape import shape_of
