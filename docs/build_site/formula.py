@@ -17,6 +17,7 @@ def mathematics(line: str) -> str:
 
 
 def _inline(formula: str) -> str:
-    """A formula in a line; what only begins or ends a phrase stays outside."""
+    """A formula in a line, which may break behind a comma; what only begins or ends a phrase stays outside."""
     before, body, behind = PHRASE.fullmatch(formula).groups()  # type: ignore[union-attr]
-    return " ".join(filter(None, [before, f"{{math}}`{body}`{behind}" if body else behind]))
+    pieces = [f"{{math}}`{piece}`" for piece in re.split(r" ?(?<=,) ", body) if piece]
+    return " ".join(filter(None, [before, *pieces])) + behind
