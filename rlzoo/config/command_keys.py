@@ -238,4 +238,10 @@ class FitConfig:
     """How many GPUs, one process on each."""
     memory: float = 80.0
     """GiB that each GPU has."""
-    ranges: ClassVar[Mapping[str, Range]] = {"gpus": Range(least=1), "memory": Range(above=0)}
+    teraflops: float = 400.0
+    """TFLOP/s that each GPU reaches, from which hours follow; 400 is two fifths of an H100's in bfloat16."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "gpus": Range(least=1),
+        "memory": Range(above=0),
+        "teraflops": Range(above=0),
+    }
