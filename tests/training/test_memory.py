@@ -38,6 +38,8 @@ SHAPES = {
     "llama": (LlamaConfig(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False)),
     "qwen3": (Qwen3Config(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False, qk_norm=True)),
 }
+PAGES = ROOT / "docs" / "papers"
+TITLES = ["What it needs", "Data", "What differs from the paper", "What to expect", "What counts as reproduced"]
 PAPERS = {path.stem: path for path in sorted((ROOT / "configs").glob("*_qwen*.yaml"))}
 CARDS = {"Qwen/Qwen3-1.7B-Base": 1.7e9, "Qwen/Qwen2.5-3B-Instruct": 3.09e9, "Qwen/Qwen2.5-Math-7B": 7.62e9}
 """Parameters as the model cards have them."""
@@ -154,6 +156,20 @@ def test_the_page_on_gpus_says_what_makes_the_papers_settings_fit() -> None:
             found = fit(config, shape_of(config.model), parse(config.objective), gpus, memory * GIB)
             assert cell.strip(" |`") == (" ".join(found.remedy) or "fits")
             assert largest == f"{found.largest.total / GIB:.1f}"
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_papers_page_says_the_memory_and_the_hours_that_are_predicted(name: str) -> None:
+    config = load_config([str(PAPERS[name])])
+    shape, objective = shape_of(config.model), parse(config.objective)
+    largest = fit(config, shape, objective, 8, 80 * GIB).largest.total / GIB
+    hours = arithmetic(config, shape, objective).hours(config.train.steps, 8 * 400e12)
+    said = [f"{largest:.1f} GiB", f"{hours:.{0 if hours >= 10 else 1}f}"]
+    (row,) = (it for it in (PAGES / "index.md").read_text().splitlines() if it.startswith(f"| [{name}]"))
+    text = " ".join((PAGES / f"{name}.md").read_text().split())
+    assert said[0] in row and row.endswith(f"| {said[1]} |")
+    assert said[0] in text and f"takes {said[1]} hours of eight H100" in text
+    assert [it for it in TITLES if f"**{it}.**" not in text] == []
 
 
 def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:

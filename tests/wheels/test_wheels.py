@@ -34,6 +34,12 @@ def built(name: str, kind: str) -> Path:
     return found
 
 
+def version() -> str:
+    """That of the checkout."""
+    text = (ROOT / "objectives" / "version.py").read_text(encoding="utf-8")
+    return re.findall(r'^VERSION = "(.+)"$', text, re.MULTILINE)[0]
+
+
 def readme_example() -> str:
     """The library's example as the README has it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -95,8 +101,7 @@ def test_what_is_built_says_its_name_its_version_and_its_pythons(name: str) -> N
     with ZipFile(built(name, ".whl")) as wheel:
         (path,) = (it for it in wheel.namelist() if it.endswith(".dist-info/METADATA"))
         said = message_from_bytes(wheel.read(path))
-    (version,) = re.findall(r'^VERSION = "(.+)"$', (ROOT / "objectives" / "version.py").read_text(), re.MULTILINE)
-    assert (said["Name"], said["Version"], said["Requires-Python"]) == (name, version, ">=3.11")
+    assert (said["Name"], said["Version"], said["Requires-Python"]) == (name, version(), ">=3.11")
 
 
 def test_the_library_alone_needs_torch_alone(installed: Callable[[str], None], said: Callable[..., str]) -> None:
@@ -115,6 +120,7 @@ def test_the_wheel_trains_and_shows_outside_any_checkout(
     (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
     assert len(metrics.read_text().splitlines()) == 2
     assert "stapo" in said("rlzoo", "objectives")
-    assert "clip_higher" in said("rlzoo", "objectives", "stapo", "dapo")
+    assert "s2t" in said("rlzoo", "objectives", "stapo", "dapo")
+    assert said("rlzoo", "--version").split()[-1] == version()
     said("python", "-c", readme_example())
     assert str(ROOT) not in said("python", "-c", "import rlzoo; print(rlzoo.__file__)")
