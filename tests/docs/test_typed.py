@@ -192,9 +192,10 @@ def test_every_make_target_that_a_page_names_is_one() -> None:
 def test_the_lines_of_python_do_what_they_say(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import rlzoo
 
-    train, compare, short = rlzoo.train, rlzoo.compare, dict(word.split("=") for word in SHORT)
+    train, compare = rlzoo.train, rlzoo.compare
+    short = {key: int(value) for key, value in (word.split("=") for word in SHORT)}
     monkeypatch.setattr(rlzoo, "train", lambda **keys: train(**{**keys, **short}), raising=False)
-    monkeypatch.setattr(rlzoo, "compare", lambda *words, seeds: compare(*words, seeds=2, **short), raising=False)
+    monkeypatch.setattr(rlzoo, "compare", lambda *words, seeds: compare(*words, seeds=1, **short), raising=False)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec("\n".join(line.strip() for line in text.splitlines() if line.startswith("    ")), names)
