@@ -97,7 +97,7 @@ wheels: $(RELEASE)/release
 test-wheels: $(RELEASE)/release
 	@ls dist/*.whl >/dev/null 2>&1 || $(MAKE) wheels
 	PYTHONS="$(PYTHONS)" $(RELEASE)/bin/python -m pytest --confcutdir=tests/wheels --override-ini=addopts= \
-		--timeout=1800 tests/wheels
+		--timeout=3600 tests/wheels
 
 locks:
 	@for environment in $(wildcard .venv*); do \
