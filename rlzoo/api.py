@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rlzoo.config import Config, InspectConfig, LeaderboardConfig, flat, key_and_value, load_config
+from rlzoo.config import Config, InspectConfig, LeaderboardConfig, check_keys, flat, key_and_value, load_config
 from rlzoo.config.zoo_names import check_names
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
@@ -145,8 +145,7 @@ def leaderboard(*folders: str | Path, progress: bool = True, **keys: Any) -> Tab
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
     if not names:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
-    if not 0 <= config.equivalence <= 100:
-        raise UserError(f"equivalence={config.equivalence:g} must be from 0 to 100, in points")
+    check_keys(config)
 
     from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.evaluated_runs import read_folders

@@ -40,6 +40,12 @@ def requirements(name: str) -> list[Requirement]:
     return [Requirement(text) for text in (*declared["dependencies"], *optional)]
 
 
+def packaged(name: str) -> set[str]:
+    """The tracked files that a distribution's wheel holds."""
+    apart = {f"objectives/{it}" for it in ("LICENSE", "README.md", "adapters/README.md", "pyproject.toml")}
+    return {path for path in tracked() if path.partition("/")[0] in PACKAGES[name]} - apart
+
+
 def imported(package: str) -> set[str]:
     """The distributions that a package's modules import or look for, anywhere in them."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in modules(package)]
@@ -91,12 +97,11 @@ def test_both_wheels_hold_every_file_of_their_packages(tmp_path: Path) -> None:
         (source / path).write_bytes((ROOT / path).read_bytes())
     (source / "objectives" / "build" / "lib" / "objectives").mkdir(parents=True)
     (source / "objectives" / "build" / "lib" / "objectives" / "__init__.py").touch()  # as an earlier build leaves it
-    apart = {f"objectives/{name}" for name in ("LICENSE", "README.md", "adapters/README.md", "pyproject.toml")}
-    for name, packages in PACKAGES.items():
+    for name in PACKAGES:
         subprocess.run([*command, "--wheel-dir", tmp_path, source / FOLDERS[name].relative_to(ROOT)], check=True)
         with ZipFile(next(tmp_path.glob(f"{name.replace('-', '_')}-*.whl"))) as wheel:
             held = {path for path in wheel.namelist() if ".dist-info/" not in path}
-        assert held == {path for path in tracked() if path.partition("/")[0] in packages} - apart
+        assert held == packaged(name)
 
 
 # ---- texts -----------------------------------------------------------------------------------------------------------

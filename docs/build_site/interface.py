@@ -1,4 +1,4 @@
-"""The library's names, each with its signature and its docstring."""
+"""The library's public names, each with its signature and its docstring."""
 
 import ast
 import dataclasses
@@ -32,11 +32,11 @@ def page(name: str, package: Any) -> str:
 
 def entry(name: str, value: Any, heading: str) -> list[str]:
     """A name with its signature, its docstring, and what a class has. Raises ValueError for one without a docstring."""
-    if not (callable(value) or inspect.isclass(value)):
-        return [f"{heading} {name}", f"A constant: `{value!r}`."]
     doc = inspect.getdoc(value)
     if not doc:
         raise ValueError(f"{name} has no docstring")
+    if not callable(value):
+        return [f"{heading} {name}", docstring(doc)]
     pieces = [f"{heading} {name}", f"```python\n{signature(name, value)}\n```", docstring(doc)]
     if not inspect.isclass(value):
         return pieces
@@ -62,7 +62,7 @@ def signature(name: str, value: Any) -> str:
 def members(value: type[Any]) -> list[tuple[str, Any]]:
     """The public methods and properties that a class defines itself, and says something of."""
     own = [(name, getattr(it, "__func__", it)) for name, it in vars(value).items() if not name.startswith("_")]
-    found = [(name, it.fget if isinstance(it, property) else it) for name, it in own]
+    found = [(name, it.fget if isinstance(it, property) else getattr(it, "func", it)) for name, it in own]
     return [(name, it) for name, it in found if inspect.isfunction(it) and inspect.getdoc(it)]
 
 

@@ -13,7 +13,6 @@ from method_pages import escaped
 
 from rlzoo import config
 from rlzoo.commands import COMMANDS
-from rlzoo.config import ranges
 
 
 def write(folder: Path) -> None:
@@ -32,9 +31,8 @@ def keys_page() -> str:
     sections: dict[str, list[tuple[str, Any, str]]] = {}
     for key in config.keys(config.Config):
         sections.setdefault(key[0].rpartition(".")[0], []).append(key)
-    kinds = types(config.Config)
     for section, keys in sections.items():
-        pieces += [f"## {section or 'The experiment'}", table(keys, kinds)]
+        pieces += [f"## {section or 'The experiment'}", table(config.Config, keys)]
     return "\n\n".join(pieces) + "\n"
 
 
@@ -48,7 +46,7 @@ def commands_page() -> str:
         pieces += [f"## rlzoo {name}", f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.", f"```text\n{usage}\n```"]
         pieces.append(arguments(parser))
         for schema in schemas(module):
-            pieces.append(table(config.keys(schema), types(schema)))
+            pieces.append(table(schema, config.keys(schema)))
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
@@ -68,24 +66,16 @@ def schemas(module: Any) -> list[type[Any]]:
     return [it for it in found if it is not config.Config and it.__module__ == "rlzoo.config.command_keys"]
 
 
-def types(schema: type[Any], prefix: str = "") -> dict[str, Any]:
-    """Key -> type."""
-    found: dict[str, Any] = {}
-    for item in dataclasses.fields(schema):
-        if isinstance(item.type, type) and dataclasses.is_dataclass(item.type):
-            found |= types(item.type, f"{prefix}{item.name}.")
-        else:
-            found[prefix + item.name] = item.type
-    return found
-
-
-def table(keys: Iterable[tuple[str, Any, str]], kinds: dict[str, Any]) -> str:
-    """Keys with default, range and meaning."""
+def table(schema: type[Any], keys: Iterable[tuple[str, Any, str]]) -> str:
+    """Keys of a schema with default, range and meaning."""
+    kinds, ranges = config.types_of(schema), getattr(schema, "ranges", {})
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for name, default, meaning in keys:
-        written = str(default).lower() if isinstance(default, bool) else str(default)
-        shown = "" if default in (None, "") else f"`{written}`".replace("|", r"\|")
-        lines.append(f"| `{name}` | {shown} | {allowed(name, kinds[name])} | {' '.join(escaped(meaning).split())} |")
+        written = str(default).lower() if default is None or isinstance(default, bool) else str(default)
+        shown = f"`{written}`".replace("|", r"\|") if written else "empty"
+        lines.append(
+            f"| `{name}` | {shown} | {allowed(kinds[name], ranges.get(name))} | {' '.join(escaped(meaning).split())} |"
+        )
     return "\n".join(lines)
 
 
@@ -108,13 +98,8 @@ def in_words(kind: Any) -> str:
             return " or ".join(in_words(it) for it in inner)
 
 
-def allowed(key: str, kind: Any) -> str:
+def allowed(kind: Any, inside: config.Range | None) -> str:
     """What a key may be: its type, and its range where it has one."""
-    if key in ranges.CHOICES:
-        return ", ".join(f"`{it}`" for it in ranges.CHOICES[key])
-    text = in_words(kind)
-    if key in ranges._AT_LEAST:
-        text += f", at least {ranges._AT_LEAST[key]}"
-    if key in ranges._ABOVE_ZERO:
-        text += ", above 0"
-    return text + (", at most 1" if key in ranges._AT_MOST_ONE else "")
+    if inside and inside.choices:
+        return ", ".join(f"`{it}`" for it in inside.choices)
+    return f"{in_words(kind)}, {inside}" if inside else in_words(kind)

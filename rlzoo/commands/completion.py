@@ -4,7 +4,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from rlzoo.config.ranges import CHOICES
+from rlzoo.config import Config
 from rlzoo.config.zoo_names import zoo_names
 
 SUMMARY = "print what has a shell complete the words of rlzoo"
@@ -53,4 +53,6 @@ def completed(action: Action, keys: Iterable[tuple[str, Any, str]], objectives: 
 
 
 def _values(key: str) -> Iterable[str]:
-    return zoo_names() if key in ("objective", "against", "baseline") else CHOICES.get(key, ())
+    if key in ("objective", "against", "baseline"):
+        return zoo_names()
+    return Config.ranges[key].choices if key in Config.ranges else ()

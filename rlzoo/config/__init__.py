@@ -16,6 +16,7 @@ from rlzoo.config.command_keys import (
     WarmupTaskConfig,
 )
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.key_range import Range, check_keys
 from rlzoo.config.ranges import check_ranges
 from rlzoo.config.sections import (
     CheckpointConfig,
@@ -41,6 +42,7 @@ from rlzoo.config.words import (
     own_words,
     resolve,
     to_yaml,
+    types_of,
     words_of,
 )
 
@@ -61,6 +63,7 @@ __all__ = [
     "LoraConfig",
     "ModelConfig",
     "PushConfig",
+    "Range",
     "RegradeConfig",
     "Resolved",
     "RolloutConfig",
@@ -71,6 +74,7 @@ __all__ = [
     "VerifierConfig",
     "WarmupConfig",
     "WarmupTaskConfig",
+    "check_keys",
     "check_ranges",
     "flat",
     "given_keys",
@@ -82,5 +86,6 @@ __all__ = [
     "read_decodings",
     "resolve",
     "to_yaml",
+    "types_of",
     "words_of",
 ]

@@ -1,10 +1,12 @@
 """The keys of the commands other than `rlzoo train`."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
+from rlzoo.config.key_range import Range, check_keys
 from rlzoo.errors import UserError
 
 
@@ -49,21 +51,20 @@ class GridConfig:
     another. What is done there is not done again; further objectives and seeds join it."""
     baseline: str = ""
     """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "seeds": Range(least=0),
+        "jobs": Range(least=1),
+        "gpus": Range(least=0),
+        "launcher": Range(choices=tuple(LAUNCHERS)),
+        "slurm.cluster": Range(choices=("slurm", "local")),
+        "slurm.time": Range(least=1),
+    }
 
     def check(self) -> None:
         """Raises UserError for a number out of range, and for a launcher that is not there or not as it is set up."""
-        if self.jobs < 1:
-            raise UserError(f"jobs={self.jobs} must be at least 1")
-        if self.gpus < 0:
-            raise UserError(f"gpus={self.gpus} must be at least 0")
-        if self.launcher not in LAUNCHERS:
-            raise UserError(f"launcher={self.launcher} is not one of {', '.join(LAUNCHERS)}")
+        check_keys(self)
         if self.launcher != "slurm" and self.slurm != SlurmConfig():
             raise UserError(f"slurm.* has no effect with launcher={self.launcher}; set launcher=slurm, or leave it out")
-        if self.slurm.cluster not in ("slurm", "local"):
-            raise UserError(f"slurm.cluster={self.slurm.cluster} is not one of slurm, local")
-        if self.slurm.time < 1:
-            raise UserError(f"slurm.time={self.slurm.time} must be at least 1, in minutes")
         package = LAUNCHERS[self.launcher]
         if package and find_spec(package) is None:
             raise UserError(
@@ -88,6 +89,7 @@ class LeaderboardConfig:
     """What `rlzoo eval` measured of the runs, in place of their held-out problems: `benchmarks=aime24,math500`."""
     title: str = "Leaderboard"
     """The heading of the page."""
+    ranges: ClassVar[Mapping[str, Range]] = {"equivalence": Range(least=0, most=100)}
 
 
 @dataclass
@@ -129,6 +131,13 @@ class RegradeConfig:
     """How many changed grades are listed for each file."""
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     """A model that judges what the rules refuse; scores with and without it are shown."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "workers": Range(least=1),
+        "timeout": Range(above=0),
+        "show": Range(least=0),
+        "verifier.parallel": Range(least=1),
+        "verifier.timeout": Range(above=0),
+    }
 
 
 @dataclass
@@ -141,6 +150,7 @@ class GradeConfig:
     """Processes that grade."""
     timeout: float = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
+    ranges: ClassVar[Mapping[str, Range]] = {"workers": Range(least=1), "timeout": Range(above=0)}
 
 
 @dataclass
@@ -161,6 +171,13 @@ class InspectConfig:
     """The quantile of the entropy from which a place counts as uncertain."""
     output: str = ""
     """The page to write; if empty, one in the folder `microscope` of the run."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "step": Range(least=0),
+        "groups": Range(least=1),
+        "tokens": Range(least=1),
+        "probability": Range(least=0, most=1),
+        "entropy": Range(least=0, most=1),
+    }
 
 
 @dataclass
@@ -202,6 +219,17 @@ class WarmupConfig:
     """Demonstrations of one update, each of a new random problem."""
     learning_rate: float = 2e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "seed": Range(least=0),
+        "slip_rate": Range(least=0, below=1),
+        "hidden_size": Range(least=1),
+        "intermediate_size": Range(least=1),
+        "layers": Range(least=1),
+        "steps": Range(least=1),
+        "clean_fraction": Range(least=0, most=1),
+        "demonstrations_per_step": Range(least=1),
+        "learning_rate": Range(above=0),
+    }
 
 
 @dataclass
@@ -210,10 +238,10 @@ class FitConfig:
     """How many GPUs, one process on each."""
     memory: float = 80.0
     """GiB that each GPU has."""
-
-    def check(self) -> None:
-        """Raises UserError for a number out of range."""
-        if self.gpus < 1:
-            raise UserError(f"gpus={self.gpus} is too small; it must be at least 1")
-        if self.memory <= 0:
-            raise UserError(f"memory={self.memory:g} must be greater than 0")
+    teraflops: float = 400.0
+    """TFLOP/s that each GPU reaches, from which hours follow; 400 is two fifths of an H100's in bfloat16."""
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "gpus": Range(least=1),
+        "memory": Range(above=0),
+        "teraflops": Range(above=0),
+    }

@@ -1,7 +1,10 @@
-"""Every key of an experiment, with its default and its meaning."""
+"""Every key of an experiment, with its default, its range and its meaning."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from rlzoo.config.key_range import Range
 
 
 @dataclass
@@ -197,3 +200,42 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "seed": Range(least=0),
+        "model.precision": Range(choices=("float32", "bfloat16")),
+        "model.chat_template": Range(choices=("auto", "none")),
+        "model.lora.rank": Range(least=0),
+        "model.lora.alpha": Range(above=0),
+        "task.problems": Range(least=1),
+        "task.few_shot": Range(least=0),
+        "task.held_out_rows": Range(least=0),
+        "task.grader_workers": Range(least=1),
+        "task.grader_timeout": Range(above=0),
+        "rollout.engine": Range(choices=("transformers", "vllm", "vllm_server")),
+        "rollout.ahead": Range(choices=("0", "1")),
+        "rollout.prompts_per_step": Range(least=1),
+        "rollout.responses_per_prompt": Range(least=1),
+        "rollout.max_prompt_tokens": Range(least=1),
+        "rollout.max_response_tokens": Range(least=1),
+        "rollout.max_refills": Range(least=0),
+        "rollout.rows_per_batch": Range(least=1),
+        "rollout.temperature": Range(above=0),
+        "rollout.top_p": Range(above=0, most=1),
+        "rollout.kv_cache_gib": Range(above=0),
+        "train.steps": Range(least=1),
+        "train.learning_rate": Range(least=0),
+        "train.schedule": Range(choices=("constant", "linear", "cosine")),
+        "train.sharding": Range(choices=("none", "fsdp")),
+        "train.warmup_steps": Range(least=0),
+        "train.weight_decay": Range(least=0),
+        "train.betas": Range(least=0, below=1),
+        "train.gradient_clip": Range(above=0),
+        "train.minibatches_per_step": Range(least=1),
+        "train.tokens_per_micro_batch": Range(least=1),
+        "evaluation.problems": Range(least=1),
+        "evaluation.samples": Range(least=1),
+        "evaluation.every": Range(least=0),
+        "checkpoint.every": Range(least=0),
+        "checkpoint.keep": Range(least=1),
+        "log.responses": Range(least=0),
+    }

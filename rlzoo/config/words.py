@@ -64,7 +64,7 @@ def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
 
 def resolve(words: Sequence[str], schema: type[Any] = Config) -> Resolved:
     """`load_config`, with where each value comes from."""
-    config, types = OmegaConf.structured(schema), _types(schema)
+    config, types = OmegaConf.structured(schema), types_of(schema)
     origins = dict.fromkeys(types, "default")
     said = [(word, flat(_read(word, types))) for word in words]
     shipped = _shipped_with({key: value for _, values in said for key, value in values.items()}, schema)
@@ -114,13 +114,13 @@ def option_as_word(option: str, words: Sequence[str]) -> str:
     written, _, value = option.lstrip("-").partition("=")
     name = written.replace("-", "_")
     value = value or next((word for word in words[:1] if "=" not in word and not word.startswith("-")), "...")
-    meant = name if name in _types(Config) else meant_key(name, list(_types(Config)))
+    meant = name if name in types_of(Config) else meant_key(name, list(types_of(Config)))
     return meant and f"{meant}={value}"
 
 
 def given_keys(words: Sequence[str]) -> set[str]:
     """The keys that these files and `key=value` words set themselves."""
-    types = _types(Config)
+    types = types_of(Config)
     return {key for word in words for key in flat(_read(word, types))}
 
 
@@ -209,13 +209,13 @@ def _misfit(key: str, kind: Any) -> str:
     return "keys and values, such as {digits: 3}" if typing.get_origin(kind) is dict else alone[0]
 
 
-def _types(schema: type[Any], prefix: str = "") -> dict[str, Any]:
+def types_of(schema: type[Any], prefix: str = "") -> dict[str, Any]:
     """Every key of a configuration and its type."""
     types: dict[str, Any] = {}
     for item in dataclasses.fields(schema):
         name, inner = f"{prefix}{item.name}", item.type
         is_section = isinstance(inner, type) and dataclasses.is_dataclass(inner)
-        types |= _types(typing.cast(type[Any], inner), f"{name}.") if is_section else {name: inner}
+        types |= types_of(typing.cast(type[Any], inner), f"{name}.") if is_section else {name: inner}
     return types
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import GradeConfig
+from rlzoo.config import GradeConfig, check_keys
 from rlzoo.errors import UserError
 from rlzoo.files import write_json_lines
 from rlzoo.tasks.base import Problem
@@ -63,8 +63,7 @@ def _summary(target: Path, written: Sequence[Line]) -> Summary:
 
 
 def _target(config: GradeConfig) -> Path:
-    if config.workers < 1 or config.timeout <= 0:
-        raise UserError(f"workers={config.workers} must be at least 1, timeout={config.timeout} greater than 0")
+    check_keys(config)
     if not config.output:
         raise UserError("output= names no file; say where the graded lines go: output=OUT.jsonl")
     target = Path(config.output).expanduser()

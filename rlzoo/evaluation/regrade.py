@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlzoo.config import RegradeConfig
+from rlzoo.config import RegradeConfig, check_keys
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
@@ -137,11 +137,7 @@ def _targets(files: Sequence[Path], config: RegradeConfig) -> list[Path]:
     """Where the new records go. Raises UserError rather than name a file that is read, unless that is asked for."""
     if not files:
         raise UserError("there is nothing to grade again; name files of responses: rlzoo regrade FILE.jsonl")
-    if config.workers < 1 or config.timeout <= 0 or config.show < 0:
-        raise UserError(
-            f"workers={config.workers} must be at least 1, timeout={config.timeout} greater than 0, "
-            f"show={config.show} at least 0"
-        )
+    check_keys(config)
     if config.overwrite:
         if config.output:
             raise UserError(f"output={config.output} has no effect with overwrite=true; leave one of them out")

@@ -119,10 +119,6 @@ def load_verifier(config: VerifierConfig, kept: Path) -> Verifier | None:
         raise UserError(f"verifier.url={config.url} needs the model to ask for there: verifier.model=NAME")
     if not config.url.startswith(("http://", "https://")):
         raise UserError(f"verifier.url={config.url} is no address; for example verifier.url=http://localhost:8000/v1")
-    if config.parallel < 1 or config.timeout <= 0:
-        raise UserError(
-            f"verifier.parallel={config.parallel} must be at least 1, verifier.timeout={config.timeout:g} above 0"
-        )
     return Verifier(config, _template(config.template), kept)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from objectives import Objective, TokenBatch, parse, quantile
-from rlzoo.config import InspectConfig, TaskConfig
+from rlzoo.config import InspectConfig, TaskConfig, check_keys
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.experiment import Experiment, check, check_objective
@@ -111,7 +111,7 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     UserError or ObjectiveError for a run, a step, an objective or a setting that is of no use.
     """
     folder = RunFolder(Path(run))
-    _check_settings(settings)
+    check_keys(settings)
     config = folder.read_config()
     objectives = [
         parse(expression)
@@ -139,15 +139,6 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     return Microscope(
         folder, experiment, settings, step, collected, batch, views, _recorded(folder, config.task, step, collected)
     )
-
-
-def _check_settings(settings: InspectConfig) -> None:
-    for key in ("groups", "tokens"):
-        if getattr(settings, key) < 1:
-            raise UserError(f"{key}={getattr(settings, key)} is too small; it must be at least 1")
-    for key in ("probability", "entropy"):
-        if not 0 <= getattr(settings, key) <= 1:
-            raise UserError(f"{key}={getattr(settings, key)} must be from 0 to 1")
 
 
 def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tuple[TokenBatch, list[Tensor]]:

@@ -1,9 +1,10 @@
-"""How a prediction of memory is shown: one table of 80 columns."""
+"""How a prediction of memory and hours is shown: one table of 80 columns."""
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlzoo.training.arithmetic import Arithmetic
 from rlzoo.training.memory import GIB, Fit
 
 
@@ -29,6 +30,16 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     console.print(f"It does not fit: {largest.name} takes the most, and of that its {part}.")
     remedy = " ".join(fit.remedy)
     console.print(f"It would fit with {remedy}" if remedy else "No keys make it fit; take more or larger GPUs.")
+
+
+def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:
+    """What responses of full length take at most; sampling, which waits for memory, is not predicted."""
+    hours = step.hours(steps, gpus * teraflops * 1e12)
+    share = step.scoring / (step.scoring + step.training)
+    Console(highlight=False, markup=False, width=80).print(
+        f"A step has {step.tokens:,} response tokens at most. To score ({share:.0%}) and train {steps:,} steps of them "
+        f"takes {hours:,.{0 if hours >= 10 else 1}f} hours at {teraflops:g} TFLOP/s of each GPU; sampling comes on top."
+    )
 
 
 def _gib(size: float | None) -> str:

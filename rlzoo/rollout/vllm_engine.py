@@ -39,8 +39,6 @@ logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 
 def check(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
     """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
-    if rollout.kv_cache_gib is not None and rollout.kv_cache_gib <= 0:
-        raise UserError(f"rollout.kv_cache_gib={rollout.kv_cache_gib:g} must be greater than 0")
     coldest, hottest = TEMPERATURES
     decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(evaluation.decodings)]
     for key, value in (("rollout.temperature", rollout.temperature), *decodings):

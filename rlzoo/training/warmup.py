@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig
+from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig, check_keys
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
@@ -183,17 +183,9 @@ def target_folder(config: WarmupConfig) -> Path:
 def _check(config: WarmupConfig) -> None:
     if target_folder(config).exists():
         raise UserError(f"output={target_folder(config)} exists; remove it, or write to another folder")
-    for key in ("steps", "demonstrations_per_step", "layers", "intermediate_size"):
-        if getattr(config, key) < 1:
-            raise UserError(f"{key}={getattr(config, key)} must be at least 1")
-    if config.hidden_size < HEAD_WIDTH or config.hidden_size % HEAD_WIDTH:
+    check_keys(config)
+    if config.hidden_size % HEAD_WIDTH:
         raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
-    if not 0 <= config.slip_rate < 1:
-        raise UserError(f"slip_rate={config.slip_rate} must be from 0 to below 1")
-    if not 0 <= config.clean_fraction <= 1:
-        raise UserError(f"clean_fraction={config.clean_fraction} must be from 0 to 1")
-    if config.learning_rate <= 0:
-        raise UserError(f"learning_rate={config.learning_rate} must be greater than 0")
     try:
         target_folder(config).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

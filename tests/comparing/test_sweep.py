@@ -91,7 +91,7 @@ def test_a_sweep_has_a_row_a_curve_and_a_command_for_each_value(tmp_path: Path) 
     ("word", "says"),
     [
         ("train.learning_rate=[1e-5,]", "has an empty value"),
-        ("train.steps=[5,0]", "train.steps=0 is too small"),
+        ("train.steps=[5,0]", "train.steps=0 must be at least 1"),
         ("train.steps=[5,many]", "train.steps=many"),
         ("s2t(tau_p=[1,x])", "x"),
     ],

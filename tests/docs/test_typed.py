@@ -1,24 +1,34 @@
-"""Every command that the README and the pages of docs/ show works, long ones shortened by further keys."""
+"""Every command and every line of Python that the README and docs/ show works, long ones shortened by further keys."""
 
 import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlzoo import config
 from rlzoo.commands import main
 from rlzoo.comparing.words import read_grid_words
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts)]
-TYPED = re.compile(r"^    (?:torchrun \S+ -m )?rlzoo .*$", re.MULTILINE)
+PAGES = [
+    *(ROOT / folder / "README.md" for folder in ("", "objectives", "objectives/adapters")),
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts),
+]
+TYPED = re.compile(r"^    ((?:torchrun \S+ -m )?rlzoo .*)$|`((?:torchrun \S+ -m )?rlzoo\s[^`]*=[^`]*)`", re.MULTILINE)
+SECTIONS = "checkpoint|evaluation|log|model|rollout|slurm|task|train|verifier"
+KEY = re.compile(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z][a-z_.]*[a-z])")
+FILES = (".py", ".md", ".txt")
 RUN = "runs/arithmetic-stapo+clip_higher-0"
 TINY = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=4", "evaluation.samples=1"]
 SHORT = ["train.steps=1", *TINY]
 ELSEWHERE = ("model.name=Qwen", "configs/stapo", "configs/stare", "configs/lopti")
 """What only a hub or a GPU has."""
+PLACEHOLDERS = ("...", "RUN", "{", "HOST")
+"""Words of a line in running text that a reader fills in."""
 METHOD = """
 from dataclasses import dataclass
 from objectives import Mask, register
@@ -39,9 +49,17 @@ REWARD = "def reward(response, gold, **columns):\n    return float(gold in respo
 
 
 def typed() -> list[str]:
-    """Every line with a command, once."""
-    lines = [line for page in PAGES for line in TYPED.findall(page.read_text(encoding="utf-8"))]
+    """Every command once: those on lines of their own, and those in running text that a reader can type as they are."""
+    found = [match for page in PAGES for match in TYPED.findall(page.read_text(encoding="utf-8"))]
+    lines = [alone or inside for alone, inside in found if alone or not any(it in inside for it in PLACEHOLDERS)]
     return list(dict.fromkeys(" ".join(shlex.split(line, comments=True, posix=False)) for line in lines))
+
+
+def known_keys() -> set[str]:
+    """Every key of an experiment and of a command, and the sections that these are in."""
+    schemas = [value for name, value in vars(config).items() if name.endswith("Config")]
+    keys = {key for schema in schemas for key in config.types_of(schema)}
+    return keys | {key.rpartition(".")[0] for key in keys}
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +76,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "config.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
     (folder / "my_file.py").write_text(REWARD)
     (folder / "my_module.py").write_text(METHOD)
-    for page, name in (("own_reward", "brief"), ("own_method", "confident")):
-        text = (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8")
+    guides, library = ROOT / "docs" / "guides", ROOT / "objectives" / "README.md"
+    for page, name in (
+        (guides / "own_reward.md", "brief"),
+        (guides / "own_method.md", "confident"),
+        (library, "my_method"),
+    ):
+        text = page.read_text(encoding="utf-8")
         (folder / f"{name}.py").write_text(text.split("```python\n")[1].split("```")[0])
     (folder / "configs").symlink_to(ROOT / "configs")
     return folder
@@ -147,6 +170,39 @@ DONE: dict[str, Callable[[list[str]], None]] = {
 def test_the_pages_show_every_command_but_those_nobody_reads_about() -> None:
     shown = {line.partition("rlzoo ")[2].split()[0] for line in typed()}
     assert shown == DONE.keys()
+
+
+def test_every_key_that_a_page_names_is_one() -> None:
+    options = ("task.options.", "task.chat_template_kwargs.", "slurm.options.")
+    for page in PAGES:
+        named = set(KEY.findall(page.read_text(encoding="utf-8")))
+        assert {it for it in named if not it.startswith(options) and not it.endswith(FILES)} <= known_keys(), page
+
+
+def test_every_make_target_that_a_page_names_is_one() -> None:
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        words = re.findall(
+            r"(?:^    |`)make ([a-z][a-z0-9 -]*[a-z0-9])", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        assert {target for it in words for target in it.split("  ")[0].split()} <= targets, page
+
+
+@pytest.mark.slow
+def test_the_lines_of_python_do_what_they_say(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rlzoo
+
+    train, compare = rlzoo.train, rlzoo.compare
+    short = {key: int(value) for key, value in (word.split("=") for word in SHORT)}
+    monkeypatch.setattr(rlzoo, "train", lambda **keys: train(**{**keys, **short}), raising=False)
+    monkeypatch.setattr(rlzoo, "compare", lambda *words, seeds: compare(*words, seeds=1, **short), raising=False)
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec("\n".join(line.strip() for line in text.splitlines() if line.startswith("    ")), names)
+    assert len(names["run"].metrics) == 1
+    assert list((here / "runs").glob("compare*/leaderboard.html"))
+    (push,) = names["parse"]("stapo+clip_higher").token_gradients(names["batch"])
+    assert push.shape == names["mask"].shape
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_a_page_shows_no_more_groups_and_tokens_than_asked_for(folder: RunFolder
         (["against=stapo(tau_p="], "objective 'stapo(tau_p=': expected"),
         (["against=entropy20(fraction=0.5)-soft_overlong"], "is the objective that is looked at already"),
         (["objective=grpo"], "kl needs a reference model, but model.reference=none"),
-        (["groups=0"], "groups=0 is too small"),
+        (["groups=0"], "groups=0 must be at least 1"),
         (["entropy=2"], "entropy=2.0 must be from 0 to 1"),
         (["stepp=1"], "did you mean step"),
         (["step=a"], "step"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
 from objectives import parse
@@ -16,6 +17,7 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.shape import KNOWN, Shape, shape_of
+from rlzoo.training.arithmetic import Arithmetic, arithmetic, forward
 from rlzoo.training.memory import GIB, activations, fit
 from tests.conftest import error_of
 from tests.model.tiny_models import tiny_tokenizer
@@ -36,6 +38,8 @@ SHAPES = {
     "llama": (LlamaConfig(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False)),
     "qwen3": (Qwen3Config(**SIZES), Shape(64, 160, 3, 4, 2, 24, 512, tied=False, qk_norm=True)),
 }
+PAGES = ROOT / "docs" / "papers"
+TITLES = ["What it needs", "Data", "What differs from the paper", "What to expect", "What counts as reproduced"]
 PAPERS = {path.stem: path for path in sorted((ROOT / "configs").glob("*_qwen*.yaml"))}
 CARDS = {"Qwen/Qwen3-1.7B-Base": 1.7e9, "Qwen/Qwen2.5-3B-Instruct": 3.09e9, "Qwen/Qwen2.5-Math-7B": 7.62e9}
 """Parameters as the model cards have them."""
@@ -100,6 +104,31 @@ def test_weights_and_adapters_are_counted_as_they_are(name: str, tmp_path: Path)
     assert shape.adapters(3) == sum(weight.numel() for weight in adapters(policy).values())
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_predicted_arithmetic_is_what_a_forward_pass_counts(name: str) -> None:
+    policy, tokens = tiny(name), torch.zeros(3, 40, dtype=torch.long)
+    policy.model.set_attn_implementation("eager")  # which looks ahead too
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        policy.model(tokens, logits_to_keep=30)
+    shape = SHAPES[name][1]
+    ahead = 2 * 3 * shape.layers * shape.heads * shape.head_size * 40**2
+    assert counter.get_total_flops() == pytest.approx(forward(shape, 3, 10, 30) + ahead, rel=0.01)
+
+
+def test_passes_references_and_checkpoints_take_arithmetic_of_their_own() -> None:
+    def taken(*words: str) -> tuple[float, float]:
+        config = load_config(["rollout.max_prompt_tokens=8", *words])
+        found = arithmetic(config, SHAPES["llama"][1], parse(config.objective))
+        once = forward(SHAPES["llama"][1], 64 * 8, 8, 16)
+        return found.scoring / once, found.training / once
+
+    assert taken("objective=reinforce") == (0, 3)
+    assert taken("objective=dapo", "train.minibatches_per_step=2") == (1, 3)
+    assert taken("objective=grpo", "train.minibatches_per_step=2") == (2, 3)
+    assert taken("objective=dapo+lopti", "model.gradient_checkpointing=true") == (1, 8)
+    assert Arithmetic(0, 1e15, 3e15).hours(steps=900, speed=1e15) == 1
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_papers_models_have_the_parameters_of_their_cards(name: str) -> None:
     assert abs(KNOWN[name].parameters / CARDS[name] - 1) < 0.02
@@ -129,6 +158,20 @@ def test_the_page_on_gpus_says_what_makes_the_papers_settings_fit() -> None:
             assert largest == f"{found.largest.total / GIB:.1f}"
 
 
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_papers_page_says_the_memory_and_the_hours_that_are_predicted(name: str) -> None:
+    config = load_config([str(PAPERS[name])])
+    shape, objective = shape_of(config.model), parse(config.objective)
+    largest = fit(config, shape, objective, 8, 80 * GIB).largest.total / GIB
+    hours = arithmetic(config, shape, objective).hours(config.train.steps, 8 * 400e12)
+    said = [f"{largest:.1f} GiB", f"{hours:.{0 if hours >= 10 else 1}f}"]
+    (row,) = (it for it in (PAGES / "index.md").read_text().splitlines() if it.startswith(f"| [{name}]"))
+    text = " ".join((PAGES / f"{name}.md").read_text().split())
+    assert said[0] in row and row.endswith(f"| {said[1]} |")
+    assert said[0] in text and f"takes {said[1]} hours of eight H100" in text
+    assert [it for it in TITLES if f"**{it}.**" not in text] == []
+
+
 def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(PAPERS["stare_qwen2.5_math_7b"]), "memory=80"]
     assert main(["fit", *words]) == 1
@@ -139,6 +182,6 @@ def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str
     assert "It fits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("word", ["gpus=0", "memory=0", "train.steps=0", "model.name=./nowhere"])
+@pytest.mark.parametrize("word", ["gpus=0", "memory=0", "teraflops=nan", "train.steps=0", "model.name=./nowhere"])
 def test_wrong_words_are_said_in_one_line(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert word.partition("=")[0] in error_of(capsys, "fit", word)

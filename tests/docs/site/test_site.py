@@ -14,6 +14,12 @@ PAGES = sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html") if "
 ASKED = "return performance.getEntriesByType('resource').map((it) => it.name)"
 WIDTH = "return document.documentElement.scrollWidth"
 LOST = "return [...document.images].filter((it) => it.complete && !it.naturalWidth).map((it) => it.src)"
+CUT = """
+const scrolls = (it) => it.tagName != 'ARTICLE'
+  && (/auto|scroll/.test(getComputedStyle(it).overflowX) || scrolls(it.parentElement));
+return [...document.querySelectorAll('article *')].filter((it) => it.getBoundingClientRect().right > arguments[0] + 1)
+  .filter((it) => !scrolls(it)).map((it) => it.textContent.slice(0, 80));
+"""
 PAPER = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
 
 
@@ -30,6 +36,7 @@ def test_a_page_fits_and_keeps_to_itself(page: str, address: str, visit: Visit) 
         for scheme in ("light", "dark"):
             browser = visit(page, width, scheme)
             assert browser.execute_script(WIDTH) <= width, f"{width} pixels, {scheme}"
+            assert browser.execute_script(CUT, width) == [], f"{width} pixels, {scheme}"
             assert [it for it in browser.get_log("browser") if it["level"] == "SEVERE"] == []
             assert [it for it in browser.execute_script(ASKED) if not it.startswith((address, "data:"))] == []
             assert browser.execute_script(LOST) == []

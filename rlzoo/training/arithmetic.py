@@ -1,0 +1,48 @@
+"""How much arithmetic a run takes to score and to train, before anything is loaded: the floor of its hours."""
+
+from dataclasses import dataclass
+
+from objectives import Objective
+from rlzoo.config import Config
+from rlzoo.model.shape import Shape
+
+POLICY = frozenset({"logp_old", "entropy_old", "logp", "entropy"})
+"""Fields of a batch that a forward pass before the updates fills."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Of one step whose responses are all of full length."""
+
+    tokens: int
+    """Tokens of responses."""
+    scoring: float
+    """Floating-point operations of the forward passes before the updates."""
+    training: float
+    """Those of the updates."""
+
+    def hours(self, steps: int, speed: float) -> float:
+        """Of so many steps at so many operations a second, of all GPUs together."""
+        return steps * (self.scoring + self.training) / speed / 3600
+
+
+def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
+    """Floating-point operations of a forward pass: two for each weight and token, the head where one is predicted.
+
+    Attention looks back alone, so that a row of length T takes half of T^2.
+    """
+    length = prompt + response
+    weights = shape.linear * length + shape.vocabulary * shape.hidden * response
+    attention = shape.layers * shape.heads * shape.head_size * length**2
+    return 2.0 * rows * (weights + attention)
+
+
+def arithmetic(config: Config, shape: Shape, objective: Objective) -> Arithmetic:
+    """That of one step. A prompt counts for each of its responses; a backward pass is two forward ones."""
+    rollout, train = config.rollout, config.train
+    rows = rollout.prompts_per_step * rollout.responses_per_prompt
+    once = forward(shape, rows, rollout.max_prompt_tokens, rollout.max_response_tokens)
+    needs = objective.requires(on_policy=train.minibatches_per_step * objective.pass_count == 1)
+    scorings = bool(needs & POLICY) + ("logp_ref" in needs)
+    passes = 4 if config.model.gradient_checkpointing else 3
+    return Arithmetic(rows * rollout.max_response_tokens, scorings * once, objective.pass_count * passes * once)

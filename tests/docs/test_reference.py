@@ -1,0 +1,80 @@
+"""What the site looks up: every public name, key and parameter, each with its meaning, from the code itself."""
+
+import dataclasses
+import inspect
+import re
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import objectives
+import rlzoo
+from objectives.zoo import PARTS
+from rlzoo import config
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = [value for name, value in vars(config).items() if name.endswith("Config")]
+SECTIONS = {item.type for schema in SCHEMAS for item in dataclasses.fields(schema)}
+WHOLE = [schema for schema in SCHEMAS if schema not in SECTIONS]
+"""The configuration of an experiment, and each command's own."""
+
+
+@pytest.fixture(autouse=True)
+def site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes the pages lies beside them."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "build_site")
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The cells of every row of a page's tables, by its first."""
+    lines = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    return {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in lines}
+
+
+def public(package: Any) -> list[tuple[str, Any]]:
+    """Its names, and the methods and properties that its classes define themselves."""
+    kinds = (property, cached_property, classmethod, staticmethod, FunctionType)
+    found = [(name, getattr(package, name)) for name in package.__all__]
+    inner = [(f"{name}.{it}", vars(value)[it]) for name, value in found if inspect.isclass(value) for it in vars(value)]
+    return found + [(name, it) for name, it in inner if isinstance(it, kinds) and "._" not in name]
+
+
+@pytest.mark.parametrize("package", [objectives, rlzoo], ids=["objectives", "rlzoo"])
+def test_every_public_name_has_a_docstring_that_the_site_shows(package: Any) -> None:
+    import interface
+
+    page = interface.page(package.__name__, package)
+    headings = re.findall(r"^##+ (\w+)$", page, re.MULTILINE)
+    names = public(package)
+    assert [name for name, value in names if not inspect.getdoc(value)] == []
+    assert sorted(name.rpartition(".")[2] for name, _ in names) == sorted(headings)
+    assert " at 0x" not in page
+
+
+@pytest.mark.parametrize("schema", WHOLE)
+def test_every_key_is_looked_up_with_its_default_its_range_and_its_meaning(schema: type[Any]) -> None:
+    import key_pages
+
+    text = key_pages.keys_page() if schema is config.Config else key_pages.commands_page()
+    shown, ranges = rows(key_pages.table(schema, config.keys(schema))), getattr(schema, "ranges", {})
+    assert shown.keys() == set(config.types_of(schema)) >= ranges.keys()
+    for key, (default, allowed, meaning) in shown.items():
+        assert default and allowed and meaning, key
+        assert any(line.startswith(f"| `{key}` |") and meaning in line for line in text.splitlines()), key
+        if key in ranges:
+            words = [f"`{it}`" for it in ranges[key].choices] or [str(ranges[key])]
+            assert all(word in allowed for word in words), key
+
+
+def test_every_parameter_of_a_part_is_looked_up_with_its_default_its_range_and_its_meaning() -> None:
+    import method_pages
+
+    page = method_pages.parts_page([name for name in objectives.names() if name.kind == "part"])
+    sections = {text.split("\n")[0]: rows(text) for text in re.split(r"^### ", page, flags=re.MULTILINE)[1:]}
+    assert sections.keys() == {name.name for name in objectives.names() if name.kind == "part"}
+    for name, shown in sections.items():
+        assert shown.keys() == {one["name"] for one in PARTS[name]().parameters()}
+        assert all(default and allowed and meaning for _, _, default, allowed, meaning in shown.values()), name
