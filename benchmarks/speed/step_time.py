@@ -66,6 +66,7 @@ def answer(values: dict[str, Any]) -> None:
 
 def run_rlzoo(config: Config) -> None:
     """Steps of rlzoo's trainer."""
+    from benchmarks.speed.step_time import LengthGrader  # as the grader's processes import it
     from rlzoo.experiment.experiment import check
     from rlzoo.model.accelerator import make_accelerator
     from rlzoo.training.run import RunFolder, load_trainer
