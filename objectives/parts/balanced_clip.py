@@ -7,10 +7,14 @@ import torch
 from torch import Tensor
 
 from objectives.batch import TokenBatch, over_scope, scope_reads
+from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Modifier
-from objectives.part import parameter
+from objectives.part import Part, parameter
 from objectives.parts.token_ratio import log_ratio
 from objectives.zoo import register
+
+MOST_STEPS = 10_000
+"""From a bound to its end: each is tried in turn."""
 
 
 @register
@@ -38,6 +42,18 @@ class BalancedClip(Modifier):
     def needs(self) -> frozenset[str]:
         return scope_reads(self.scope)
 
+    def check(self, parts: Mapping[str, Part]) -> None:
+        super().check(parts)
+        for name in ("lower", "upper"):
+            if self._steps(name) > MOST_STEPS:
+                raise ObjectiveError(
+                    f"{self.term()}: {name}_most is more than {MOST_STEPS:,} steps from {name}; raise {name}_step"
+                )
+
+    def _steps(self, name: str) -> int:
+        start, most, step = (getattr(self, f"{name}{what}") for what in ("", "_most", "_step"))
+        return int(max(0, min(MOST_STEPS + 1, (most - start) / step + 1e-9)))
+
     def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
         if batch.on_policy:  # all ratios are 1, within any bounds
             return replace(bounds, low=1 - self.lower, high=self.upper - 1)
@@ -53,7 +69,7 @@ class BalancedClip(Modifier):
         bounds = {"lower": self.lower, "upper": self.upper}
         for name in (self.first, "lower" if self.first == "upper" else "upper"):
             start, step = getattr(self, name), getattr(self, f"{name}_step")
-            for count in range(1, int((getattr(self, f"{name}_most") - start) / step + 1e-9) + 1):
+            for count in range(1, self._steps(name) + 1):
                 positive = (good * ratio.clamp(max=bounds["upper"])).sum()
                 negative = (bad * ratio.clamp(min=bounds["lower"])).sum()
                 whole = negative + positive if self.measure == "share" else negative

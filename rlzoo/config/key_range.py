@@ -27,9 +27,11 @@ class Range:
         return is_above and is_below and self.least <= value <= self.most
 
     def __str__(self) -> str:
-        """As a sentence has it: `at least 0 and less than 1`."""
+        """As a sentence has it: `from 0 to 1`, `at least 0 and less than 1`."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
+        if math.isfinite(self.least) and math.isfinite(self.most):
+            return f"from {self.least:g} to {self.most:g}"
         ends = {"at least": self.least, "greater than": self.above, "less than": self.below, "at most": self.most}
         return " and ".join(f"{words} {end:g}" for words, end in ends.items() if math.isfinite(end))
 

@@ -88,7 +88,7 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ("layers", 0, "layers=0 must be at least 1"),
         ("intermediate_size", -1, "intermediate_size=-1 must be at least 1"),
         ("hidden_size", 48, "hidden_size=48 must be a multiple of 32"),
-        ("hidden_size", 0, "hidden_size=0 must be a multiple of 32"),
+        ("hidden_size", 0, "hidden_size=0 must be at least 1"),
         ("slip_rate", 1.0, "slip_rate=1.0 must be"),
         ("clean_fraction", -0.1, "clean_fraction=-0.1 must be from 0 to 1"),
         ("learning_rate", 0.0, "learning_rate=0.0 must be greater than 0"),

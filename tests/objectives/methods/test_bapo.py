@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from objectives import parse
+from objectives import ObjectiveError, parse
 from tests.objectives.vectors import small_batch, tokens
 
 RATIOS = tokens([0.5, 0.7, 1.5, 2.5, 0.4, 0.9, 1.3])
@@ -33,3 +33,9 @@ def test_improbable_tokens_count_less() -> None:
     batch = small_batch(old, [1.0], [0], logp=old.log() + RATIOS.log(), advantage=ADVANTAGE)
     assert (1 + parse("bapo").plan(batch).bounds.high).item() == pytest.approx(3.0)
     assert (1 + parse("bapo(weighted=false)").plan(batch).bounds.high).item() == pytest.approx(1.9)
+
+
+def test_a_search_of_more_steps_than_anyone_waits_for_is_refused() -> None:
+    with pytest.raises(ObjectiveError, match=r"upper_most is more than 10,000 steps from upper; raise upper_step"):
+        parse("bapo(upper_most=500000)")
+    assert parse("bapo(upper_most=500000,upper_step=100)")
