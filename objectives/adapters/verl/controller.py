@@ -213,11 +213,9 @@ class Outcomes:
 
     def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
         """[n] what the reward function calls `acc`, otherwise the reward."""
-        said = [
-            each.get("reward_extra_info", {}).get("acc") if isinstance(each, dict) else None
-            for each in (data["extra_fields"].tolist() if "extra_fields" in data else [])
-        ]
-        correct = torch.tensor([float(value) for value in said]) if said and None not in said else reward
+        fields = [getattr(each, "data", each) for each in data["extra_fields"]]
+        said = [each.get("reward_extra_info", {}).get("acc") for each in fields]
+        correct = torch.tensor([float(value) for value in said]) if None not in said else reward
         if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
                 f"objective={self.objective} reads correctness in [0, 1], but the reward function gave "
