@@ -3,9 +3,9 @@
     pip install './objectives[verl]'
     python examples/verl_arithmetic.py objective=stapo steps=60 seed=0 output=runs/verl
 
-The settings are those of `rlzoo train objective=stapo train.steps=60`. Where there is no GPU, `examples/verl_cpu.py`
-stands in for one, and for the inference engine. verl's log has the accuracy on 512 held-out problems, 8 samples each,
-before and after; further words, of verl's own, come last.
+The settings are those of `rlzoo train objective=stapo train.steps=60`. Where there is no GPU, `verl_cpu.py` beside this
+file stands in for one, and `verl_transformers.py` for the inference engine. verl's log has the accuracy on 512 held-out
+problems, 8 samples each, before and after. Words of verl's own come last.
 """
 
 import os
@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 
+ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "rlzoo" / "embedded" / "arithmetic"
+STAND_INS = "examples.verl_cpu,examples.verl_transformers"
 CPU = (
     "trainer.device=cpu",
     "actor_rollout_ref.rollout.name=transformers",
@@ -40,7 +41,7 @@ CPU = (
 
 
 def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any) -> float:
-    """verl's reward function: 1 for a right answer."""
+    """1 for a right answer: what verl calls with a response."""
     return Arithmetic().grader(Problem("", "", ground_truth), solution_str).correct
 
 
@@ -62,13 +63,13 @@ def write_data(problems: Sequence[Problem], path: Path) -> Path:
 
 
 def words(steps: int, seed: int, output: Path) -> list[str]:
-    """verl's own words: 64 prompts a step, 8 responses each, in mini-batches of half of them."""
+    """Words of verl's own: 64 prompts a step, 8 responses each, one update."""
     task = Arithmetic()
     output.mkdir(parents=True, exist_ok=True)
     return [
         f"data.train_files={write_data(task.train, output / 'train.parquet')}",
         f"data.val_files={write_data(task.held_out[:512], output / 'held_out.parquet')}",
-        "data.train_batch_size=128",
+        "data.train_batch_size=64",
         "data.max_prompt_length=16",
         "data.max_response_length=16",
         "data.dataloader_num_workers=0",
@@ -78,7 +79,7 @@ def words(steps: int, seed: int, output: Path) -> list[str]:
         "actor_rollout_ref.model.enable_gradient_checkpointing=false",
         "actor_rollout_ref.actor.strategy=fsdp2",
         "actor_rollout_ref.actor.ppo_mini_batch_size=64",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=256",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=128",
         "actor_rollout_ref.actor.optim.lr=1.5e-4",
         "actor_rollout_ref.actor.optim.lr_warmup_steps=5",
         "actor_rollout_ref.rollout.n=8",
@@ -110,18 +111,19 @@ def start(objective: str, own: Sequence[str]) -> None:
     on_cpu = not torch.cuda.is_available()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     if on_cpu:
-        os.environ |= {"VERL_USE_EXTERNAL_MODULES": "examples.verl_cpu", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+        os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", STAND_INS)
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     sys.argv = ["", objective, *(CPU if on_cpu else ("actor_rollout_ref.rollout.name=vllm",)), *own]
     runpy.run_module("objectives.adapters.verl", run_name="__main__")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Writes the data and starts verl; its validation says how the model does before and after."""
-    named = dict(word.split("=", 1) for word in arguments if word.split("=")[0] in ("objective", "steps", "seed", "output"))
-    rest = [word for word in arguments if word.split("=")[0] not in named]
-    output = Path(named.get("output", "runs/verl")).resolve()
-    own = words(int(named.get("steps", 60)), int(named.get("seed", 0)), output)
-    start(named.get("objective", "stapo"), [*own, *rest])
+    given = {"objective": "stapo", "steps": "60", "seed": "0", "output": "runs/verl"}
+    rest = [word for word in arguments if word.split("=", 1)[0] not in given]
+    given |= dict(word.split("=", 1) for word in arguments if word not in rest)
+    own = words(int(given["steps"]), int(given["seed"]), Path(given["output"]).resolve())
+    start(given["objective"], [*own, *rest])
 
 
 if __name__ == "__main__":

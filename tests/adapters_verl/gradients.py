@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 os.environ["VERL_USE_EXTERNAL_MODULES"] = "examples.verl_cpu"
-for name, usual in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
-    os.environ.setdefault(name, usual)
-os.environ.setdefault("MASTER_PORT", "29765")
 
 import torch
 import torch.distributed
@@ -48,11 +45,12 @@ CUTS: Mapping[str, Mapping[str, Any]] = {
     "40 tokens": {"use_dynamic_bsz": True, "max_token_len_per_gpu": 40, "infer_max_token_len_per_gpu": 50},
 }
 """How verl cuts a share of a mini-batch into micro-batches."""
+ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29765"}
 FLOAT32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 
 
 def worker() -> ZooTrainingWorker:
-    """verl's worker with its FSDP2 engine on the embedded model."""
+    """A worker of verl with its FSDP2 engine on the embedded model."""
     made = ZooTrainingWorker(
         TrainingWorkerConfig(
             model_type="language_model",
@@ -154,6 +152,8 @@ def theirs(own: ZooTrainingWorker, objective: Objective, weights: Sequence[Weigh
 def main(expressions: Sequence[str]) -> None:
     """Prints for each expression the largest relative difference by cut, and the gradients' norms."""
     torch.set_num_threads(1)
+    for name, usual in ALONE.items():
+        os.environ.setdefault(name, usual)
     ranks = int(os.environ["WORLD_SIZE"])
     torch.distributed.init_process_group("gloo", rank=int(os.environ["RANK"]), world_size=ranks)
     own, weights = worker(), noisy_weights(5)

@@ -102,15 +102,15 @@ def noisy_weights(count: int) -> list[Weights]:
     return found
 
 
-def statistics(model: Any, rollouts: Given, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """[n, LENGTH] log-probs and entropies of some responses."""
+def statistics(model: Any, rollouts: Given, rows: Sequence[int], width: int = LENGTH) -> tuple[Tensor, Tensor]:
+    """[n, width] log-probs and entropies of some responses."""
     values = []
     for row in rows:
         prompt, response = rollouts.prompts[row], rollouts.responses[row]
         logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
         logp = logits.gather(1, torch.tensor(response)[:, None])[:, 0]
         entropy = -(logits.exp() * logits).sum(-1)
-        wide = (0, LENGTH - len(response))
+        wide = (0, width - len(response))
         values.append([torch.nn.functional.pad(each, wide) for each in (logp, entropy)])
     logp, entropy = (torch.stack(list(column)) for column in zip(*values, strict=True))
     return logp, entropy

@@ -18,7 +18,7 @@ STATISTICS = {"logp_old", "logp", "entropy_old", "entropy"}
 
 
 def config(objective: str, **changes: Any) -> DictConfig:
-    """verl's configuration as it comes, with an objective, eight responses to a prompt, and changes by dotted name."""
+    """The configuration as it comes, with an objective, eight responses to a prompt, and changes by dotted name."""
     made = settings._defaults().copy()
     for name, value in {LOSS_MODE: f"rlzoo:{objective}", "actor_rollout_ref.rollout.n": 8, **changes}.items():
         OmegaConf.update(made, name, value)

@@ -25,15 +25,11 @@ def main(words: list[str]) -> int:
         return _said(error)
     sys.argv = [sys.argv[0], f"{LOSS_MODE}='{MARK}{words[0]}'", *words[1:]]
     os.environ[_MODULES] = ",".join(dict.fromkeys([*filter(None, os.environ.get(_MODULES, "").split(",")), _HERE]))
-    _run()
+    settings = Path(verl.trainer.main_ppo.__file__).parent / "config"
+    hydra.main(config_path=str(settings), config_name="ppo_trainer", version_base=None)(_run)()
     return 0
 
 
-@hydra.main(
-    config_path=str(Path(verl.trainer.main_ppo.__file__).parent / "config"),
-    config_name="ppo_trainer",
-    version_base=None,
-)
 def _run(config: DictConfig) -> None:
     """What verl's own start does, with what the objective decides."""
     try:

@@ -1,7 +1,7 @@
 """The controller's half: verl's synchronous trainer with an objective's rewards, selection, advantages and passes.
 
-A step of verl is a rollout step, `ppo_mini_batch_size` prompts are a mini-batch, `ppo_epochs` the passes. Shapes: n rows
-of verl's batch, of which some may only fill up; N rollouts among them; T response positions.
+A step of verl is a rollout step, `ppo_mini_batch_size` prompts are a mini-batch, `ppo_epochs` the passes. Shapes: n
+rows of verl's batch, of which some may only fill up; T response positions.
 """
 
 import json
@@ -150,7 +150,8 @@ class ZooPPOTrainer(PPOTrainerSync):
         prepared = self.objective.prepare(rollouts, self._controllers)
         self._controllers = prepared.state
         columns = columns_of(self.objective, self.objective.passes(prepared))
-        shown = {"advantages": prepared.advantage, "returns": prepared.advantage}
+        advantage = prepared.require("advantage", "verl's log")
+        shown = {"advantages": advantage, "returns": advantage}
         fields = spread({**columns, **shown}, real, data["response_mask"])
         batch = transfer_queue.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch.keys))
@@ -196,7 +197,7 @@ class Outcomes:
         self.objective, self.ends, self.max_length = objective, ends, max_length
 
     def batch(self, data: TensorDict, keys: Sequence[str]) -> TokenBatch:
-        """n rows with mask, length, group, reward, correct and truncated."""
+        """Rows [n] with mask, length, group, reward, correct and truncated."""
         numbers = {uid: i for i, uid in enumerate(dict.fromkeys(map(_group_of, keys)))}
         last = torch.tensor([int(response[-1]) for response in data["responses"].unbind()])
         length = data["responses"].offsets().diff()
@@ -225,7 +226,7 @@ class Outcomes:
 
 
 def trainer_for(config: DictConfig) -> PPOTrainerSync:
-    """verl's synchronous trainer, with an objective where the configuration names one."""
+    """The synchronous trainer, with an objective where the configuration names one."""
     return PPOTrainerSync(config) if expression_in(config) is None else ZooPPOTrainer(config)
 
 

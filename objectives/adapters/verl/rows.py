@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 from verl.workers.utils.padding import response_to_nested
 
@@ -46,9 +47,14 @@ def batch_of(columns: Mapping[str, Tensor], number: int, max_length: int | None)
     )
 
 
-def is_column(name: str) -> bool:
-    """Whether `columns_of` made a column of that name."""
-    return name.startswith("zoo_") and name != LIMIT
+def columns_in(data: TensorDict) -> dict[str, Tensor]:
+    """[n] or [n, t] the columns that verl's data has."""
+    return {name: padded(values) for name, values in data.items() if _is_column(name)}
+
+
+def without_columns(data: TensorDict) -> TensorDict:
+    """The rest of it."""
+    return data.exclude(*(name for name, _ in data.items() if _is_column(name)))
 
 
 def spread(columns: Mapping[str, Tensor], real: Tensor, response_mask: Tensor) -> dict[str, Tensor]:
@@ -90,3 +96,6 @@ def _columns(batch: TokenBatch, read: frozenset[str]) -> dict[str, Tensor]:
     touched = {f"{_TOUCHED}{name}": tokens for name, tokens in batch.touched.items()}
     return {name: values for name, values in batch.tensors().items() if name in read} | touched
 
+
+def _is_column(name: str) -> bool:
+    return name.startswith("zoo_") and name != LIMIT

@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor
-from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils import tensordict_utils
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
 from objectives import Objective, Plan, parse
-from objectives.adapters.verl.rows import LIMIT, batch_of, everywhere, is_column, padded
+from objectives.adapters.verl.rows import LIMIT, batch_of, columns_in, everywhere, without_columns
 from objectives.adapters.verl.settings import MARK
 
 ROW = "zoo_row"
@@ -34,23 +33,21 @@ class ZooTrainingWorker(TrainingWorker):
     _minibatches = 1
 
     def set_loss_fn(self, loss_fn: Any) -> None:
-        """verl hands over its own loss; the actor's configuration in it has the expression."""
+        """Reads the expression: verl hands over its own loss, and the actor's configuration in it."""
         super().set_loss_fn(loss_fn)
         self.objective = parse(loss_fn.keywords["config"].policy_loss.loss_mode.removeprefix(MARK))
 
-    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> Any:
         """Every update on the rollouts of a step; verl's epochs are the objective's passes."""
         share = tensordict_utils.get(data, "mini_batch_size") // self.engine.get_data_parallel_size()
         self._updates, self._minibatches = 0, len(data) // share
         return super().train_mini_batch(data)
 
-    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> Any:
         """An optimiser step: the plan over all ranks, then verl's own."""
         plan, rows = self._plan(data, self._updates)
         self._updates += 1
-        data = data.exclude(*(name for name in data.keys() if is_column(name)))
+        data = without_columns(data)
         data[ROW] = rows
         tensordict_utils.assign_non_tensor(data, calculate_entropy=self.objective.needs_entropy_gradient)
         self.loss_fn = partial(loss_of, objective=self.objective, plan=plan)
@@ -59,7 +56,7 @@ class ZooTrainingWorker(TrainingWorker):
     @torch.no_grad()
     def _plan(self, data: TensorDict, update: int) -> tuple[Plan, Tensor]:
         """The plan of a mini-batch, and [n] the numbers of this rank's rows in it."""
-        columns = {name: padded(values) for name, values in data.items() if is_column(name)}
+        columns = columns_in(data)
         moved = update > 0
         if moved and self.objective.reads_current:
             columns |= self._current(data)
@@ -76,7 +73,7 @@ class ZooTrainingWorker(TrainingWorker):
     def _current(self, data: TensorDict) -> dict[str, Tensor]:
         """[n, t] log-probs, and entropies if they are read, of this rank's rows under the policy as it is now."""
         config = self.engine_config
-        share = data.exclude(*(name for name in data.keys() if is_column(name)))
+        share = without_columns(data)
         tensordict_utils.assign_non_tensor(
             share,
             calculate_entropy="entropy" in self.objective.needs,
@@ -118,9 +115,7 @@ def loss_of(
         name: value * ranks for name, value in _tally(objective, plan, rows, logp.detach()).items()
     }
     values = torch.stack([*sums.values()]).tolist()
-    return loss, {
-        name: Metric(AggregationType.SUM, value) for name, value in zip(sums, values, strict=True)
-    }
+    return loss, {name: Metric(AggregationType.SUM, value) for name, value in zip(sums, values, strict=True)}
 
 
 @torch.no_grad()
