@@ -37,6 +37,7 @@ def _recorded_step(trainer: ZooPPOTrainer, batch: Any, metrics: dict[str, Any]) 
             name: [row.tolist() for row, there in zip(data[name].unbind(), real, strict=True) if there]
             for name in ("prompts", "responses")
         },
+        "ranks": max(trainer.actor_rollout_wg._dispatch_info["actor"]) + 1,
         "before": before,
         "after": trainer._controllers,
     }
@@ -54,7 +55,8 @@ def _recorded_update(engine: FSDPEngine) -> float:
         "weights": {name: _whole(value) for name, value in parameters.items()},
         "gradient": torch.cat([_whole(value.grad).flatten() for value in parameters.values()]),
     }
-    torch.save(found, FOLDER / f"update_{len(list(FOLDER.glob('update_*.pt')))}.pt")
+    if torch.distributed.get_rank() == 0:
+        torch.save(found, FOLDER / f"update_{len(list(FOLDER.glob('update_*.pt')))}.pt")
     return _optimizer_step(engine)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from objectives import TokenBatch, parse
-from objectives.adapters.verl.controller import STATE_FILE
+from objectives.adapters.verl.controller import STATE_FILE, dealt
 from tests.adapters_verl.rollouts import Along, Given, embedded, statistics
 from tests.guide import learn
 from tests.processes import failure, launch
@@ -26,6 +26,8 @@ MASKING = "stapo+clip_higher+kl"
 PASSES = "lopti+sampler_correction"
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)-dynamic_sampling"
 """An expression for each stage, the last one with a controller."""
+WORDS = {ADAPTIVE: ["trainer.save_freq=1"], PASSES: ["trainer.n_gpus_per_node=2"]}
+"""What else a run is told: to save after each step, to share the work between two ranks."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,21 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
     @cache
     def run(expression: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
-        saving = ["trainer.save_freq=1"] if expression == ADAPTIVE else []
-        return Run(folder, launch(command(folder, expression, *saving)))
+        return Run(folder, launch(command(folder, expression, *WORDS.get(expression, ()))))
 
     return run
 
 
 def given(step: dict[str, Any]) -> Given:
-    """A step's rollouts as they were sampled, with the log-probs of the model before training as the reference."""
-    width = step["batch"]["mask"].shape[1]
-    rollouts = Given(step["prompts"], step["responses"], TokenBatch(**step["batch"], max_length=step["max_length"]))
+    """A step's rollouts, mini-batch after mini-batch, with the log-probs of the model before training as reference."""
+    rows, width = step["batch"]["mask"].shape
+    share = rows // step["ranks"]  # of a rank, in it each mini-batch's rows one after the other
+    order = sorted(range(rows), key=lambda row: row % share * MINIBATCHES // share)
+    batch = TokenBatch(**step["batch"], max_length=step["max_length"]).rows(torch.tensor(order))
+    group = batch.require("group", "test").tolist()
+    numbers = {number: i for i, number in enumerate(dict.fromkeys(group))}
+    batch = batch.with_fields(group=torch.tensor([numbers[number] for number in group]))
+    rollouts = Given([step["prompts"][row] for row in order], [step["responses"][row] for row in order], batch)
     with torch.no_grad():
         logp_ref, _ = statistics(embedded(), rollouts, range(len(rollouts.responses)), width)
     return Given(rollouts.prompts, rollouts.responses, rollouts.batch.with_fields(logp_ref=logp_ref))
@@ -110,6 +117,20 @@ def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, express
             difference = float((one - update["gradient"]).norm() / one.norm())
             print(f"{expression}: {difference:.1e}")
             assert difference <= TOLERANCE and one.norm() > 1e-3
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_a_minibatch_is_made_of_whole_groups_whatever_is_missing_of_them(ranks: int) -> None:
+    sizes, prompts, size = [4, 3, 4, 1, 4], 2, 8
+    rows = iter(range(sum(sizes)))
+    groups = [[next(rows) for _ in range(count)] for count in sizes]
+    lengths = torch.randint(1, 100, (24,), generator=torch.Generator().manual_seed(0)).tolist()
+    order = dealt(groups, prompts, size, ranks, lengths)
+    assert sorted(order) == list(range(24))
+    shares = torch.tensor(order).view(ranks, 3, size // ranks)
+    for number in range(3):
+        whole = {row for group in groups[number * prompts : (number + 1) * prompts] for row in group}
+        assert whole == {row for row in shares[:, number].flatten().tolist() if row < sum(sizes)}
 
 
 @pytest.mark.timeout(900)

@@ -5,6 +5,7 @@ rows of verl's batch, of which some may only fill up; T response positions.
 """
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -120,19 +121,18 @@ class ZooPPOTrainer(PPOTrainerSync):
         groups: dict[str, list[int]] = {}
         for row, key in enumerate(batch.keys):
             groups.setdefault(_group_of(key), []).append(row)
-        prompts = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
-        size = prompts * self.config.actor_rollout_ref.rollout.n
-        minibatches = -(-len(groups) // prompts)
-        real = len(batch.keys)
-        if real > minibatches * size:
+        prompts, responses = self._minibatch
+        largest = max(map(len, groups.values()))
+        if largest > responses:
             raise ObjectiveError(
-                f"{real} responses to {len(groups)} prompts are more than actor_rollout_ref.rollout.n="
-                f"{self.config.actor_rollout_ref.rollout.n} each: an agent loop with several trajectories per response "
-                "has no objective here"
+                f"a prompt has {largest} trajectories, more than actor_rollout_ref.rollout.n={responses}: an agent loop "
+                "that gives several for a response has no objective here"
             )
-        if real < minibatches * size:
+        size, minibatches = prompts * responses, -(-len(groups) // prompts)
+        if len(batch.keys) < minibatches * size:
             batch = upsample_batch_to_divisible_size(batch, minibatches * size, self.tokenizer.eos_token_id)
-        batch.reorder(_dealt([*groups.values()], prompts, size, ranks, batch))
+        lengths = [tag["seq_len"] for tag in batch.tags]
+        batch.reorder(dealt([*groups.values()], prompts, size, ranks, lengths))
         return batch
 
     @torch.no_grad()
@@ -143,7 +143,7 @@ class ZooPPOTrainer(PPOTrainerSync):
         real = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
         said: dict[str, Any] = {ours: padded(data[its]).float() for ours, its in _LOG_PROBS.items() if its in data}
         rollouts = self._outcomes.batch(data, batch.keys).with_fields(**said).rows(real)
-        updates = self.objective.pass_count * self._minibatches(len(batch.keys))
+        updates = self.objective.pass_count * len(real) // math.prod(self._minibatch)
         if not self.objective.requires(on_policy=updates == 1) & {"logp_old", "logp"}:
             rollouts = rollouts.with_fields(logp_old=None)  # the ratio is 1, not nearly so
         rollouts = rollouts.with_fields(logp=rollouts.logp_old, entropy=rollouts.entropy_old, on_policy=True)
@@ -159,9 +159,11 @@ class ZooPPOTrainer(PPOTrainerSync):
         batch.extra_info[LIMIT] = rollouts.max_length
         return batch
 
-    def _minibatches(self, rows: int) -> int:
+    @property
+    def _minibatch(self) -> tuple[int, int]:
+        """Prompts of a mini-batch, and responses of a prompt."""
         config = self.config.actor_rollout_ref
-        return rows // (config.actor.ppo_mini_batch_size * config.rollout.n)
+        return config.actor.ppo_mini_batch_size, config.rollout.n
 
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -230,23 +232,23 @@ def trainer_for(config: DictConfig) -> PPOTrainerSync:
     return PPOTrainerSync(config) if expression_in(config) is None else ZooPPOTrainer(config)
 
 
-def _group_of(key: str) -> str:
-    """The prompt of a trajectory: verl's keys are PROMPT_RESPONSE_TRAJECTORY."""
-    return key.rsplit("_", 2)[0]
+def dealt(groups: Sequence[list[int]], prompts: int, size: int, ranks: int, lengths: Sequence[int]) -> list[int]:
+    """The order of rows: rank after rank, in each its rows of mini-batch after mini-batch, long ones shared evenly.
 
-
-def _dealt(groups: list[list[int]], prompts: int, size: int, ranks: int, batch: Any) -> list[int]:
-    """The order of rows: rank after rank, in each its rows of mini-batch after mini-batch, so long rows are shared.
-
-    A mini-batch has `prompts` groups or fewer and `size` rows, some of which may only fill up.
+    A mini-batch has `prompts` groups or fewer and `size` rows, some of which may only fill up: those that no group has.
     """
-    lengths = torch.tensor([tag["seq_len"] for tag in batch.tags])
-    fillers = iter(range(sum(map(len, groups)), len(batch.tags)))
+    fillers = iter(range(sum(map(len, groups)), len(lengths)))
     shares: list[list[int]] = [[] for _ in range(ranks)]
     for first in range(0, len(groups), prompts):
         rows = [row for group in groups[first : first + prompts] for row in group]
         rows += [next(fillers) for _ in range(size - len(rows))]
-        parts = get_seqlen_balanced_partitions(calculate_workload(lengths[rows]), ranks, equal_size=True)
+        work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
+        parts = get_seqlen_balanced_partitions(work, ranks, equal_size=True)
         for own, part in zip(shares, parts, strict=True):
             own += [rows[i] for i in part]
     return [row for own in shares for row in own]
+
+
+def _group_of(key: str) -> str:
+    """The prompt of a trajectory: verl's keys are PROMPT_RESPONSE_TRAJECTORY."""
+    return key.rsplit("_", 2)[0]
