@@ -125,8 +125,8 @@ class ZooPPOTrainer(PPOTrainerSync):
         largest = max(map(len, groups.values()))
         if largest > responses:
             raise ObjectiveError(
-                f"a prompt has {largest} trajectories, more than actor_rollout_ref.rollout.n={responses}: an agent loop "
-                "that gives several for a response has no objective here"
+                f"a prompt has {largest} trajectories, more than actor_rollout_ref.rollout.n={responses}: an agent "
+                "loop that gives several for a response has no objective here"
             )
         size, minibatches = prompts * responses, -(-len(groups) // prompts)
         if len(batch.keys) < minibatches * size:
