@@ -1,5 +1,6 @@
 """What an objective decides about verl's settings, what is refused, and which recipes run."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -134,7 +135,15 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], said: st
     command = [sys.executable, "-W", "ignore", "-m", "objectives.adapters.verl", *words]
     if len(words) > 1:
         command.append(f"hydra.run.dir={tmp_path}")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=250)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert line.startswith("objectives.adapters.verl: error: ") and said in line
+
+
+def test_naming_the_module_in_a_variable_puts_the_adapter_into_verl() -> None:
+    asks = "import verl; from verl.trainer.ppo.v1 import get_trainer_cls; print(get_trainer_cls('sync').__module__)"
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "objectives.adapters.verl"}
+    command = [sys.executable, "-W", "ignore", "-c", asks]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, env=environment)
+    assert done.stdout.strip().endswith("objectives.adapters.verl.controller"), done.stderr[-2000:]
