@@ -201,7 +201,7 @@ class Outcomes:
     def batch(self, data: TensorDict, keys: Sequence[str]) -> TokenBatch:
         """Rows [n] with mask, length, group, reward, correct and truncated."""
         numbers = {uid: i for i, uid in enumerate(dict.fromkeys(map(_group_of, keys)))}
-        last = torch.tensor([int(response[-1]) for response in data["responses"].unbind()])
+        last = torch.tensor([int(response[-1]) if len(response) else -1 for response in data["responses"].unbind()])
         length = data["responses"].offsets().diff()
         reward = padded(data["rm_scores"]).sum(1).float()
         return TokenBatch(
