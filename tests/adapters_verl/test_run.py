@@ -104,7 +104,7 @@ def tied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("expression", [SHAPING, DROPPING, WEIGHING, MASKING, PASSES, ADAPTIVE])
 def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, expression: str) -> None:
     run, count = ran(expression), MINIBATCHES * parse(expression).pass_count
@@ -133,7 +133,7 @@ def test_a_minibatch_is_made_of_whole_groups_whatever_is_missing_of_them(ranks: 
         assert whole == {row for row in shares[:, number].flatten().tolist() if row < sum(sizes)}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_dynamic_sampling_refills_with_groups_that_the_objective_keeps(ran: Any) -> None:
     for step in ran(DROPPING).steps:
         right = step["batch"]["correct"].view(-1, 4).sum(1)
@@ -141,7 +141,7 @@ def test_dynamic_sampling_refills_with_groups_that_the_objective_keeps(ran: Any)
     assert "training/filter_groups/evicted_samples" in ran(DROPPING).printed
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_log_has_the_touched_tokens_of_every_part(ran: Any) -> None:
     printed = ran(MASKING).printed
     for name in ("s2t", "clip", "clip_higher"):
@@ -149,7 +149,7 @@ def test_the_log_has_the_touched_tokens_of_every_part(ran: Any) -> None:
     assert "actor/kl:" in printed and "actor/pg_loss:" in printed
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_state_of_controllers_survives_a_resume(ran: Any, tmp_path: Path) -> None:
     first = ran(ADAPTIVE)
     saved = json.loads((first.folder / "checkpoints" / "global_step_2" / STATE_FILE).read_text("utf-8"))
