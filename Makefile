@@ -4,6 +4,7 @@
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
+# make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
@@ -22,6 +23,7 @@ PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 TRL := .venv-trl
+VERL := .venv-verl
 HARNESS := .venv-harness
 PEERS := .venv-peers
 DOCS := .venv-docs
@@ -32,7 +34,7 @@ pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-trl test-harness test-peers test-pages test-docs check docs smollm2 zoo
+.PHONY: train test test-slow test-vllm test-trl test-verl test-harness test-peers test-pages test-docs check docs smollm2 zoo
 .PHONY: leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
@@ -48,6 +50,9 @@ test-vllm: $(VLLM)/test
 
 test-trl: $(TRL)/test
 	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
+
+test-verl: $(VERL)/test
+	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --numprocesses=0 --timeout=1800 tests/adapters_verl
 
 test-harness: $(HARNESS)/test
 	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness
@@ -136,6 +141,14 @@ $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 $(TRL)/test: pyproject.toml locks/venv-trl.txt
 	$(PYTHON) -m venv $(TRL)
 	$(call pip,$(TRL)) --editable '.[test,trl]'
+	touch $@
+
+# verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives
+# alone, and its tests leave tests/conftest.py out. What its extras for inference engines bring, it imports without one.
+$(VERL)/test: objectives/pyproject.toml locks/venv-verl.txt
+	$(PYTHON) -m venv $(VERL)
+	$(call pip,$(VERL)) --editable './objectives[verl]' \
+		transformers==5.9.0 cachetools fastapi uvicorn pytest pytest-timeout pytest-xdist
 	touch $@
 
 $(HARNESS)/test: pyproject.toml locks/venv-harness.txt

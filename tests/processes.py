@@ -27,4 +27,4 @@ def failure(command: Sequence[str | Path], folder: Path = ROOT) -> str:
 
 def _run(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=1000, cwd=folder, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=3000, cwd=folder, env=environment)

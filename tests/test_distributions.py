@@ -20,6 +20,8 @@ PACKAGES = {"rlzoo-llm": ("objectives", "rlzoo"), "rlzoo-objectives": ("objectiv
 FOLDERS = {"rlzoo-llm": ROOT, "rlzoo-objectives": ROOT / "objectives"}
 DEVELOPERS = {"benchmarks", "dev", "docs", "pages", "test"}
 """Extras that no user of the packages needs; what the others name is imported where it is used."""
+CALLED = {"hydra": "hydra-core", "transfer_queue": "transferqueue"}
+"""A module that is not installed here -> its distribution."""
 
 
 def project(name: str) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def imported(package: str) -> set[str]:
     names = {name.partition(".")[0] for tree in trees for node in ast.walk(tree) for name in names_of(node)}
     known = packages_distributions()
     outside = names - set(sys.stdlib_module_names) - {"objectives", "rlzoo"}
-    return {canonicalize_name(known.get(name, [name])[0]) for name in outside}
+    return {canonicalize_name(known.get(name, [CALLED.get(name, name)])[0]) for name in outside}
 
 
 def names_of(node: ast.AST) -> Iterator[str]:
@@ -69,7 +71,10 @@ def names_of(node: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_distribution_declares_what_it_imports_and_nothing_else(name: str) -> None:
     declared = [canonicalize_name(requirement.name) for requirement in requirements(name)]
-    assert sorted(declared) == sorted(set.union(*(imported(package) for package in PACKAGES[name])))
+    needed = set.union(*(imported(package) for package in PACKAGES[name]))
+    if name == "rlzoo-llm":  # verl, which wants an older transformers, goes with rlzoo-objectives
+        needed -= {"hydra-core", "tensordict", "transferqueue", "verl"}
+    assert sorted(declared) == sorted(needed)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

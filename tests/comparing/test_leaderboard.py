@@ -177,7 +177,7 @@ def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     wide = make_leaderboard(found, equivalence=99).rows
     said = {row.objective: row.results[DECODINGS[0]].verdict for row in wide}
     assert said["dapo"].startswith("the same within 99")
-    with pytest.raises(UserError, match="equivalence=-1.0 must be from 0 to 100"):
+    with pytest.raises(UserError, match=r"equivalence=-1\.0 must be from 0 to 100"):
         rlzoo.leaderboard(*runs, equivalence=-1)
 
 

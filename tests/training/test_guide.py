@@ -1,23 +1,20 @@
 """The loop that objectives/adapters/README.md shows has the gradients of our own trainer."""
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-import objectives
 from objectives import TokenBatch, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.training.tally import Tally
+from tests.guide import learn
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
-GUIDE = Path(objectives.__file__).parent / "adapters" / "README.md"
 WORDS = ("objective=grpo", "rollout.responses_per_prompt=4", "task.problems=8", "evaluation.problems=1")
 SAMPLE = ["grpo", "dapo", "stapo+clip_higher", "lopti", "stare(adaptive=true)", "entropy20", "icepop"]
 """Something at every stage; what looks at micro-batches depends on how they are cut."""
@@ -46,17 +43,6 @@ class Optimizer:
         self.policy.zero_grad()
 
 
-def guide() -> Any:
-    """The function `learn` of the guide."""
-    (code,) = (
-        text for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.S) if "def learn" in text
-    )
-    assert len(code.splitlines()) <= 40
-    namespace: dict[str, Any] = {}
-    exec(code, namespace)
-    return namespace["learn"]
-
-
 @pytest.mark.parametrize("recipe", SAMPLE)
 def test_the_loop_of_the_guide_has_our_gradients(recipe: str, tiny_model: Path, float64: None) -> None:
     experiment = check(load_config([f"model.name={tiny_model}", *WORDS, "train.minibatches_per_step=2"]))
@@ -79,7 +65,7 @@ def test_the_loop_of_the_guide_has_our_gradients(recipe: str, tiny_model: Path, 
         return torch.nn.functional.pad(stats.logp, wide), torch.nn.functional.pad(stats.entropy, wide)
 
     given: TokenBatch = own.scored(collected, frozenset({"logp_ref"}))
-    state = guide()(parse(recipe), given, forward, optimizer, minibatches=2)
+    state = learn()(parse(recipe), given, forward, optimizer, minibatches=2)
     assert state == prepared.state and len(optimizer.gradients) == len(own.gradients)
     for one, other in zip(own.gradients, optimizer.gradients, strict=True):
         assert (one - other).abs().max() <= 1e-9 * one.abs().max()

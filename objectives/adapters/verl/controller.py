@@ -1,0 +1,254 @@
+"""The controller's half: verl's synchronous trainer with an objective's rewards, selection, advantages and passes.
+
+A step of verl is a rollout step, `ppo_mini_batch_size` prompts are a mini-batch, `ppo_epochs` the passes. Shapes: n
+rows of verl's batch, of which some may only fill up; T response positions.
+"""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+import transfer_queue
+from omegaconf import DictConfig
+from tensordict import TensorDict
+from torch import Tensor
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.utils import Role
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+from objectives import Objective, ObjectiveError, TokenBatch, parse
+from objectives.adapters.verl.rows import LIMIT, columns_of, padded, spread
+from objectives.adapters.verl.settings import expression_in, settled
+from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
+
+STATE_FILE = "objective_state.json"
+_LOG_PROBS = {
+    "logp_old": "old_log_probs",
+    "entropy_old": "entropy",
+    "logp_ref": "ref_log_prob",
+    "logp_sampler": "rollout_log_probs",
+}
+_OUTCOMES = ("response_mask", "responses", "rm_scores", "extra_fields")
+_ACTORS = (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef)
+
+
+class ZooPPOTrainer(PPOTrainerSync):
+    """`PPOTrainerSync` with the gradient of the expression behind `rlzoo:` in `actor.policy_loss.loss_mode`.
+
+    Raises ObjectiveError for settings that do not go with the objective.
+    """
+
+    def __init__(self, config: DictConfig) -> None:
+        config = settled(config)
+        self.objective = parse(expression_in(config) or "")
+        self._controllers: Mapping[str, Mapping[str, float]] = {}
+        self._refilled = 0
+        super().__init__(config)
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        for role in _ACTORS:
+            if role in self.role_worker_mapping:
+                self.role_worker_mapping[role] = ray.remote(ZooActorRolloutRefWorker)
+
+    def _init_tokenizer(self) -> None:
+        super()._init_tokenizer()
+        generation = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
+        ends = getattr(generation, "eos_token_id", None) or []
+        ends = [ends] if isinstance(ends, int) else ends
+        self._outcomes = Outcomes(
+            self.objective, frozenset({self.tokenizer.eos_token_id, *ends}), self.config.data.max_response_length
+        )
+
+    # ---- once per rollout step -----------------------------------------------------------------------------------
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        buffer = super()._build_replay_buffer()
+        if self.objective.refills:
+            buffer._dapo_filtered_keys = self._dropped
+        return buffer
+
+    def _dropped(self, partition_id: str) -> tuple[set[str], Counter[float]]:
+        """Prompts that are finished and of which the objective selects no response; how many of each mean reward."""
+        if partition_id == "val":
+            return set(), Counter()
+        buffer = self.replay_buffer
+        finished, known = buffer.finished_keys[partition_id], buffer._dapo_classification_cache[partition_id]
+        for uid in known.keys() - finished:
+            del known[uid]
+        keys = [key for key in buffer.partitions[partition_id] if _group_of(key) in finished - known.keys()]
+        if keys:
+            data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*_OUTCOMES])
+            batch = self.objective.select(self._outcomes.batch(data, keys))
+            selected, reward = batch.require("selected", "refills"), batch.require("reward", "refills")
+            for uid in {_group_of(key) for key in keys}:
+                rows = torch.tensor([_group_of(key) == uid for key in keys])
+                known[uid] = None if selected[rows].any() else float(reward[rows].mean())
+        dropped = {uid: value for uid, value in known.items() if value is not None}
+        return set(dropped), Counter(dropped.values())
+
+    def prepare_step(self) -> dict[str, Any]:
+        self._refilled = 0
+        return super().prepare_step()
+
+    def _add_prompts_to_generate(self, num_prompts: int) -> int:
+        """Samples what was dropped again; as often as `filter_groups.max_num_gen_batches` says, 0 for ever."""
+        self._refilled += num_prompts
+        most = self.config.algorithm.filter_groups.max_num_gen_batches
+        if 0 < most * self.config.data.train_batch_size < self._refilled:
+            raise ObjectiveError(
+                f"objective={self.objective}: {self._refilled} further prompts did not give enough groups to learn "
+                f"from; raise algorithm.filter_groups.max_num_gen_batches={most}, or choose prompts of a fitting "
+                "difficulty"
+            )
+        return super()._add_prompts_to_generate(num_prompts)
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_: Any) -> Any:
+        """Orders the rows such that every mini-batch is made of whole groups, split evenly over the ranks."""
+        workers = self.actor_rollout_wg
+        if "actor" not in workers._dispatch_info:
+            workers._dispatch_info["actor"] = workers._query_dispatch_info("actor")
+        ranks = max(workers._dispatch_info["actor"]) + 1
+        groups: dict[str, list[int]] = {}
+        for row, key in enumerate(batch.keys):
+            groups.setdefault(_group_of(key), []).append(row)
+        prompts, responses = self._minibatch
+        largest = max(map(len, groups.values()))
+        if largest > responses:
+            raise ObjectiveError(
+                f"a prompt has {largest} trajectories, more than actor_rollout_ref.rollout.n={responses}: an agent "
+                "loop that gives several for a response has no objective here"
+            )
+        size, minibatches = prompts * responses, -(-len(groups) // prompts)
+        if len(batch.keys) < minibatches * size:
+            batch = upsample_batch_to_divisible_size(batch, minibatches * size, self.tokenizer.eos_token_id)
+        lengths = [tag["seq_len"] for tag in batch.tags]
+        batch.reorder(dealt([*groups.values()], prompts, size, ranks, lengths))
+        return batch
+
+    @torch.no_grad()
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Prepares the rollouts of the step: rewards, selection, advantages, weights, passes."""
+        wanted = [*_OUTCOMES, *_LOG_PROBS.values()]
+        data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
+        real = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
+        said: dict[str, Any] = {ours: padded(data[its]).float() for ours, its in _LOG_PROBS.items() if its in data}
+        rollouts = self._outcomes.batch(data, batch.keys).with_fields(**said).rows(real)
+        updates = self.objective.pass_count * len(real) // math.prod(self._minibatch)
+        if not self.objective.requires(on_policy=updates == 1) & {"logp_old", "logp"}:
+            rollouts = rollouts.with_fields(logp_old=None)  # the ratio is 1, not nearly so
+        rollouts = rollouts.with_fields(logp=rollouts.logp_old, entropy=rollouts.entropy_old, on_policy=True)
+        prepared = self.objective.prepare(rollouts, self._controllers)
+        self._controllers = prepared.state
+        columns = columns_of(self.objective, self.objective.passes(prepared))
+        advantage = prepared.require("advantage", "verl's log")
+        shown = {"advantages": advantage, "returns": advantage}
+        fields = spread({**columns, **shown}, real, data["response_mask"])
+        batch = transfer_queue.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch.keys))
+        )
+        batch.extra_info[LIMIT] = rollouts.max_length
+        return batch
+
+    @property
+    def _minibatch(self) -> tuple[int, int]:
+        """Prompts of a mini-batch, and responses of a prompt."""
+        config = self.config.actor_rollout_ref
+        return config.actor.ppo_mini_batch_size, config.rollout.n
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self) -> None:
+        """Writes the state of the controllers before verl writes the rest, so that a whole checkpoint has it."""
+        folder = Path(self.config.trainer.default_local_dir, f"global_step_{self.global_steps}")
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"{STATE_FILE}.partial"
+        saved = {"objective": self.objective.key, "controllers": self._controllers}
+        partial.write_text(json.dumps(saved), encoding="utf-8")
+        os.replace(partial, folder / STATE_FILE)
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps == 0:
+            return
+        trainer = self.config.trainer
+        folder = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
+        path = Path(trainer.resume_from_path if trainer.resume_mode == "resume_path" else folder, STATE_FILE)
+        if not path.exists():
+            raise ObjectiveError(f"{path.parent} has no {STATE_FILE}: resume a checkpoint that this adapter wrote")
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["objective"] != self.objective.key:
+            raise ObjectiveError(f"{path.parent} is of another objective, {saved['objective']}: resume with that one")
+        self._controllers = saved["controllers"]
+
+
+class Outcomes:
+    """Reads what responses were worth from verl's data."""
+
+    def __init__(self, objective: Objective, ends: frozenset[int], max_length: int) -> None:
+        self.objective, self.ends, self.max_length = objective, ends, max_length
+
+    def batch(self, data: TensorDict, keys: Sequence[str]) -> TokenBatch:
+        """Rows [n] with mask, length, group, reward, correct and truncated."""
+        numbers = {uid: i for i, uid in enumerate(dict.fromkeys(map(_group_of, keys)))}
+        last = torch.tensor([int(response[-1]) if len(response) else -1 for response in data["responses"].unbind()])
+        length = data["responses"].offsets().diff()
+        reward = padded(data["rm_scores"]).sum(1).float()
+        return TokenBatch(
+            mask=padded(data["response_mask"]).bool(),
+            length=length,
+            group=torch.tensor([numbers[_group_of(key)] for key in keys]),
+            reward=reward,
+            correct=self._correctness(data, reward),
+            truncated=(length >= self.max_length) & ~torch.isin(last, torch.tensor(sorted(self.ends))),
+            max_length=self.max_length,
+        )
+
+    def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
+        """[n] what the reward function calls `acc`, otherwise the reward."""
+        fields = [getattr(each, "data", each) for each in data["extra_fields"]]
+        said = [each.get("reward_extra_info", {}).get("acc") for each in fields]
+        correct = torch.tensor([float(value) for value in said]) if None not in said else reward
+        if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
+            raise ObjectiveError(
+                f"objective={self.objective} reads correctness in [0, 1], but the reward function gave "
+                f"{correct.min():g} to {correct.max():g}: have it return a dictionary with score and acc"
+            )
+        return correct
+
+
+def trainer_for(config: DictConfig) -> PPOTrainerSync:
+    """The synchronous trainer, with an objective where the configuration names one."""
+    return PPOTrainerSync(config) if expression_in(config) is None else ZooPPOTrainer(config)
+
+
+def dealt(groups: Sequence[list[int]], prompts: int, size: int, ranks: int, lengths: Sequence[int]) -> list[int]:
+    """The order of rows: rank after rank, in each its rows of mini-batch after mini-batch, long ones shared evenly.
+
+    A mini-batch has `prompts` groups or fewer and `size` rows, some of which may only fill up: those that no group has.
+    """
+    fillers = iter(range(sum(map(len, groups)), len(lengths)))
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    for first in range(0, len(groups), prompts):
+        rows = [row for group in groups[first : first + prompts] for row in group]
+        rows += [next(fillers) for _ in range(size - len(rows))]
+        work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
+        parts = get_seqlen_balanced_partitions(work, ranks, equal_size=True)
+        for own, part in zip(shares, parts, strict=True):
+            own += [rows[i] for i in part]
+    return [row for own in shares for row in own]
+
+
+def _group_of(key: str) -> str:
+    """The prompt of a trajectory: verl's keys are PROMPT_RESPONSE_TRAJECTORY."""
+    return key.rsplit("_", 2)[0]

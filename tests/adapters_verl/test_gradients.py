@@ -1,0 +1,39 @@
+"""The law of the adapter: inside verl an expression has the gradient that it has in our own loop."""
+
+import json
+from typing import Any
+
+import pytest
+
+from objectives import parse
+from tests.objectives.zoo_names import VARIANTS
+from tests.processes import ONE, TWO, launch
+
+TOLERANCE = 1e-5
+TELLING = {
+    "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
+    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
+}
+"""A recipe as it comes -> with parameters at which rollouts so few say something."""
+EXPRESSIONS = [
+    expression
+    for expression in (TELLING.get(variant, variant) for variant in VARIANTS)
+    if not parse(expression).reads_micro_batches  # refused, as the table says
+]
+
+
+@pytest.fixture(scope="session", params=[ONE, TWO], ids=["one rank", "two ranks"])
+def measured(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Expression -> largest relative differences by how micro-batches are cut, and norms of the updates' gradients."""
+    printed = launch([*request.param, "-m", "tests.adapters_verl.gradients", *EXPRESSIONS])
+    found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert {each["processes"] for each in found} == {1 if request.param is ONE else 2}
+    return {each["expression"]: each for each in found}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_recipe_has_the_gradient_of_our_own_loop(measured: dict[str, Any], expression: str) -> None:
+    found = measured[expression]
+    assert len(found["differences"]) == 3 and max(found["differences"].values()) <= TOLERANCE, found
+    assert all(norm > 1e-3 for norm in found["norms"]), found

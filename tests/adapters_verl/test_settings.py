@@ -1,0 +1,150 @@
+"""What an objective decides about verl's settings, what is refused, and which recipes run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from objectives import ObjectiveError, names, parse
+from objectives.adapters.verl import settings
+from objectives.adapters.verl.settings import LOSS_MODE, REPLACED, SEAMS, check_peer, settled
+from tests.guide import GUIDE
+from tests.processes import ROOT
+
+STATISTICS = {"logp_old", "logp", "entropy_old", "entropy"}
+
+
+def config(objective: str, **changes: Any) -> DictConfig:
+    """The configuration as it comes, with an objective, eight responses to a prompt, and changes by dotted name."""
+    made = settings._defaults().copy()
+    for name, value in {LOSS_MODE: f"rlzoo:{objective}", "actor_rollout_ref.rollout.n": 8, **changes}.items():
+        OmegaConf.update(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_part_instead(name: str) -> None:
+    usual = OmegaConf.select(config("gspo"), name)
+    other = not usual if isinstance(usual, bool) else "other" if isinstance(usual, str) else 31
+    with pytest.raises(ObjectiveError, match=f"^{name}=") as raised:
+        settled(config("gspo", **{name: other}))
+    remedy = str(raised.value).split("as in '")[1].rstrip("'")
+    assert parse(remedy)
+
+
+def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it() -> None:
+    made = settled(config("lopti+dynamic_sampling+sampler_correction"))
+    actor, algorithm = made.actor_rollout_ref.actor, made.algorithm
+    assert actor.ppo_epochs == 2 and actor.use_kl_loss is True and made.critic.enable is False
+    assert algorithm.filter_groups.enable is True and algorithm.adv_estimator == "grpo"
+    assert settled(made) == made
+    assert settled(config("gspo")).actor_rollout_ref.actor.use_kl_loss is False
+
+
+@pytest.mark.parametrize(
+    ("objective", "changes", "said"),
+    [
+        ("grpo", {"actor_rollout_ref.actor.strategy": "megatron"}, "leave it at fsdp"),
+        ("grpo", {"actor_rollout_ref.actor.shuffle": True}, "take the responses of a prompt apart"),
+        ("grpo", {"critic.enable": True}, "value model"),
+        ("grpo", {"distillation.enabled": True}, "its loss and the objective's"),
+        ("grpo", {"trainer.critic_warmup": 3}, "no critic"),
+        ("grpo", {"trainer.use_v1": False}, "made for that trainer"),
+        ("grpo", {"trainer.v1.trainer_mode": "separate_async"}, "sample ahead"),
+        ("dapo", {"trainer.v1.sampler.custom_sampler.path": "own.py"}, r"or add -dynamic_sampling"),
+        ("passk", {"actor_rollout_ref.rollout.n": 4}, "rollout.n=4: objective=passk needs at least 5"),
+        ("stapo(variant=authors)", {}, "scope=microbatch"),
+        ("m2po", {}, "needs budget"),
+        ("arm(alpha=0.5)", {}, "log-probs of prompts"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(objective: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ObjectiveError, match=said):
+        settled(config(objective, **changes))
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def row_of(recipe: str) -> str:
+    """The line of a recipe in the table: what it takes of verl, or why it is refused."""
+    try:
+        objective = parse(recipe)
+        settled(config(recipe))
+    except ObjectiveError as error:
+        return f"| `{recipe}` | refused: {error} |"
+    takes = {
+        f"{objective.pass_count} epochs": objective.pass_count > 1,
+        "the reference": "logp_ref" in objective.needs,
+        "refills": objective.refills,
+        "log-probs of the engine": "logp_sampler" in objective.needs,
+        "a forward pass before later updates": objective.reads_current,
+    }
+    return f"| `{recipe}` | runs: {', '.join(name for name, needed in takes.items() if needed) or 'no more'} |"
+
+
+def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused() -> None:
+    rows = [row_of(name.name) for name in names() if name.kind == "recipe"]
+    table = "\n".join(["| recipe | in verl |", "|---|---|", *rows])
+    guide = GUIDE.read_text("utf-8")
+    assert guide.split("<!-- recipes in verl -->\n")[1].split("\n<!-- /recipes in verl -->")[0] == table, table
+
+
+# ---- a peer that has changed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seam", "expected", "said"),
+    [
+        ("verl.workers.engine_workers:TrainingWorker.train", ("self",), "TrainingWorker.train should .* is not there"),
+        ("verl.workers.elsewhere:TrainingWorker", (), "TrainingWorker should take .* is not there"),
+        ("verl.workers.utils.losses:ppo_loss", ("config", "output"), r"takes \(config, model_output, data, dp_group\)"),
+    ],
+)
+def test_a_changed_peer_is_one_clear_error(seam: str, expected: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ObjectiveError, match=said):
+        check_peer({**SEAMS, seam: expected})
+    check_peer()
+
+
+def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "version", lambda _: "0.10.0")
+    with pytest.warns(UserWarning, match=r"verl 0.10.0 is not the version that was tested, 0.9"):
+        check_peer()
+    monkeypatch.setattr(settings, "version", lambda _: "0.8.3")
+    with pytest.raises(ObjectiveError, match=r"verl 0.8.3 is older than this adapter: install verl==0.9.\*"):
+        check_peer()
+
+
+# ---- the start -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "first comes an objective"),
+        (["trainer.nnodes=1"], "first comes an objective"),
+        (["stapoo"], "stapo"),
+        (["stapo", "actor_rollout_ref.actor.clip_ratio_high=0.28"], r"'stapo+clip_higher(high=0.28)'"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_starts(words: list[str], said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "objectives.adapters.verl", *words]
+    if len(words) > 1:
+        command.append(f"hydra.run.dir={tmp_path}")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+    assert line.startswith("objectives.adapters.verl: error: ") and said in line
+
+
+def test_naming_the_module_in_a_variable_puts_the_adapter_into_verl() -> None:
+    asks = "import verl; from verl.trainer.ppo.v1 import get_trainer_cls; print(get_trainer_cls('sync').__module__)"
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "objectives.adapters.verl"}
+    command = [sys.executable, "-W", "ignore", "-c", asks]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, env=environment)
+    assert done.stdout.strip().endswith("objectives.adapters.verl.controller"), done.stderr[-2000:]
