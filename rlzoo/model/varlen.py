@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -31,7 +31,8 @@ def packed_options(layout: Layout, attention: str, kinds: set[str]) -> dict[str,
     """What to tell the layers of a packed row; as transformers documents it for its flash attention.
 
     Of `varlen` a mask without elements keeps transformers from making one: whatever would use it fails. Flash attention
-    takes none, and where all layers are of one of several `kinds` it is told so.
+    takes none; unless every one of the `kinds` of layers is told so, transformers looks at the positions for packed
+    rows, and waits for the device.
     """
     assert layout.bounds is not None
     none = {kind: None for kind in kinds} if "sliding_attention" in kinds else None
@@ -74,12 +75,11 @@ def attend(
     device = query.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
     if query.is_cuda and dtype in KERNEL:
-        heads = (tensor[0].transpose(0, 1).to(dtype) for tensor in (query, key, value))
-        return _by_kernel(*heads, cu_seq_lens_q, max_length_q, scaling, sliding_window)[None], None
+        q, k, v = (tensor[0].transpose(0, 1).to(dtype) for tensor in (query, key, value))
+        return _by_kernel(q, k, v, cu_seq_lens_q, max_length_q, scaling, sliding_window)[None], None
     parts = []
-    for rows in zip(*(tensor.split(list(segments), dim=2) for tensor in (query, key, value)), strict=True):
-        mask = _band(rows[0], sliding_window)
-        parts.append(sdpa_attention_forward(module, *rows, mask, scaling=scaling)[0])
+    for q, k, v in zip(*(tensor.split(list(segments), dim=2) for tensor in (query, key, value)), strict=True):
+        parts.append(sdpa_attention_forward(module, q, k, v, _band(q, sliding_window), scaling=scaling)[0])
     return torch.cat(parts, 1), None
 
 
@@ -90,9 +90,10 @@ def _by_kernel(
     from torch.nn.attention.varlen import varlen_attn
 
     seen = (-1 if window is None else window - 1, 0)  # so many before a token, and none behind it
-    return varlen_attn(
+    out: Any = varlen_attn(
         query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=seen, enable_gqa=True
     )
+    return out
 
 
 def _band(query: Tensor, window: int | None) -> Tensor | None:
@@ -104,14 +105,14 @@ def _band(query: Tensor, window: int | None) -> Tensor | None:
     return sees.tril().triu(1 - window)
 
 
-def _check_window(module: nn.Module, told: int | None) -> None:
+def _check_window(module: Any, told: int | None) -> None:
     """Refuses a layer whose configuration asks for other masks than a window of which attention is told.
 
     Raises ValueError.
     """
-    config: Any = module.config
+    config = module.config
     kinds = getattr(config, "layer_types", None)
-    kind = kinds[module.layer_idx] if kinds else "any"  # type: ignore[index]
+    kind = kinds[module.layer_idx] if kinds else "any"
     if kind not in ("any", "full_attention", "sliding_attention"):
         raise ValueError(f"it has layers of {kind}")
     window = None if kind == "full_attention" else getattr(config, "sliding_window", None)
