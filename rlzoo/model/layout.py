@@ -8,6 +8,7 @@ behind a prompt of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,7 +134,9 @@ class Layout:
     def on(self, device: torch.device) -> "Layout":
         """The same on a device."""
         there = {item.name: getattr(self, item.name) for item in fields(self)}
-        moved = {name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)}
+        moved: dict[str, Any] = {
+            name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)
+        }
         row, column = (sent(index, device) for index in self.predicted_at)
         return replace(self, **moved, predicted_at=(row, column))
 
