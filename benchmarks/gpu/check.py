@@ -6,6 +6,7 @@ Prints Markdown; exit status 0 if everything holds, 1 if not, 2 where there is n
 """
 
 import argparse
+import copy
 import os
 import subprocess
 import sys
@@ -28,8 +29,9 @@ from torch import Tensor
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 """As it was before what the tests share set anything."""
-LAW, GRADIENT, MEMORY = 1e-9, 1e-3, 0.15
-"""How far the device may be from the CPU (float64), whole gradients (float32), and memory from what is predicted."""
+LAW, GRADIENT, HALF, MEMORY = 1e-9, 1e-3, 0.05, 0.15
+"""How far the device may be from the CPU (float64), whole gradients (float32; in bfloat16), and memory from what is
+predicted."""
 WAITS = 2
 """Waits per micro-batch of training."""
 RACE = ("benchmarks/speed/step_time.py", "--steps", "3", "--one-by-one", "--contenders")
@@ -116,6 +118,36 @@ def gradients(device: torch.device) -> Finding:
     return _compared("Gradients of whole updates against the CPU's, float32", worst, GRADIENT)
 
 
+def attention(device: torch.device) -> Finding:
+    """Log-probs and gradients of `model.attention=varlen` are the CPU's, with sliding windows and without.
+
+    In float32 they are SDPA's, response by response; in bfloat16 torch's kernel for rows of several responses.
+    """
+    from tests.model.tiny_models import VOCABULARY, tiny_policy
+    from tests.training.recording import rollouts
+
+    responses = rollouts(VOCABULARY)[0].responses()
+    worst: dict[str, float] = {}
+    for name in ("qwen3", "qwen2", "mistral"):
+        policy = tiny_policy(name, attention="varlen", initializer_range=0.1)
+        for half, allowed in ((False, GRADIENT), (True, HALF)):
+            found, expected = (
+                _packed(copy.deepcopy(policy).to(it), responses, half) for it in (device, torch.device("cpu"))
+            )
+            far = max(map(distance, found, expected))
+            worst[f"{name}, {'bfloat16' if half else 'float32'}"] = far / allowed
+    title = "Rows without masks against the CPU's, as a share of what is allowed"
+    return _compared(title, worst, 1.0)
+
+
+def _packed(policy: Any, responses: Any, half: bool) -> list[Tensor]:
+    """Log-probs and gradients of a row."""
+    with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=half):
+        logp = policy(responses, 1.0).logp
+    logp.square().sum().backward()
+    return [logp, *(parameter.grad for parameter in policy.parameters())]
+
+
 def _gradients(trainer: Any, expression: str, step: Any) -> list[Tensor]:
     if trainer.machine is None:
         trainer.begin(None)
@@ -140,7 +172,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 def _compared(title: str, worst: Mapping[str, float], allowed: float) -> Finding:
     far = {name: value for name, value in worst.items() if not value <= allowed}
-    lines = [f"{len(worst)} expressions, the farthest {max(worst.values()):.1e} away; allowed is {allowed:.0e}."]
+    lines = [f"{len(worst)} of them, the farthest {max(worst.values()):.1e} away; allowed is {allowed:.0e}."]
     lines += [f"- **{name}**: {value:.1e}" for name, value in far.items()]
     return Finding(title, "\n".join(lines), not far)
 
@@ -244,7 +276,7 @@ def race(device: torch.device) -> Finding:
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
-CHECKS: tuple[Callable[[torch.device], Finding], ...] = (laws, gradients, memory, race)
+CHECKS: tuple[Callable[[torch.device], Finding], ...] = (laws, gradients, attention, memory, race)
 
 
 def attempted(checks: Callable[[torch.device], Finding], device: torch.device) -> Finding:

@@ -28,7 +28,8 @@ class ModelConfig:
     precision: str = "float32"
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
     attention: str = "sdpa"
-    """The attention implementation of transformers: `sdpa`, `eager`, `flash_attention_2`, ..."""
+    """The attention of transformers: `sdpa`, `eager`, `flash_attention_2`, ...; or `varlen`: responses in
+    one row without masks and padding, by torch's own flash attention on CUDA in bfloat16, by SDPA elsewhere."""
     share_prompts: bool = True
     """Calculate a prompt once for all its responses, where the attention takes a mask; otherwise a warning says so."""
     chat_template: str = "auto"

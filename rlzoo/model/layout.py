@@ -8,6 +8,7 @@ behind a prompt of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,6 +115,20 @@ def balanced(sizes: Sequence[int], budget: int) -> list[int]:
     return part_of
 
 
+def filled(sizes: Sequence[int], budget: int) -> list[list[int]]:
+    """Items in parts of at most the budget, if they can: each, the largest first, into the first part with room."""
+    parts: list[list[int]] = []
+    room: list[int] = []
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        part = next((part for part, left in enumerate(room) if sizes[item] <= left), len(parts))
+        if part == len(parts):
+            parts.append([])
+            room.append(budget)
+        parts[part].append(item)
+        room[part] -= sizes[item]
+    return parts
+
+
 @dataclass(frozen=True)
 class Layout:
     """The inputs of a forward pass, and where in its outputs each response token is predicted.
@@ -121,6 +136,8 @@ class Layout:
     It is made on the CPU. `inputs` [R, L]; `predicted_at` two [M], row and column, of every response token in the order
     of the responses. None where plain causal attention from position 0 is meant are `position` [R, L], and `tree` and
     `branch` [R, L], which number the trees (padding is one too) and the responses in them (0 is the prompt).
+    Where one row holds responses without masks, its `segments` are their lengths, and `bounds` [n + 1] int32 where each
+    begins, and the last ends.
     """
 
     inputs: Tensor
@@ -128,11 +145,15 @@ class Layout:
     position: Tensor | None = None
     tree: Tensor | None = None
     branch: Tensor | None = None
+    segments: tuple[int, ...] = ()
+    bounds: Tensor | None = None
 
     def on(self, device: torch.device) -> "Layout":
         """The same on a device."""
         there = {item.name: getattr(self, item.name) for item in fields(self)}
-        moved = {name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)}
+        moved: dict[str, Any] = {
+            name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)
+        }
         row, column = (sent(index, device) for index in self.predicted_at)
         return replace(self, **moved, predicted_at=(row, column))
 
@@ -207,3 +228,22 @@ def padded(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[i
     )
     row, place = (torch.arange(tokens.shape[1]) < sizes).nonzero(as_tuple=True)
     return Layout(inputs.where(column < ends, 0), (row, starts[row, 0] + place - 1))
+
+
+def in_one_row(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int]) -> Layout:
+    """Every response behind a prompt of its own, and all of them behind each other in one row, nothing between them."""
+    responses = tokens.numpy()
+    inputs = [
+        np.array([*prompt, *row[: max(0, n - 1)]]) for prompt, row, n in zip(prompts, responses, lengths, strict=True)
+    ]
+    segments = [len(row) for row in inputs]
+    bounds = np.cumsum([0, *segments])
+    first = bounds[:-1] + [len(prompt) - 1 for prompt in prompts]
+    column = np.concatenate([start + np.arange(n) for start, n in zip(first, lengths, strict=True)])
+    return Layout(
+        torch.from_numpy(np.concatenate(inputs))[None],
+        (torch.zeros(len(column), dtype=torch.long), torch.from_numpy(column)),
+        torch.from_numpy(np.concatenate([np.arange(size) for size in segments]))[None],
+        segments=tuple(segments),
+        bounds=torch.from_numpy(bounds.astype(np.int32)),
+    )

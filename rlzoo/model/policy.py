@@ -15,13 +15,14 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.model.layout import Layout, Responses, grow, pack, packed, padded
+from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, without_progress_bars
 from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.transfer import sent
+from rlzoo.model.varlen import VARLEN, packed_options, packs
 
 LONGEST_TREE = 2
 """Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
@@ -44,7 +45,8 @@ class Policy(nn.Module):
 
     `fused` says whether its logits are head(last hidden state), softcapped if its configuration says so; then
     statistics are calculated without the logits ever existing whole. `longest_tree` is the number of positions up to
-    which responses to one prompt share it in the forward pass; 0 if the model or its attention cannot.
+    which responses to one prompt share it in the forward pass; 0 if the model or its attention cannot. `one_row` says
+    whether a micro-batch is one row without padding and masks, as `varlen` and flash attention have it.
     """
 
     def __init__(
@@ -62,9 +64,14 @@ class Policy(nn.Module):
             self._enable_checkpointing()
         self.train()
         self.fused = self._head_is_plain()
-        self.longest_tree = LONGEST_TREE * model.config.get_text_config().hidden_size if share_prompts else 0
-        if share_prompts and not self._can_share_prompts():
-            self.longest_tree = 0
+        text: Any = model.config.get_text_config()
+        self.one_row = packs(text._attn_implementation)
+        self.longest_tree = LONGEST_TREE * text.hidden_size if share_prompts and not self.one_row else 0
+        if (self.one_row or self.longest_tree) and (reason := self._why_apart()):
+            if text._attn_implementation == VARLEN:
+                raise UserError(f"model.attention={VARLEN}: {reason}; set model.attention=sdpa, or eager")
+            warnings.warn(f"every response is calculated behind a prompt of its own: {reason}", stacklevel=2)
+            self.one_row, self.longest_tree = False, 0
 
     def forward(self, responses: Responses, temperature: float, with_entropy: bool = False) -> TokenStats:
         """Statistics [n, T] of the responses where their mask is True, else zero.
@@ -101,8 +108,12 @@ class Policy(nn.Module):
     def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:
         """Row numbers of each micro-batch, so that its forward pass has at most `budget` positions if it can.
 
-        Responses of similar length go together, and those to one prompt where they can share it.
+        Responses of similar length go together, and those to one prompt where they can share it; in a row of their
+        own they only have to fit.
         """
+        if self.one_row:
+            sizes = [len(prompt) + max(0, length - 1) for prompt, length in zip(prompts, lengths, strict=True)]
+            return [torch.tensor(rows) for rows in filled(sizes, budget)]
         trees = grow(prompts, lengths, self.longest_tree)
         batches = pack(trees, budget, one_each=not self.longest_tree)
         return [torch.tensor([row for trees in rows for tree in trees for row in tree.rows]) for rows in batches]
@@ -200,6 +211,8 @@ class Policy(nn.Module):
                     setattr(layer, name, 0.0)
 
     def _layout(self, prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequence[int]) -> Layout:
+        if self.one_row:
+            return in_one_row(prompts, tokens, lengths)
         if self.longest_tree:
             return packed(prompts, tokens, lengths, self.longest_tree)
         return padded(prompts, tokens, lengths)
@@ -209,8 +222,10 @@ class Policy(nn.Module):
         if layout.position is None:
             return {"use_cache": False}
         config = self.model.config.get_text_config()
-        window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or ())
+        if layout.bounds is not None:
+            return packed_options(layout, config._attn_implementation, kinds)
+        window = getattr(config, "sliding_window", None)
         masks: dict[str, Tensor] = {"full_attention": layout.attention()}
         if window is not None:
             masks["sliding_attention"] = layout.attention(window)
@@ -222,25 +237,27 @@ class Policy(nn.Module):
         return {"use_cache": False, "position_ids": layout.position, "attention_mask": mask}
 
     @torch.no_grad()
-    def _can_share_prompts(self) -> bool:
-        """Whether shared prompts give the hidden states that separate ones do, tried on a few tokens."""
+    def _why_apart(self) -> str:
+        """Why hidden states of responses in common rows are not those of separate ones, tried on a few tokens, or "".
+
+        Flash attention, which few devices and dtypes have, is tried as `varlen`, which tells layers the same.
+        """
         config: Any = self.model.config.get_text_config()
-        tokens = torch.arange(12).view(3, 4) % config.vocab_size
-        arguments = [[1, 2, 3]] * 3, tokens, [4, 4, 4]
+        arguments = [[1, 2, 3]] * 3, torch.arange(12).view(3, 4) % config.vocab_size, [4, 4, 4]
+        kinds = (VARLEN, "eager") if self.one_row else (config._attn_implementation,) * 2
         try:
-            if config._attn_implementation not in ("sdpa", "eager"):
-                raise ValueError(f"model.attention={config._attn_implementation} takes no masks")
-            found, expected = (
-                self._body(layout.inputs, **self._options(layout))[layout.predicted_at]
-                for layout in (it(*arguments).on(self.model.device) for it in (self._layout, padded))
-            )
+            if kinds[1] not in ("sdpa", "eager"):
+                raise ValueError(f"model.attention={kinds[1]} takes no masks")
+            states = []
+            for attention, make in zip(kinds, (self._layout, padded), strict=True):
+                with _attention(config, attention):
+                    layout = make(*arguments).on(self.model.device)
+                    states.append(self._body(layout.inputs, **self._options(layout))[layout.predicted_at])
+            found, expected = states
             close = torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
-            reason = "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"
+            return "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"
         except Exception as error:  # whatever a model raises that takes no such mask
-            reason = one_line(error)
-        if reason:
-            warnings.warn(f"every response is calculated behind a prompt of its own: {reason}", stacklevel=3)
-        return not reason
+            return one_line(error)
 
     @torch.no_grad()
     def _head_is_plain(self) -> bool:
@@ -249,8 +266,9 @@ class Policy(nn.Module):
         if not isinstance(head, nn.Linear):
             return False
         inputs = torch.arange(8, device=self.model.device)[None] % len(head.weight)
+        text: Any = self.model.config.get_text_config()
         try:
-            with _any_attention(self.model.config.get_text_config()):
+            with _attention(text, text._attn_implementation if text._attn_implementation == "sdpa" else "eager"):
                 expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
                 body = self._body(inputs, use_cache=False)[0]
             found = head_logits(body, head.weight, head.bias, self.softcap)
@@ -264,11 +282,9 @@ class Policy(nn.Module):
 
 
 @contextmanager
-def _any_attention(config: Any) -> Iterator[None]:
-    """Meanwhile attention is one that every device and dtype can do; fused kernels often refuse CPUs and float32."""
-    chosen = config._attn_implementation
-    if chosen not in ("sdpa", "eager"):
-        config._attn_implementation = "eager"
+def _attention(config: Any, attention: str) -> Iterator[None]:
+    """Meanwhile that is the attention of a model: fused kernels often refuse CPUs and float32."""
+    chosen, config._attn_implementation = config._attn_implementation, attention
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 
 from objectives import Objective
 from rlzoo.config import Config
+from rlzoo.model.policy import LONGEST_TREE
 from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
 
@@ -57,13 +58,14 @@ class Fit:
         return max(self.phases, key=lambda phase: phase.total)
 
 
-def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool) -> float:
+def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool, masked: int = 0) -> float:
     """Bytes that a forward pass over so many token positions keeps for the backward pass.
 
     Under bfloat16 autocast the residual stream and the norms stay float32, and the weights are kept in bfloat16 too.
+    Where masks keep responses apart in rows of `masked` positions, every layer keeps them as numbers.
     """
-    layer = float(positions * _kept_per_position(shape, bfloat16))
-    once = positions * (12 * shape.hidden + 4) + rows * 24
+    layer = float(positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16)))
+    once = positions * (12 * shape.hidden + 4 + masked) + rows * 24
     if bfloat16:
         once += 2 * shape.linear
     if checkpointing:  # inputs of all layers, and one layer calculated again
@@ -79,6 +81,23 @@ def _kept_per_position(shape: Shape, bfloat16: bool) -> int:
     attention = number * 2 * (queries + keys) + 4 * shape.heads
     normalised = (number + 4) * (queries + keys) + 4 * (shape.heads + shape.kv_heads) if shape.qk_norm else 0
     return norms + attention + normalised + number * 4 * shape.intermediate
+
+
+def _mask_per_position(masked: int, bfloat16: bool) -> int:
+    """Bytes of a layer's mask for one position in rows of so many."""
+    return masked * (2 if bfloat16 else 4)
+
+
+def _masked_row(config: Config, shape: Shape) -> int:
+    """The positions of the longest row whose responses are kept apart by masks; 0 where the attention has none.
+
+    Rows are as long as the trees of prompts that they hold, and as the longest response.
+    """
+    rollout, model = config.rollout, config.model
+    if model.attention not in ("sdpa", "eager") or not model.share_prompts:
+        return 0
+    group = rollout.max_prompt_tokens + rollout.responses_per_prompt * rollout.max_response_tokens
+    return max(rollout.max_prompt_tokens + rollout.max_response_tokens, min(LONGEST_TREE * shape.hidden, group))
 
 
 def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> list[Phase]:
@@ -101,11 +120,13 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     cache = 2 * shape.layers * shape.kv_heads * shape.head_size * number * longest * rows * 1.25
     cache = (rollout.kv_cache_gib or VLLM_KV_CACHE_GIB) * GIB if vllm else 0.0 if apart else cache
     positions = max(train.tokens_per_micro_batch, longest)
-    layer = positions * _kept_per_position(shape, bfloat16)
+    masked = _masked_row(config, shape)
+    layer = positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16) + masked)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
     gathered = {"gathered layers": 8.0 * shape.linear / shape.layers} if share > 1 else {}
     resident = {} if vllm else copy  # vLLM's sleep while the policy trains
-    kept = activations(shape, positions, math.ceil(positions / longest), bfloat16, model.gradient_checkpointing)
+    rows = math.ceil(positions / longest)
+    kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
     reserved = {"reserved": float(RESERVED)}
     return [
@@ -124,7 +145,7 @@ def fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: f
     found = Fit(phases, memory, ())
     if found.fits:
         return found
-    changes = list(_changes(config, gpus))
+    changes = list(_changes(config, shape, gpus))
     for count in range(1, len(changes) + 1):
         for chosen in combinations(changes, count):
             changed = config
@@ -135,10 +156,12 @@ def fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: f
     return found
 
 
-def _changes(config: Config, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """What mends memory, the least harmful first: the word, the section of the configuration, and its new values."""
     train, rollout, model = config.train, config.rollout, config.model
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
+    if _masked_row(config, shape):
+        yield "model.attention=varlen", "model", {"attention": "varlen"}
     if not model.gradient_checkpointing:
         yield "model.gradient_checkpointing=true", "model", {"gradient_checkpointing": True}
     if gpus > 1 and train.sharding == "none" and not model.lora.rank:

@@ -13,6 +13,7 @@ from transformers import (
     LlamaConfig,
     MistralConfig,
     PreTrainedConfig,
+    Qwen2Config,
     Qwen3Config,
 )
 
@@ -40,6 +41,7 @@ COMMON: dict[str, Any] = {
 }
 CONFIGS: dict[str, PreTrainedConfig] = {
     "qwen3": Qwen3Config(**COMMON, tie_word_embeddings=True, attention_dropout=0.5),
+    "qwen2": Qwen2Config(**COMMON, use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "llama": LlamaConfig(**COMMON, tie_word_embeddings=False),
     "gemma2": Gemma2Config(**COMMON, sliding_window=5, final_logit_softcapping=3.0, query_pre_attn_scalar=8),
     "mistral": MistralConfig(**COMMON, sliding_window=5),

@@ -29,7 +29,10 @@ LARGE_SHARES = [
 """Settings in which more tokens are chosen than by default."""
 
 
-@pytest.mark.parametrize("expression", [*SAMPLE, *LARGE_SHARES])
+@pytest.mark.parametrize(
+    "expression",
+    [*SAMPLE[::2], *(pytest.param(other, marks=pytest.mark.slow) for other in SAMPLE[1::2]), *LARGE_SHARES],
+)
 def test_the_zoo_obeys(expression: str) -> None:
     for law in LAWS.values():
         law(expression)

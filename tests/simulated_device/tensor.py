@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+from tests.simulated_device.kernels import KERNELS
+
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
@@ -96,6 +98,8 @@ class OnDevice(Tensor):
         if func in CUDA_KERNELS:
             *operands, dtype = inner_args
             out = func.overloadpacket(*(operand.to(dtype) for operand in operands))
+        elif func in KERNELS:
+            out = KERNELS[func](*inner_args, **inner_kwargs)
         else:
             out = func(*inner_args, **inner_kwargs)
         if func.overloadpacket is aten.copy_ and not isinstance(args[0], OnDevice):

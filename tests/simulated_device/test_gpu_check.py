@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import check
+from rlzoo.model import varlen
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import SIZE
 from tests.simulated_device import SimulatedDevice
@@ -56,6 +57,15 @@ def test_gradients_hold_there_and_waits_are_counted(monkeypatch: pytest.MonkeyPa
         assert check.gradients(DEVICE).holds
         monkeypatch.setattr(check, "WAITS", -10)
         assert "waits 0 times" in check.gradients(DEVICE).text
+
+
+def test_rows_without_masks_hold_there_and_a_wrong_result_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SimulatedDevice():
+        assert check.attention(DEVICE).holds
+        kernel = varlen._by_kernel
+        monkeypatch.setattr(varlen, "_by_kernel", lambda q, k, v, *others: kernel(q, k, 2 * v, *others))
+        finding = check.attention(DEVICE)
+    assert not finding.holds and "**mistral, bfloat16**" in finding.text and "float32" not in finding.text
 
 
 @contextmanager

@@ -16,8 +16,7 @@ from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.paper_stand_ins import CONFIGS, TURN_END, stand_ins
 
 SHORT = (
-    "rollout.engine=transformers",  # vLLM and flash attention have no pretended device
-    "model.attention=sdpa",
+    "rollout.engine=transformers",  # vLLM has no pretended device
     "rollout.prompts_per_step=2",
     "rollout.responses_per_prompt=4",
     "rollout.max_refills=20",

@@ -25,14 +25,49 @@ def there(tiny_model: Path, here: object) -> tuple[SimulatedDevice, Counting, St
         return machine, *counting(tiny_model)
 
 
+@pytest.fixture(scope="module")
+def packed(tiny_model: Path) -> tuple[tuple[Counting, Step], tuple[SimulatedDevice, Counting, Step]]:
+    """The same here and there, with rows without masks."""
+    with_varlen = counting(tiny_model, "model.attention=varlen")
+    with SimulatedDevice() as machine:
+        return with_varlen, (machine, *counting(tiny_model, "model.attention=varlen"))
+
+
 IN_A_RECIPE = {part.name for recipe in RECIPES for part in parse(recipe).parts}
 OTHERS = [part for part in PARTS if not {other.name for other in parse(part).parts} <= IN_A_RECIPE]
 
 
-@pytest.mark.parametrize("expression", fitting(4, [*RECIPES, *OTHERS]))
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *fitting(4, [*RECIPES[::2], *OTHERS]),
+        *(pytest.param(it, marks=pytest.mark.slow) for it in fitting(4, RECIPES[1::2])),
+    ],
+)
 def test_gradients_are_those_of_the_cpu_and_a_micro_batch_waits_twice_at_most(
     expression: str, here: tuple[Counting, Step], there: tuple[SimulatedDevice, Counting, Step]
 ) -> None:
+    compare(expression, here, there)
+
+
+@pytest.mark.parametrize("expression", ["stapo+kl", "dapo", "lopti+stare(adaptive=true)"])
+def test_so_it_is_with_rows_without_masks(
+    expression: str, packed: tuple[tuple[Counting, Step], tuple[SimulatedDevice, Counting, Step]]
+) -> None:
+    compare(expression, *packed)
+
+
+def test_rows_without_masks_never_wait_for_their_kernel(tiny_model: Path) -> None:
+    with SimulatedDevice() as machine:
+        trainer, step = counting(tiny_model, "model.attention=varlen", "model.precision=bfloat16")
+        trainer.begin(machine)
+        trainer.record("stapo+kl", *step)
+    assert trainer.waits["train"] <= MOST * trainer.micro_batches["train"] + len(trainer.gradients), machine.report()
+    assert trainer.waits["score"] == 0, machine.report()
+
+
+def compare(expression: str, here: tuple[Counting, Step], there: tuple[SimulatedDevice, Counting, Step]) -> None:
+    """Holds the device to the CPU's gradients, and counts its waits."""
     trainer, step = here
     metrics, expected = trainer.record(expression, *step), trainer.gradients
     machine, trainer, step = there

@@ -54,9 +54,10 @@ class Counting(Recording):
         return result
 
 
-def counting(model: Path) -> tuple[Counting, Step]:
+def counting(model: Path, *words: str) -> tuple[Counting, Step]:
     """A trainer on whatever device there is, and a step for it."""
-    experiment, accelerator = check(load_config([f"model.name={model}", *WORDS])), make_accelerator("float32")
+    experiment = check(load_config([f"model.name={model}", *WORDS, *words]))
+    accelerator = make_accelerator(experiment.config.model.precision)
     policy = load_policy(experiment.config.model, experiment.tokenizer)
     with torch.no_grad():
         policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable

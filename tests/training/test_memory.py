@@ -18,7 +18,7 @@ from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.shape import KNOWN, Shape, shape_of
 from rlzoo.training.arithmetic import Arithmetic, arithmetic, forward
-from rlzoo.training.memory import GIB, activations, fit
+from rlzoo.training.memory import GIB, activations, fit, predict
 from tests.conftest import error_of
 from tests.model.tiny_models import tiny_tokenizer
 
@@ -45,9 +45,9 @@ CARDS = {"Qwen/Qwen3-1.7B-Base": 1.7e9, "Qwen/Qwen2.5-3B-Instruct": 3.09e9, "Qwe
 """Parameters as the model cards have them."""
 
 
-def tiny(name: str, checkpointing: bool = False) -> Policy:
-    model = AutoModelForCausalLM.from_config(SHAPES[name][0]).float()
-    return Policy(model, tiny_tokenizer(), checkpointing, share_prompts=False)
+def tiny(name: str, checkpointing: bool = False, attention: str = "sdpa", share_prompts: bool = False) -> Policy:
+    model = AutoModelForCausalLM.from_config(SHAPES[name][0], attn_implementation=attention).float()
+    return Policy(model, tiny_tokenizer(), checkpointing, share_prompts)
 
 
 def saved_bytes(policy: Policy, rows: int, length: int, bfloat16: bool) -> tuple[int, int]:
@@ -80,6 +80,25 @@ def test_predicted_activations_are_within_a_tenth_of_what_a_forward_pass_saves(
     measured, positions = saved_bytes(tiny(name), rows, length, bfloat16)
     predicted = activations(SHAPES[name][1], positions, rows, bfloat16, checkpointing=False)
     assert abs(predicted / measured - 1) < 0.1
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize(("attention", "masked"), [("sdpa", 125), ("varlen", 0)])
+def test_masks_are_counted_where_the_attention_has_them(attention: str, masked: int, bfloat16: bool) -> None:
+    policy = tiny("llama", attention=attention, share_prompts=True)
+    measured, positions = saved_bytes(policy, 8, 32, bfloat16)
+    assert positions == (2 * masked or 8 * 32)  # four responses behind their prompt in a row, or eight and no padding
+    predicted = activations(SHAPES["llama"][1], positions, 8, bfloat16, checkpointing=False, masked=masked)
+    assert abs(predicted / measured - 1) < 0.1
+
+
+def test_what_masks_make_too_large_fits_without_them() -> None:
+    words = [str(PAPERS["stapo_qwen3_1.7b"]), "model.gradient_checkpointing=false"]
+    config, masked = (load_config([*words, f"model.attention={it}"]) for it in ("varlen", "sdpa"))
+    shape, objective = shape_of(config.model), parse(config.objective)
+    needed = max(phase.total for phase in predict(config, shape, objective, 1))
+    found = fit(masked, shape, objective, 1, needed)
+    assert found.largest.total > 1.1 * needed and found.remedy == ["model.attention=varlen"]
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -114,6 +114,17 @@ def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int,
         agree(found, expected)
 
 
+@pytest.mark.slow
+def test_sharded_processes_train_rows_without_masks_as_one_does(tmp_path: Path) -> None:
+    words = [*WORDS, "objective=stapo+kl", "model.attention=varlen", "model.gradient_checkpointing=true"]
+    for name, launcher, sharding in (("one", ONE, "none"), ("two", TWO, "fsdp")):
+        own = [f"output={tmp_path / name}", f"train.sharding={sharding}", "train.steps=2"]
+        launch([*launcher, "-m", "rlzoo", "train", *words, *own])
+    one, two = (read_json_lines(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
+    for found, expected in zip(two, one, strict=True):
+        agree(found, expected)
+
+
 def agree(found: dict[str, Any], expected: dict[str, Any]) -> None:
     """Metrics but for the rounding of float32 sums; the differences to the sampler are nothing else."""
     assert found.keys() == expected.keys()
