@@ -105,6 +105,7 @@ def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, tr
             assert strict.low < found.low and strict.high > found.high and strict.detectable > found.detectable
 
 
+@pytest.mark.slow
 def test_in_python_the_runs_of_added_seeds_are_there_as_well(tmp_path: Path, train: None) -> None:
     found = rlzoo.compare([*ACCURACIES], *WORDS[3:-1], seeds="auto(up_to=7)", output=tmp_path, progress=False)
     added = Grid.load(tmp_path)

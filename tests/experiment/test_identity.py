@@ -226,7 +226,8 @@ def test_a_run_records_what_it_trains() -> None:
     assert json.loads(run.objective.read_text()) == {"key": objective.key, **objective.describe()}
 
 
-@pytest.mark.parametrize("is_old", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_old", [True, False])
 def test_a_run_goes_on_under_another_spelling(is_old: bool) -> None:
     words = (*SMALL, "checkpoint.every=1", "checkpoint.keep=9")
     assert main(["train", "objective=stapo+clip_higher", *words]) == 0

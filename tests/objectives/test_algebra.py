@@ -159,6 +159,7 @@ def test_every_setting_on_a_variant_reads_back_as_itself(base: str) -> None:
         assert parse(f"{base}+{setting}+{setting}") == objective
 
 
+@pytest.mark.slow
 def test_different_objectives_have_different_canonical_forms_and_keys() -> None:
     objectives = {parsed(f"{base}+{setting}") for base in VARIANTS for setting in SETTINGS} - {None}
     objectives |= {parse(expression) for expression in [*VARIANTS, *PAIRS]}

@@ -57,7 +57,10 @@ def test_a_checkpoint_is_evaluated_and_looked_at_on_the_device(tmp_path: Path) -
         assert one.push.equal(other.push)
 
 
-@pytest.mark.parametrize("words", [("model.precision=bfloat16",), ("model.gradient_checkpointing=true",)])
+@pytest.mark.parametrize(
+    "words",
+    [("model.precision=bfloat16",), pytest.param(("model.gradient_checkpointing=true",), marks=pytest.mark.slow)],
+)
 def test_other_precisions_and_checkpointed_layers_train_on_the_device(words: tuple[str, ...], tmp_path: Path) -> None:
     with SimulatedDevice():
         metrics = read_json_lines(run(tmp_path / "run", *EACH, "train.steps=1", *words).metrics)
