@@ -24,5 +24,6 @@ def near_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
 
 
 def one_line(error: BaseException | str) -> str:
-    """What a library's error says, without its line breaks and its length."""
-    return textwrap.shorten(str(error), 300, placeholder=" ...")
+    """What a library's error says, without its line breaks and its length; its name if it says nothing."""
+    said = error if isinstance(error, str) else str(error) or type(error).__name__
+    return textwrap.shorten(said, 300, placeholder=" ...")

@@ -132,15 +132,14 @@ def read_run(folder: RunFolder) -> FinishedRun:
     if not folder.config.exists():
         raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
     config = folder.read_config()
-    if folder.finished(config) and (cell := _cell_of(folder)):
-        return finished_run(cell)
     if not folder.finished(config):
         done = len(read_json_lines(folder.metrics))
         raise UserError(
             f"the run in {folder.path} is not done (step {done} of {config.train.steps}); "
             f"rlzoo train {folder.config} resume=true goes on with it"
         )
-    return _finished(folder, config, config.objective)
+    cell = _cell_of(folder)
+    return finished_run(cell) if cell else _finished(folder, config, config.objective)
 
 
 def _cell_of(folder: RunFolder) -> Cell | None:

@@ -31,7 +31,8 @@ class ModelConfig:
     """The attention of transformers: `sdpa`, `eager`, `flash_attention_2`, ...; or `varlen`: responses in
     one row without masks and padding, by torch's own flash attention on CUDA in bfloat16, by SDPA elsewhere."""
     share_prompts: bool = True
-    """Calculate a prompt once for all its responses, where the attention takes a mask; otherwise a warning says so."""
+    """Calculate a prompt once for all its responses, where the attention takes a mask: not with `varlen` and flash
+    attention, whose rows have none. Where a model does not take such masks, a warning says so."""
     chat_template: str = "auto"
     """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does."""
     trust_remote_code: bool = False

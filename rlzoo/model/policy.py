@@ -15,7 +15,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded
+from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, without_progress_bars
 from rlzoo.model.sharding import is_sharded, whole_parameters
@@ -23,9 +23,6 @@ from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_log
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.transfer import sent
 from rlzoo.model.varlen import VARLEN, packed_options, packs
-
-LONGEST_TREE = 2
-"""Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
 
 
 @dataclass(frozen=True)

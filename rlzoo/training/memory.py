@@ -12,7 +12,7 @@ from typing import Any
 
 from objectives import Objective
 from rlzoo.config import Config
-from rlzoo.model.policy import LONGEST_TREE
+from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
 

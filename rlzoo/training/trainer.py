@@ -30,7 +30,7 @@ from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.tally import Tally, rollout_metrics
 
 _ANY_ROW = torch.zeros(1, dtype=torch.long)
-Part = TypeVar("Part")
+T = TypeVar("T")
 
 
 def is_to_be_sharded(train: TrainConfig, accelerator: Accelerator) -> bool:
@@ -225,7 +225,7 @@ class Trainer:
         budget = self.config.train.tokens_per_micro_batch
         return [share[rows] for rows in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
 
-    def _in_step(self, parts: list[Part]) -> list[Part | None]:
+    def _in_step(self, parts: list[T]) -> list[T | None]:
         """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
         if self.accelerator.num_processes == 1:
             return [*parts]
