@@ -7,9 +7,7 @@ TRL samples, scores, steps, logs and saves; the objective has the rest. A genera
 N rows of a generation on all processes, M of a mini-batch, w = M / processes; T completion positions.
 """
 
-import json
 import math
-import os
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,9 +21,9 @@ from torch.nn.functional import pad
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError, Plan, TokenBatch, parse
+from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.trl_settings import check_peer, check_state, settled
 
-STATE_FILE = "objective_state.json"
 _TOKENS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
 _LOG_PROBS_OF_TRL = (
     ("logp_old", "old_per_token_logps"),
@@ -271,27 +269,16 @@ class ZooGRPOTrainer(GRPOTrainer):
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Writes the state of the controllers before TRL writes the rest, so that a whole checkpoint has it."""
         if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
-            folder.mkdir(parents=True, exist_ok=True)
-            saved = {"objective": self.objective.key, "refills": self._refills, "controllers": self._controllers}
-            partial = folder / f"{STATE_FILE}.partial"
-            partial.write_text(json.dumps(saved), encoding="utf-8")
-            os.replace(partial, folder / STATE_FILE)
+            save_state(folder, self.objective, refills=self._refills, controllers=self._controllers)
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        path = Path(checkpoint, STATE_FILE)
-        if not path.exists():
-            raise ObjectiveError(f"{checkpoint} has no {STATE_FILE}: resume a checkpoint that ZooGRPOTrainer wrote")
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["objective"] != self.objective.key:
-            raise ObjectiveError(f"{checkpoint} is of another objective, {saved['objective']}: resume with that one")
-        self._controllers, self._refills = saved["controllers"], saved["refills"]
+        if checkpoint is not None:
+            saved = load_state(Path(checkpoint), self.objective)
+            self._controllers, self._refills = saved["controllers"], saved["refills"]
 
 
 @dataclass(frozen=True)

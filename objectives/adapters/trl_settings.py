@@ -1,19 +1,14 @@
 """What an objective decides about TRL's settings, and what the adapter relies on in TRL."""
 
 import copy
-import inspect
-import warnings
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib.metadata import version
 from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError
-
-TESTED = "1.16"
-"""The version of TRL that the tests run with."""
+from objectives.adapters.peer import Peer
 
 REPLACED: Mapping[str, str] = {
     "beta": "+kl(beta=0.04)",
@@ -48,22 +43,26 @@ REPLACED: Mapping[str, str] = {
 }
 """A setting of TRL that has no effect here -> what an objective has in its place, as it is added to an expression."""
 
-_SEAMS: Mapping[str, tuple[str, ...]] = {
-    "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
-    "_compute_loss": ("model", "inputs"),
-    "_generate_and_score_completions": ("inputs",),
-    "_get_output_dir": ("trial",),
-    "_get_per_token_logps_and_entropies": (
-        *("model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"),
-        *("compute_entropy", "compute_aux_loss"),
-    ),
-    "_load_optimizer_and_scheduler": ("checkpoint",),
-    "_prepare_inputs": ("generation_batch",),
-    "_save_checkpoint": ("model", "trial"),
-    "prediction_step": ("model", "inputs", "prediction_loss_only", "ignore_keys"),
-    "training_step": ("model", "inputs", "num_items_in_batch"),
-}
-"""The methods of TRL's trainer that the adapter calls or replaces -> their first parameters."""
+_TRAINER = "trl:GRPOTrainer"
+PEER = Peer(
+    "trl",
+    tested=(1, 16),
+    seams={
+        f"{_TRAINER}._calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
+        f"{_TRAINER}._compute_loss": ("self", "model", "inputs"),
+        f"{_TRAINER}._generate_and_score_completions": ("self", "inputs"),
+        f"{_TRAINER}._get_output_dir": ("self", "trial"),
+        f"{_TRAINER}._get_per_token_logps_and_entropies": (
+            *("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"),
+            *("compute_entropy", "compute_aux_loss"),
+        ),
+        f"{_TRAINER}._load_optimizer_and_scheduler": ("self", "checkpoint"),
+        f"{_TRAINER}._prepare_inputs": ("self", "generation_batch"),
+        f"{_TRAINER}._save_checkpoint": ("self", "model", "trial"),
+        f"{_TRAINER}.prediction_step": ("self", "model", "inputs", "prediction_loss_only", "ignore_keys"),
+        f"{_TRAINER}.training_step": ("self", "model", "inputs", "num_items_in_batch"),
+    },
+)
 
 _STATE = (
     *("_is_vlm", "_metrics", "_step", "_tokenizer", "accelerator", "aux_loss_enabled", "eos_token_ids"),
@@ -78,28 +77,22 @@ _SETTINGS = (
 )
 
 
-def check_peer(trainer: type[Any] = GRPOTrainer, config: type[Any] = GRPOConfig) -> None:
+def check_peer() -> None:
     """Raises ObjectiveError for the first thing in TRL that is not what the adapter was written for."""
-    _warn_of_another_version()
-    for name, expected in _SEAMS.items():
-        method = getattr(trainer, name, None)
-        found = tuple(inspect.signature(method).parameters)[1:] if callable(method) else ()
-        if found[: len(expected)] != expected:
-            shown = f"takes ({', '.join(found)})" if callable(method) else "is not there"
-            raise _changed(f"GRPOTrainer.{name} should take ({', '.join(expected)}) but {shown}")
-    if getattr(trainer, "loss_is_scaled_for_ga", None) is not True:
-        raise _changed("GRPOTrainer.loss_is_scaled_for_ga should be True, so that no one else divides the loss")
-    there = {item.name for item in fields(config)}
+    PEER.check()
+    if getattr(GRPOTrainer, "loss_is_scaled_for_ga", None) is not True:
+        raise PEER.changed("GRPOTrainer.loss_is_scaled_for_ga should be True, so that no one else divides the loss")
+    there = {item.name for item in fields(GRPOConfig)}
     for name in _SETTINGS:
         if name not in there:
-            raise _changed(f"GRPOConfig.{name} is not there")
+            raise PEER.changed(f"GRPOConfig.{name} is not there")
 
 
 def check_state(trainer: Any) -> None:
     """Raises ObjectiveError for the first attribute of a trainer that the adapter reads and that is not there."""
     for name in _STATE:
         if not hasattr(trainer, name):
-            raise _changed(f"GRPOTrainer has no {name}")
+            raise PEER.changed(f"GRPOTrainer has no {name}")
 
 
 def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
@@ -152,13 +145,3 @@ def _refuse_uneven(args: GRPOConfig) -> None:
             f"steps_per_generation={args.steps_per_generation} must be a multiple of "
             f"gradient_accumulation_steps={window}, so that updates are on whole mini-batches"
         )
-
-
-def _warn_of_another_version() -> None:
-    found = version("trl")
-    if found.split(".")[:2] != TESTED.split("."):
-        warnings.warn(f"trl {found} is not the version that was tested, {TESTED}: trying it", stacklevel=4)
-
-
-def _changed(what: str) -> ObjectiveError:
-    return ObjectiveError(f"trl {version('trl')} is not what this adapter knows: {what}; install trl=={TESTED}.*")

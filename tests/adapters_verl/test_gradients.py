@@ -18,7 +18,7 @@ TELLING = {
 EXPRESSIONS = [
     expression
     for expression in (TELLING.get(variant, variant) for variant in VARIANTS)
-    if not parse(expression).reads_micro_batches  # refused, as the table says
+    if not parse(expression).reads_micro_batches and "logp_prompt" not in parse(expression).needs  # refused
 ]
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from objectives import TokenBatch, parse
-from objectives.adapters.verl.controller import STATE_FILE, dealt
+from objectives.adapters.checkpoint import STATE_FILE
+from objectives.adapters.verl.controller import dealt
 from tests.adapters_verl.rollouts import Along, Given, embedded, statistics
 from tests.guide import learn
 from tests.processes import failure, launch

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from objectives import ObjectiveError, names, parse
+from objectives.adapters import peer
 from objectives.adapters.verl import settings
-from objectives.adapters.verl.settings import LOSS_MODE, REPLACED, SEAMS, check_peer, settled
+from objectives.adapters.verl.settings import LOSS_MODE, PEER, REPLACED, settled
 from tests.guide import GUIDE
 from tests.processes import ROOT
 
@@ -107,17 +109,17 @@ def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused() -
 )
 def test_a_changed_peer_is_one_clear_error(seam: str, expected: tuple[str, ...], said: str) -> None:
     with pytest.raises(ObjectiveError, match=said):
-        check_peer({**SEAMS, seam: expected})
-    check_peer()
+        replace(PEER, seams={**PEER.seams, seam: expected}).check()
+    PEER.check()
 
 
 def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "version", lambda _: "0.10.0")
+    monkeypatch.setattr(peer, "version", lambda _: "0.10.0")
     with pytest.warns(UserWarning, match=r"verl 0.10.0 is not the version that was tested, 0.9"):
-        check_peer()
-    monkeypatch.setattr(settings, "version", lambda _: "0.8.3")
+        PEER.check()
+    monkeypatch.setattr(peer, "version", lambda _: "0.8.3")
     with pytest.raises(ObjectiveError, match=r"verl 0.8.3 is older than this adapter: install verl==0.9.\*"):
-        check_peer()
+        PEER.check()
 
 
 # ---- the start -------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ or in a launch script of your own, by configuration alone:
 one to the other, `settings` what the objective decides about verl's settings. Importing the package puts it into verl.
 """
 
-from objectives.adapters.verl.settings import check_peer
+from objectives.adapters.verl.settings import PEER
 
 
 def _install() -> None:
     """Has verl take its synchronous trainer from here."""
-    check_peer()
+    PEER.check()
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
     from objectives.adapters.verl.controller import trainer_for

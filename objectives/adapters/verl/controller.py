@@ -4,9 +4,7 @@ A step of verl is a rollout step, `ppo_mini_batch_size` prompts are a mini-batch
 rows of verl's batch, of which some may only fill up; T response positions.
 """
 
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,11 +24,11 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 from objectives import Objective, ObjectiveError, TokenBatch, parse
+from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.verl.rows import LIMIT, columns_of, padded, spread
 from objectives.adapters.verl.settings import expression_in, settled
 from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
 
-STATE_FILE = "objective_state.json"
 _LOG_PROBS = {
     "logp_old": "old_log_probs",
     "entropy_old": "entropy",
@@ -168,13 +166,8 @@ class ZooPPOTrainer(PPOTrainerSync):
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self) -> None:
-        """Writes the state of the controllers before verl writes the rest, so that a whole checkpoint has it."""
         folder = Path(self.config.trainer.default_local_dir, f"global_step_{self.global_steps}")
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f"{STATE_FILE}.partial"
-        saved = {"objective": self.objective.key, "controllers": self._controllers}
-        partial.write_text(json.dumps(saved), encoding="utf-8")
-        os.replace(partial, folder / STATE_FILE)
+        save_state(folder, self.objective, controllers=self._controllers)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -182,14 +175,9 @@ class ZooPPOTrainer(PPOTrainerSync):
         if self.global_steps == 0:
             return
         trainer = self.config.trainer
-        folder = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
-        path = Path(trainer.resume_from_path if trainer.resume_mode == "resume_path" else folder, STATE_FILE)
-        if not path.exists():
-            raise ObjectiveError(f"{path.parent} has no {STATE_FILE}: resume a checkpoint that this adapter wrote")
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["objective"] != self.objective.key:
-            raise ObjectiveError(f"{path.parent} is of another objective, {saved['objective']}: resume with that one")
-        self._controllers = saved["controllers"]
+        own = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
+        folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else own
+        self._controllers = load_state(folder, self.objective)["controllers"]
 
 
 class Outcomes:

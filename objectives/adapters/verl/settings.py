@@ -1,12 +1,8 @@
 """What an objective decides about verl's settings, and what the adapter relies on in verl."""
 
 import copy
-import inspect
-import warnings
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,9 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
-
-TESTED = (0, 9)
-"""The version of verl that the tests run with."""
+from objectives.adapters.peer import Peer
 
 MARK = "rlzoo:"
 """What stands before the expression in verl's `loss_mode`."""
@@ -79,51 +73,36 @@ _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
 _TRAINER = "verl.trainer.ppo.v1.trainer_base:PPOTrainer"
 _WORKERS = "verl.workers.engine_workers"
 _PADDING = "verl.workers.utils.padding"
-SEAMS: Mapping[str, tuple[str, ...]] = {
-    "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": ("batch", "batch_multiple", "eos_token_id"),
-    "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer._dapo_filtered_keys": ("self", "partition_id"),
-    f"{_TRAINER}.__init__": ("self", "config"),
-    f"{_TRAINER}._add_prompts_to_generate": ("self", "num_prompts"),
-    f"{_TRAINER}._balance_batch": ("self", "batch", "metrics"),
-    f"{_TRAINER}._build_replay_buffer": ("self",),
-    f"{_TRAINER}._compute_advantage": ("self", "batch", "metrics"),
-    f"{_TRAINER}._init_resource_pool_mgr": ("self",),
-    f"{_TRAINER}._init_tokenizer": ("self",),
-    f"{_TRAINER}._load_checkpoint": ("self",),
-    f"{_TRAINER}._save_checkpoint": ("self",),
-    f"{_TRAINER}._update_actor": ("self", "batch", "metrics"),
-    "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync": ("config",),
-    "verl.utils.seqlen_balancing:calculate_workload": ("seqlen_list",),
-    "verl.utils.seqlen_balancing:get_seqlen_balanced_partitions": ("seqlen_list", "k_partitions", "equal_size"),
-    "verl.workers.engine.base:BaseEngine.infer_batch": ("self", "data", "loss_function"),
-    "verl.workers.engine.base:BaseEngine.train_batch": ("self", "data", "loss_function"),
-    f"{_WORKERS}:ActorRolloutRefWorker.actor_worker_cls": ("config",),
-    f"{_WORKERS}:TrainingWorker.set_loss_fn": ("self", "loss_fn"),
-    f"{_WORKERS}:TrainingWorker.train_batch": ("self", "data"),
-    f"{_WORKERS}:TrainingWorker.train_mini_batch": ("self", "data"),
-    "verl.workers.utils.losses:ppo_loss": ("config", "model_output", "data", "dp_group"),
-    f"{_PADDING}:no_padding_2_padding": ("tensor", "data"),
-    f"{_PADDING}:response_to_nested": ("tensor", "response_mask"),
-}
-"""What the adapter calls or replaces in verl -> its first parameters."""
-
-
-def check_peer(seams: Mapping[str, tuple[str, ...]] = SEAMS) -> None:
-    """Raises ObjectiveError for a verl that is older than the adapter, and for the first seam that has changed."""
-    found = version("verl")
-    numbers = tuple(int(part) for part in found.split(".")[:2])
-    if numbers < TESTED:
-        raise ObjectiveError(f"verl {found} is older than this adapter: install verl=={_tested()}.*")
-    if numbers > TESTED:
-        warnings.warn(f"verl {found} is not the version that was tested, {_tested()}: trying it", stacklevel=2)
-    for seam, expected in seams.items():
-        parameters = _parameters(seam)
-        if parameters is None or parameters[: len(expected)] != expected:
-            shown = "is not there" if parameters is None else f"takes ({', '.join(parameters)})"
-            raise ObjectiveError(
-                f"verl {found} is not what this adapter knows: {seam.split(':')[1]} should take "
-                f"({', '.join(expected)}) but {shown}; install verl=={_tested()}.*"
-            )
+PEER = Peer(
+    "verl",
+    tested=(0, 9),
+    seams={
+        "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": ("batch", "batch_multiple", "eos_token_id"),
+        "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer._dapo_filtered_keys": ("self", "partition_id"),
+        f"{_TRAINER}.__init__": ("self", "config"),
+        f"{_TRAINER}._add_prompts_to_generate": ("self", "num_prompts"),
+        f"{_TRAINER}._balance_batch": ("self", "batch", "metrics"),
+        f"{_TRAINER}._build_replay_buffer": ("self",),
+        f"{_TRAINER}._compute_advantage": ("self", "batch", "metrics"),
+        f"{_TRAINER}._init_resource_pool_mgr": ("self",),
+        f"{_TRAINER}._init_tokenizer": ("self",),
+        f"{_TRAINER}._load_checkpoint": ("self",),
+        f"{_TRAINER}._save_checkpoint": ("self",),
+        f"{_TRAINER}._update_actor": ("self", "batch", "metrics"),
+        "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync": ("config",),
+        "verl.utils.seqlen_balancing:calculate_workload": ("seqlen_list",),
+        "verl.utils.seqlen_balancing:get_seqlen_balanced_partitions": ("seqlen_list", "k_partitions", "equal_size"),
+        "verl.workers.engine.base:BaseEngine.infer_batch": ("self", "data", "loss_function"),
+        "verl.workers.engine.base:BaseEngine.train_batch": ("self", "data", "loss_function"),
+        f"{_WORKERS}:ActorRolloutRefWorker.actor_worker_cls": ("config",),
+        f"{_WORKERS}:TrainingWorker.set_loss_fn": ("self", "loss_fn"),
+        f"{_WORKERS}:TrainingWorker.train_batch": ("self", "data"),
+        f"{_WORKERS}:TrainingWorker.train_mini_batch": ("self", "data"),
+        "verl.workers.utils.losses:ppo_loss": ("config", "model_output", "data", "dp_group"),
+        f"{_PADDING}:no_padding_2_padding": ("tensor", "data"),
+        f"{_PADDING}:response_to_nested": ("tensor", "response_mask"),
+    },
+)
 
 
 def expression_in(config: DictConfig) -> str | None:
@@ -206,19 +185,3 @@ def _defaults() -> DictConfig:
     loaded = OmegaConf.load(Path(spec.origin).parent / "trainer" / "config" / "_generated_ppo_trainer.yaml")
     assert isinstance(loaded, DictConfig)
     return loaded
-
-
-def _parameters(seam: str) -> tuple[str, ...] | None:
-    """The parameters of what `module:name.name` says, None where there is no such thing."""
-    module, path = seam.split(":")
-    try:
-        found: Any = import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
-        return tuple(inspect.signature(found).parameters)
-    except (ImportError, AttributeError, TypeError, ValueError):
-        return None
-
-
-def _tested() -> str:
-    return ".".join(map(str, TESTED))
