@@ -109,13 +109,13 @@ class Part:
     def parameters(self) -> list[dict[str, Any]]:
         """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.
 
-        A default of `?` is none: nobody has published one.
+        `?` stands where there is none: nobody has published one.
         """
         return [
             {
                 "name": item.name,
-                "value": getattr(self, item.name),
-                "default": str(ASKED) if item.default is ASKED else item.default,
+                "value": _plain(getattr(self, item.name)),
+                "default": _plain(item.default),
                 "allowed": _allowed(item),
                 "meaning": item.metadata.get("doc", ""),
             }
@@ -126,6 +126,10 @@ class Part:
         """The part as a term of an expression, defaults left out."""
         changed = {item.name: getattr(self, item.name) for item in fields(self)}
         return write_term(self.written, {key: value for key, value in changed.items() if value != defaults(self)[key]})
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if value is ASKED else value
 
 
 def defaults(part: Part | type[Part]) -> dict[str, Any]:

@@ -9,16 +9,9 @@ from formula import mathematics
 from links import write_changed
 from pushes import draw_push
 
+from benchmarks.zoo.recipes import expression
 from objectives import ASKED, Name, Objective, ObjectiveError, Stage, names, parse
 from rlzoo.report.zoo import costs
-
-GIVEN = {
-    "arm": "arm(alpha=0.5)",
-    "m2po": "m2po(budget=0.04)",
-    "minpro": "minpro(low=1,high=3)",
-    "dro": "dro(beta=0.01)",
-}
-"""Expressions for the methods that leave a number open; the numbers are examples and stand in no paper."""
 
 
 def write(folder: Path) -> None:
@@ -26,16 +19,11 @@ def write(folder: Path) -> None:
     recipes = [name for name in names() if name.kind == "recipe"]
     combined = combinations(recipes)
     for name in recipes:
-        objective = parse(expression_of(name))
+        objective = parse(expression(name))
         drawn = draw_push(folder / f"{name.name}.svg", name.name, objective)
         write_changed(folder / f"{name.name}.md", method_page(name, objective, combined[name.name], drawn))
     write_changed(folder / "index.md", list_page(recipes))
     write_changed(folder / "parts.md", parts_page([name for name in names() if name.kind == "part"]))
-
-
-def expression_of(name: Name) -> str:
-    """The expression that a method's page shows."""
-    return GIVEN.get(name.name, name.name)
 
 
 # ---- one method ------------------------------------------------------------------------------------------------------
@@ -81,7 +69,7 @@ def open_numbers(name: Name) -> str:
     if not name.asked:
         return ""
     given = ", ".join(f"`{it}`" for it in name.asked)
-    return f"No value of {given} is published, so it must be given; below stands `{expression_of(name)}`, an example."
+    return f"No value of {given} is published, so it must be given; below stands `{expression(name)}`, an example."
 
 
 def stage_row(parts: Sequence[dict[str, Any]]) -> str:
@@ -147,7 +135,7 @@ def parameter_table(parts: Sequence[dict[str, Any]]) -> str:
 
 def shown(value: object) -> str:
     """As an expression has it."""
-    if value is ASKED:
+    if value == str(ASKED):
         return "to be given"
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
@@ -162,9 +150,9 @@ def combinations(recipes: Sequence[Name]) -> dict[str, list[tuple[str, str, str]
 
 def added(one: Name, other: Name) -> tuple[str, str]:
     """What becomes of one method plus another."""
-    base = expression_of(one)
+    base = expression(one)
     try:
-        both = parse(f"{base}+{expression_of(other)}")
+        both = parse(f"{base}+{expression(other)}")
     except ObjectiveError as error:
         return "refused", str(error)
     return ("nothing", "") if both == parse(base) else ("adds", "")

@@ -3,11 +3,15 @@
 import contextlib
 import io
 import json
+import math
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import trl
 from accelerate import Accelerator
 from datasets import Dataset
 from peft import LoraConfig
@@ -16,7 +20,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from objectives import ObjectiveError, names, parse
 from objectives.adapters import peer as peers
-from objectives.adapters import trl_settings
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.trl import ZooGRPOTrainer
 from objectives.adapters.trl_settings import REPLACED, check_peer, settled
@@ -25,7 +28,8 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from tests.adapters_trl.gradients import WORDS, Ours, noisy_weights
 from tests.adapters_trl.refills import ARITHMETIC, no_even_one_right, right
-from tests.adapters_trl.rig import ended_rollouts, settings, trainer
+from tests.adapters_trl.rig import MODEL, ended_rollouts, settings, trainer
+from tests.guide import GUIDE
 from tests.processes import ONE, TWO, launch
 from tests.training.recording import collected_by
 
@@ -116,7 +120,7 @@ def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused(tmp
     args = settings(tmp_path, 4, 6, num_generations=8)
     rows = [row_of(name.name, args) for name in names() if name.kind == "recipe"]
     table = "\n".join(["| recipe | in TRL |", "|---|---|", *rows])
-    guide = Path(trl_settings.__file__).with_name("README.md").read_text("utf-8")
+    guide = GUIDE.read_text("utf-8")
     assert guide.split("<!-- recipes -->\n")[1].split("\n<!-- /recipes -->")[0] == table, table
 
 
@@ -152,6 +156,25 @@ def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkey
 
 
 # ---- what is done ----------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_of_the_guide_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(from trl.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    small = {
+        "max_steps": 1,
+        "max_completion_length": 6,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "logging_steps": 1,
+    }
+    monkeypatch.setattr(trl, "GRPOConfig", partial(GRPOConfig, **small))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {"reward_function": right, "dataset": ARITHMETIC}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace("Qwen/Qwen3-0.6B", str(MODEL)), found)
+    step, *_ = found["trainer"].state.log_history
+    assert math.isfinite(step["loss"]) and step["grad_norm"] > 0 and step["touched/s2t/tokens"] >= 0
 
 
 @pytest.mark.parametrize("processes", [ONE, TWO], ids=["one process", "two processes"])

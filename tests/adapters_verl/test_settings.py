@@ -1,6 +1,8 @@
 """What an objective decides about verl's settings, what is refused, and which recipes run."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import verl
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from objectives import ObjectiveError, names, parse
@@ -142,6 +146,26 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], said: st
     assert done.returncode == 2 and "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert line.startswith("objectives.adapters.verl: error: ") and said in line
+
+
+def words_of_the_guide(start: str) -> list[str]:
+    """What the guide has after the command that starts so, line after line."""
+    (command,) = re.findall(rf"^    {re.escape(start)} ((?:.*\\\n)*.*)$", GUIDE.read_text("utf-8"), re.MULTILINE)
+    return [word for word in shlex.split(command.replace("\\\n", " ")) if word != "..."]
+
+
+def composed(words: list[str]) -> DictConfig:
+    """Verl's configuration with words of its own."""
+    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+        return compose("ppo_trainer", words)
+
+
+def test_the_words_of_the_guide_are_verls_and_go_with_the_objective() -> None:
+    expression, *words = words_of_the_guide("python -m objectives.adapters.verl")
+    made = settled(composed([f"{LOSS_MODE}='rlzoo:{expression}'", *words]))
+    assert settings.expression_in(made) == "stapo+clip_higher" and made.actor_rollout_ref.rollout.n == 8
+    alone = settled(composed(words_of_the_guide("python -m verl.trainer.main_ppo") + words))
+    assert alone == made
 
 
 def test_naming_the_module_in_a_variable_puts_the_adapter_into_verl() -> None:

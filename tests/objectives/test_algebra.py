@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from benchmarks.zoo.recipes import expression
 from objectives import Objective, ObjectiveError, Stage, names, parse
 from tests.objectives.contributions import CONTRIBUTIONS
-from tests.objectives.zoo_names import written
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, SAMPLE, SETTINGS, VARIANTS
 
 
@@ -350,7 +350,7 @@ def test_the_zoo_lists_every_name_with_what_it_is() -> None:
     for name in names():
         assert name.summary
         assert name.paper.startswith(("arXiv:", "doi:")) or re.search(r" \d{4}$", name.paper)
-        assert isinstance(parse(written(name)), Objective)
+        assert isinstance(parse(expression(name)), Objective)
         assert all(parse(alias) == parse(name.name) for alias in name.aliases)
         if name.asked:
             refuses(name.name, *name.asked, "no value is published")
