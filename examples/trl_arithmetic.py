@@ -3,6 +3,8 @@
     pip install 'rlzoo-llm[trl]'
     python examples/trl_arithmetic.py objective=stapo steps=60 seed=0 output=runs/trl
 
+    python examples/learning_curve.py runs/trl/trainer_state.json
+
 The settings are those of `rlzoo train objective=stapo train.steps=60`. Prints the accuracy on 512 held-out problems,
 8 samples each, before and after; TRL's log and checkpoints are in the output folder.
 """
@@ -72,6 +74,7 @@ def main(objective: str = "stapo", steps: str = "60", seed: str = "0", output: s
     )
     before = trainer.evaluate()["eval_reward"]
     trainer.train()
+    trainer.save_state()
     after = trainer.evaluate()["eval_reward"]
     print(f"held-out avg@8: {before:.1%} before, {after:.1%} after {steps} steps of {objective}, seed {seed}")
 

@@ -2,6 +2,7 @@
 
     pip install './objectives[verl]'
     python examples/verl_arithmetic.py objective=stapo steps=60 seed=0 output=runs/verl
+    pip install seaborn; python examples/learning_curve.py runs/verl/log.jsonl
 
 The settings are those of `rlzoo train objective=stapo train.steps=60`. Where there is no GPU, `verl_cpu.py` beside this
 file stands in for one, and `verl_transformers.py` for the inference engine. verl's log has the accuracy on 512 held-out
@@ -94,7 +95,7 @@ def words(steps: int, seed: int, output: Path) -> list[str]:
         f"reward.custom_reward_function.path={Path(__file__).resolve()}",
         "reward.num_workers=1",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
-        "trainer.logger=[console]",
+        "trainer.logger=[console,file]",
         "trainer.nnodes=1",
         "trainer.n_gpus_per_node=1",
         f"trainer.total_training_steps={steps}",
@@ -122,6 +123,7 @@ def main(arguments: Sequence[str]) -> None:
     given = {"objective": "stapo", "steps": "60", "seed": "0", "output": "runs/verl"}
     rest = [word for word in arguments if word.split("=", 1)[0] not in given]
     given |= dict(word.split("=", 1) for word in arguments if word not in rest)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(Path(given["output"]).resolve() / "log.jsonl")
     own = words(int(given["steps"]), int(given["seed"]), Path(given["output"]).resolve())
     start(given["objective"], [*own, *rest])
 

@@ -176,8 +176,10 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_the_workflow_runs_what_ci_runs() -> None:
+def test_the_workflows_run_what_ci_runs() -> None:
     here = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
-    there = (ROOT / ".github" / "workflows" / "checks.yml").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"target: \[(.*)\]", there)
-    assert listed.split(", ") == here and "run: make ${{ matrix.target }}" in there
+    checks, site = ((ROOT / ".github" / "workflows" / name).read_text("utf-8") for name in ("checks.yml", "docs.yml"))
+    (listed,) = re.findall(r"target: \[(.*)\]", checks)
+    assert "run: make ${{ matrix.target }}" in checks
+    assert [*listed.split(", "), *re.findall(r"run: make ([\w-]+)$", site, re.MULTILINE)] == here
+

@@ -1,5 +1,6 @@
 """The README leads: it is short, names every method with its paper, and loses nothing of what the other pages say."""
 
+import json
 import re
 from pathlib import Path
 
@@ -55,3 +56,12 @@ def test_every_page_of_docs_is_reached_from_its_index() -> None:
     written = {it for it in (*docs.rglob("*.md"), *docs.rglob("*.ipynb")) if "_build" not in it.parts}
     written = {it for it in written if "generated" not in it.parts}
     assert written <= reached
+
+
+def test_a_lesson_shows_nothing_of_where_it_was_run() -> None:
+    for lesson in (ROOT / "docs" / "lessons").glob("*.ipynb"):
+        cells = json.loads(lesson.read_text(encoding="utf-8"))["cells"]
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        assert outputs and all(output.get("name") != "stderr" for output in outputs), lesson.name
+        shown = json.dumps([{**output, "data": output.get("data", {}).get("text/plain")} for output in outputs])
+        assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|usr)/", shown), lesson.name

@@ -1,0 +1,41 @@
+"""The table of what `in_trl` and `in_verl` measured: `python -m benchmarks.normalisation.table FOLDER`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.normalisation.batch import CUTS
+
+RESULT = Path(__file__).parent / "results" / "table.md"
+
+
+def row(engine: str, loss: str, found: dict[tuple[int, int], Any]) -> str:
+    """Distances to the gradient of the whole batch at once, relative to it."""
+    whole = found[1, 1]
+    cells = []
+    for ranks in (1, 2):
+        for cut in CUTS:
+            distance = float((found[cut, ranks] - whole).norm() / whole.norm())
+            cells.append("0" if distance < 1e-5 else f"**{distance:.1%}**")
+    return f"| {engine} | `{loss}` | {' | '.join(cells)} |"
+
+
+def main(folder: Path) -> None:
+    """Writes it; 0 stands for less than 1e-5."""
+    measured: dict[tuple[str, str], dict[tuple[int, int], Any]] = {}
+    for path in sorted(folder.glob("*.pt")):
+        each = torch.load(path)
+        measured.setdefault((each["engine"], each["loss"]), {})[each["cut"], each["ranks"]] = each["gradient"]
+    cuts = [f"{'1 rank' if ranks == 1 else '2 ranks'}: {cut}" for ranks in (1, 2) for cut in CUTS]
+    lines = [f"| inside | loss | {' | '.join(cuts)} |", "|---" * (2 + len(cuts)) + "|"]
+    peers_first = sorted(measured, key=lambda key: (key[0], ":" in key[1]))
+    lines += [row(*key, measured[key]) for key in peers_first]
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(RESULT.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
