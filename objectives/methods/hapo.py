@@ -11,11 +11,12 @@ Open: dynamic sampling, which the scripts set without effect, and overlong shapi
 
 from objectives.parts.clip import Clip
 from objectives.parts.dual_clip import DualClip
-from objectives.parts.heterogeneous import HeterogeneousClip, ZoneReweighting
+from objectives.parts.heterogeneous_clip import HeterogeneousClip
 from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_group_norm import TokenGroupNorm
 from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
+from objectives.parts.zone_reweighting import ZoneReweighting
 from objectives.zoo import recipe
 
 recipe(
