@@ -144,11 +144,11 @@ $(TRL)/test: pyproject.toml locks/venv-trl.txt
 	touch $@
 
 # verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives
-# alone, and its tests leave tests/conftest.py out. What its extras for inference engines bring, it imports without one.
+# alone, and its tests leave tests/conftest.py out.
 $(VERL)/test: objectives/pyproject.toml locks/venv-verl.txt
 	$(PYTHON) -m venv $(VERL)
 	$(call pip,$(VERL)) --editable './objectives[verl]' \
-		transformers==5.9.0 cachetools fastapi uvicorn pytest pytest-timeout pytest-xdist
+		transformers==5.9.0 pytest pytest-timeout pytest-xdist
 	touch $@
 
 $(HARNESS)/test: pyproject.toml locks/venv-harness.txt

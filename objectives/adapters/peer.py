@@ -33,7 +33,7 @@ class Peer:
                 f"{self.package} {found} is not the version that was tested, {tested}: trying it", stacklevel=4
             )
         for seam, expected in self.seams.items():
-            parameters = _parameters(seam)
+            parameters = self._parameters(seam)
             if parameters is None or parameters[: len(expected)] != expected:
                 shown = "is not there" if parameters is None else f"takes ({', '.join(parameters)})"
                 raise self.changed(f"{seam.split(':')[1]} should take ({', '.join(expected)}) but {shown}")
@@ -47,14 +47,21 @@ class Peer:
     def _pin(self) -> str:
         return f"{self.package}=={'.'.join(map(str, self.tested))}.*"
 
+    def _parameters(self, seam: str) -> tuple[str, ...] | None:
+        """The parameters of what `module:name.name` says, None where there is no such thing.
 
-def _parameters(seam: str) -> tuple[str, ...] | None:
-    """The parameters of what `module:name.name` says, None where there is no such thing."""
-    module, path = seam.split(":")
-    try:
-        found: Any = import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
-        return tuple(inspect.signature(found).parameters)
-    except (ImportError, AttributeError, TypeError, ValueError):
-        return None
+        Raises ObjectiveError where the package itself lacks another one.
+        """
+        module, path = seam.split(":")
+        try:
+            found: Any = import_module(module)
+            for name in path.split("."):
+                found = getattr(found, name)
+            return tuple(inspect.signature(found).parameters)
+        except ModuleNotFoundError as error:
+            lacking = (error.name or self.package).partition(".")[0]
+            if lacking != self.package:
+                raise ObjectiveError(f"{self.package} needs {lacking}, which is not installed: {error}") from None
+            return None
+        except (ImportError, AttributeError, TypeError, ValueError):
+            return None

@@ -117,6 +117,13 @@ def test_a_changed_peer_is_one_clear_error(seam: str, expected: tuple[str, ...],
     PEER.check()
 
 
+def test_what_verl_itself_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cachetools", None)
+    monkeypatch.delitem(sys.modules, "verl.workers.rollout.router", raising=False)
+    with pytest.raises(ObjectiveError, match="verl needs cachetools, which is not installed"):
+        replace(PEER, seams={"verl.workers.rollout.router:LRUCache": ()}).check()
+
+
 def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "version", lambda _: "0.10.0")
     with pytest.warns(UserWarning, match=r"verl 0.10.0 is not the version that was tested, 0.9"):
