@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.normalisation.batch import CUTS
 
+RANKS = (1, 2)
 RESULT = Path(__file__).parent / "results" / "table.md"
 
 
@@ -15,10 +16,9 @@ def row(engine: str, loss: str, found: dict[tuple[int, int], Any]) -> str:
     """Distances to the gradient of the whole batch at once, relative to it."""
     whole = found[1, 1]
     cells = []
-    for ranks in (1, 2):
-        for cut in CUTS:
-            distance = float((found[cut, ranks] - whole).norm() / whole.norm())
-            cells.append("0" if distance < 1e-5 else f"**{distance:.1%}**")
+    for ranks in RANKS:
+        distances = [float((found[cut, ranks] - whole).norm() / whole.norm()) for cut in CUTS]
+        cells.append(", ".join("0" if distance < 1e-5 else f"**{distance:.0%}**" for distance in distances))
     return f"| {engine} | `{loss}` | {' | '.join(cells)} |"
 
 
@@ -28,8 +28,8 @@ def main(folder: Path) -> None:
     for path in sorted(folder.glob("*.pt")):
         each = torch.load(path)
         measured.setdefault((each["engine"], each["loss"]), {})[each["cut"], each["ranks"]] = each["gradient"]
-    cuts = [f"{'1 rank' if ranks == 1 else '2 ranks'}: {cut}" for ranks in (1, 2) for cut in CUTS]
-    lines = [f"| inside | loss | {' | '.join(cuts)} |", "|---" * (2 + len(cuts)) + "|"]
+    heads = [f"{'1 rank' if ranks == 1 else '2 ranks'}: {', '.join(map(str, CUTS))}" for ranks in RANKS]
+    lines = [f"| inside | loss | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
     peers_first = sorted(measured, key=lambda key: (key[0], ":" in key[1]))
     lines += [row(*key, measured[key]) for key in peers_first]
     RESULT.parent.mkdir(exist_ok=True)
