@@ -5,6 +5,7 @@
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
+# make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
@@ -34,8 +35,8 @@ pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train test test-slow test-vllm test-trl test-verl test-harness test-peers test-pages test-docs check docs smollm2 zoo
-.PHONY: leaderboard leaderboard-knights gpu-check wheels test-wheels locks
+.PHONY: train check test test-slow test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages test-docs
+.PHONY: docs smollm2 zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 
@@ -52,7 +53,10 @@ test-trl: $(TRL)/test
 	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
 
 test-verl: $(VERL)/test
-	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --numprocesses=0 --timeout=1800 tests/adapters_verl
+	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --dist=loadfile --timeout=1800 tests/adapters_verl
+
+test-verl-slow: $(VERL)/test
+	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --numprocesses=0 --timeout=3600 -m slow tests/adapters_verl
 
 test-harness: $(HARNESS)/test
 	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness

@@ -106,7 +106,10 @@ def tied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("expression", [SHAPING, DROPPING, WEIGHING, MASKING, PASSES, ADAPTIVE])
+@pytest.mark.parametrize(
+    "expression",
+    [*(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING)), DROPPING, MASKING, PASSES, ADAPTIVE],
+)
 def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, expression: str) -> None:
     run, count = ran(expression), MINIBATCHES * parse(expression).pass_count
     assert len(run.steps) == 2 and len(run.updates) == 2 * count
