@@ -96,6 +96,8 @@ def words(steps: int, seed: int, output: Path) -> list[str]:
         "reward.num_workers=1",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         "trainer.logger=[console,file]",
+        f"trainer.project_name={output}",  # the second logger writes PROJECT/EXPERIMENT.jsonl
+        "trainer.experiment_name=log",
         "trainer.nnodes=1",
         "trainer.n_gpus_per_node=1",
         f"trainer.total_training_steps={steps}",
@@ -123,7 +125,6 @@ def main(arguments: Sequence[str]) -> None:
     given = {"objective": "stapo", "steps": "60", "seed": "0", "output": "runs/verl"}
     rest = [word for word in arguments if word.split("=", 1)[0] not in given]
     given |= dict(word.split("=", 1) for word in arguments if word not in rest)
-    os.environ["VERL_FILE_LOGGER_PATH"] = str(Path(given["output"]).resolve() / "log.jsonl")
     own = words(int(given["steps"]), int(given["seed"]), Path(given["output"]).resolve())
     start(given["objective"], [*own, *rest])
 
