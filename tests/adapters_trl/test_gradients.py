@@ -6,16 +6,10 @@ from typing import Any
 import pytest
 
 from objectives import parse
-from tests.objectives.zoo_names import VARIANTS
+from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
 TOLERANCE = 1e-5
-TELLING = {
-    "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
-    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
-    "clip_cov(variant=authors)": "clip_cov(variant=authors,fraction=1,low=0.1)",
-}
-"""A recipe as it comes -> with parameters at which rollouts so few say something."""
 EXPRESSIONS = [
     expression
     for expression in (TELLING.get(variant, variant) for variant in VARIANTS)

@@ -7,21 +7,15 @@ import pytest
 
 from benchmarks.zoo.recipes import expression
 from objectives import names, parse
-from tests.objectives.zoo_names import VARIANTS
+from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
 TOLERANCE = 1e-5
-TELLING = {
-    "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
-    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
-}
-"""A recipe as it comes -> with parameters at which rollouts so few say something."""
 FIRST = {expression(name, f"variant={name.variants[0]}") for name in names() if name.variants}
 EXPRESSIONS = [
     pytest.param(TELLING.get(variant, variant), marks=[] if variant in FIRST else [pytest.mark.slow])
     for variant in VARIANTS
-    if not parse(variant).reads_micro_batches
-    and "logp_prompt" not in parse(variant).needs  # refused
+    if not parse(variant).reads_micro_batches and "logp_prompt" not in parse(variant).needs  # refused
 ]
 
 

@@ -6,3 +6,11 @@ from objectives import names
 RECIPES = [expression(name) for name in names() if name.kind == "recipe"]
 VARIANTS = [expression(name, f"variant={variant}") for name in names() for variant in name.variants]
 PARTS = [expression(name) for name in names() if name.kind == "part"]
+
+TELLING = {
+    "bapo(variant=paper)": "bapo(target=0.9,lower=0.98,lower_most=0.99,upper=1.02)",  # its bounds move, and matter
+    "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
+    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
+    "clip_cov(variant=authors)": "clip_cov(variant=authors,fraction=1,low=0.1)",
+}
+"""A variant -> with parameters at which the two updates on 24 rollouts that adapters are tested with say something."""
