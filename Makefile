@@ -35,8 +35,8 @@ pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 
-.PHONY: train check test test-slow test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages test-docs
-.PHONY: docs smollm2 zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
+.PHONY: train check test test-slow test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages
+.PHONY: test-docs docs smollm2 zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train objective=stapo+clip_higher resume=true
 

@@ -10,11 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import seaborn
+from matplotlib.figure import Figure
 
 
 def rewards(log: Path) -> dict[int, float]:
@@ -30,9 +27,10 @@ def main(log: Path) -> None:
     """Draws them."""
     found = rewards(log)
     seaborn.set_theme(style="whitegrid")
-    axis = seaborn.lineplot(x=[*found], y=[*found.values()])
+    figure = Figure(figsize=(6, 4))  # no window, so that none need be there
+    axis = seaborn.lineplot(x=[*found], y=[*found.values()], ax=figure.subplots())
     axis.set(xlabel="step", ylabel="mean reward of the rollouts", ylim=(0, None))
-    plt.savefig(log.with_name("curve.png"), dpi=150, bbox_inches="tight")
+    figure.savefig(log.with_name("curve.png"), dpi=150, bbox_inches="tight")
     print(f"{log.with_name('curve.png')}: {len(found)} steps")
 
 

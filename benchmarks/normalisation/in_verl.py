@@ -66,7 +66,7 @@ def worker(kind: type[TrainingWorker]) -> TrainingWorker:
                 use_dynamic_bsz=False,
                 wrap_policy={"transformer_layer_cls_to_wrap": ["Qwen3DecoderLayer"]},
             ),
-            optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1, clip_grad=1e9),
+            optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=10, clip_grad=1e9),
             checkpoint_config=CheckpointConfig(),
         )
     )
@@ -135,7 +135,7 @@ def gradient(made: TrainingWorker, loss: str, cut: int, rank: int, ranks: int) -
     for name in ("micro_batch_size_per_gpu", "infer_micro_batch_size_per_gpu"):
         object.__setattr__(made.engine_config, name, size)
     if isinstance(made, ZooTrainingWorker):
-        made.objective, made.loss_fn = parse(loss.removeprefix("rlzoo:")), step
+        made.objective = parse(loss.removeprefix("rlzoo:"))
     else:
         settings = {"strategy": "fsdp2", "rollout_n": SIZE, "ppo_micro_batch_size_per_gpu": size, **LOSSES[loss]}
         made.loss_fn = partial(ppo_loss, config=ActorConfig(**settings))

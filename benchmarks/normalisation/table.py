@@ -28,6 +28,9 @@ def main(folder: Path) -> None:
     for path in sorted(folder.glob("*.pt")):
         each = torch.load(path)
         measured.setdefault((each["engine"], each["loss"]), {})[each["cut"], each["ranks"]] = each["gradient"]
+    lacking = [key for key, found in measured.items() if len(found) < len(RANKS) * len(CUTS)]
+    if lacking or not measured:
+        sys.exit(f"{folder} lacks some of {lacking or 'everything'}: run in_trl and in_verl on one rank and on two")
     heads = [f"{'1 rank' if ranks == 1 else '2 ranks'}: {', '.join(map(str, CUTS))}" for ranks in RANKS]
     lines = [f"| inside | loss | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
     peers_first = sorted(measured, key=lambda key: (key[0], ":" in key[1]))

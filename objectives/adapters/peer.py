@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from objectives.errors import ObjectiveError
@@ -22,8 +22,15 @@ class Peer:
     seams: Mapping[str, tuple[str, ...]]
 
     def check(self) -> None:
-        """Warns of a newer version; raises ObjectiveError for an older one and for the first seam that has changed."""
-        found = version(self.package)
+        """Warns of a newer version; raises ObjectiveError where there is none, for an older one, and for the first seam
+        that has changed.
+        """
+        try:
+            found = version(self.package)
+        except PackageNotFoundError:
+            raise ObjectiveError(
+                f"{self.package} is not installed: pip install 'rlzoo-objectives[{self.package}]'"
+            ) from None
         numbers = tuple(int(part) for part in found.split(".")[:2])
         if numbers < self.tested:
             raise ObjectiveError(f"{self.package} {found} is older than this adapter: install {self._pin}")
@@ -50,18 +57,18 @@ class Peer:
     def _parameters(self, seam: str) -> tuple[str, ...] | None:
         """The parameters of what `module:name.name` says, None where there is no such thing.
 
-        Raises ObjectiveError where the package itself lacks another one.
+        Raises ObjectiveError where the module is there and cannot be imported.
         """
         module, path = seam.split(":")
         try:
             found: Any = import_module(module)
+        except ImportError as error:
+            if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == self.package:
+                return None
+            raise ObjectiveError(f"{self.package} cannot be imported as it is installed: {error}") from error
+        try:
             for name in path.split("."):
                 found = getattr(found, name)
             return tuple(inspect.signature(found).parameters)
-        except ModuleNotFoundError as error:
-            lacking = (error.name or self.package).partition(".")[0]
-            if lacking != self.package:
-                raise ObjectiveError(f"{self.package} needs {lacking}, which is not installed: {error}") from None
-            return None
-        except (ImportError, AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             return None

@@ -30,7 +30,10 @@ _LOG_PROBS_OF_TRL = (
     ("logp_ref", "ref_per_token_logps"),
     ("logp_sampler", "sampling_per_token_logps"),
 )
-_LOG_PROBS = frozenset({"logp_old", "logp", "logp_sampler"})
+STATISTICS = frozenset({"entropy_old", "entropy", "logp_old", "logp", "logp_sampler"})
+"""What an objective may read before the first update that only a forward pass tells: `logp_sampler` because an engine
+need not know all of it. TRL has log-probs where a generation is for several updates, but no entropies.
+"""
 
 
 class ZooGRPOTrainer(GRPOTrainer):
@@ -105,7 +108,8 @@ class ZooGRPOTrainer(GRPOTrainer):
         """Samples a generation and prepares it."""
         rollouts = self._sampled_full(examples)
         self._tokens, batch = rollouts.tokens, rollouts.batch
-        if self.needs & {"entropy_old", "entropy"} or (self.needs & _LOG_PROBS and batch.logp_old is None):
+        known = {"logp_old", "logp", "logp_sampler"} if batch.logp_old is not None else set()
+        if self.needs & STATISTICS - known:
             parts = [self._statistics(number) for number in range(self.minibatches)]
             logp, entropy = (torch.cat(values) for values in zip(*parts, strict=True))
             batch = batch.with_fields(logp_old=logp, entropy_old=entropy, entropy=entropy)

@@ -1,4 +1,4 @@
-"""How unsure HAPO takes a token to be (Liu et al., arXiv:2509.16591, parts C and D); see `zone_reweighting`.
+"""How unsure HAPO takes a token to be (Liu et al., arXiv:2509.16591, parts C and D).
 
     h = log H - its rho-quantile, over its largest value where h > 0, over its smallest's size where h < 0: in [-1, 1]
 
@@ -20,7 +20,7 @@ from objectives.part import Part, parameter
 
 @dataclass(frozen=True)
 class ByEntropy(Part):
-    """What both read of the entropy, and the widths that follow from it."""
+    """What `zone_reweighting` and `heterogeneous_clip` read of the entropy, and the widths that follow from it."""
 
     paper = "arXiv:2509.16591"
     alpha: float = parameter(1.0, "[0, 1]", "by what share of itself a width grows at most")
@@ -59,7 +59,7 @@ class ByEntropy(Part):
         up, down = height.clamp(min=0), height.clamp(max=0)
         return self.low * (1 - self.alpha * down), self.high * (1 + self.alpha * up)
 
-    def bounds(self, share: float = 1.0) -> tuple[str, str]:
+    def written_bounds(self, share: float = 1.0) -> tuple[str, str]:
         """The clip's bounds as a formula has them, at a share of the widths."""
         low, high = share * self.low, share * self.high
         return f"1 - {low:g} (1 - {self.alpha:g} min(h, 0))", f"1 + {high:g} (1 + {self.alpha:g} max(h, 0))"

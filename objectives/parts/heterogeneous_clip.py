@@ -31,7 +31,7 @@ class HeterogeneousClip(ByEntropy, Modifier):
         return replace(bounds, low=low, high=high)
 
     def numbers(self) -> Mapping[str, str]:
-        low, high = self.bounds()
+        low, high = self.written_bounds()
         return {"low": low, "high": high}
 
     def formula(self) -> str:

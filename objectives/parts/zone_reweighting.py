@@ -40,5 +40,5 @@ class ZoneReweighting(ByEntropy, Weight):
         return torch.where((height > 0) != inside, 1 + self.beta * height, 1.0)
 
     def formula(self) -> str:
-        low, high = self.bounds(0.5)
+        low, high = self.written_bounds(0.5)
         return f"A *= 1 + {self.beta:g} h where h > 0 and r is outside {low} .. {high}, or h <= 0 and it is inside"

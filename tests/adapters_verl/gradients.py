@@ -17,10 +17,9 @@ import torch.distributed
 from tensordict import TensorDict
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
-from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils
-from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig, TrainingWorkerConfig
 
+from benchmarks.normalisation.in_verl import ALONE, worker
 from objectives import Objective, TokenBatch, parse
 from objectives.adapters.verl.rows import LIMIT, columns_of, spread
 from objectives.adapters.verl.worker import ZooTrainingWorker
@@ -28,7 +27,6 @@ from tests.adapters_verl.rollouts import (
     END,
     LENGTH,
     MINIBATCHES,
-    MODEL,
     Given,
     Weights,
     embedded,
@@ -45,35 +43,6 @@ CUTS: Mapping[str, Mapping[str, Any]] = {
     "40 tokens": {"use_dynamic_bsz": True, "max_token_len_per_gpu": 40, "infer_max_token_len_per_gpu": 50},
 }
 """How verl cuts a share of a mini-batch into micro-batches."""
-ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29765"}
-FLOAT32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-
-
-def worker() -> ZooTrainingWorker:
-    """A worker of verl with its FSDP2 engine on the embedded model."""
-    made = ZooTrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(MODEL),
-                use_remove_padding=False,
-                enable_gradient_checkpointing=False,
-                override_config={"attn_implementation": "sdpa"},
-            ),
-            engine_config=FSDPEngineConfig(
-                strategy="fsdp2",
-                forward_only=False,
-                use_torch_compile=False,
-                model_dtype="fp32",
-                mixed_precision=FLOAT32,
-                wrap_policy={"transformer_layer_cls_to_wrap": ["Qwen3DecoderLayer"]},
-            ),
-            optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=10, clip_grad=1e9),
-            checkpoint_config=CheckpointConfig(),
-        )
-    )
-    made.reset()
-    return made
 
 
 class Along:
@@ -139,7 +108,7 @@ def share(rollouts: Given, columns: Mapping[str, Tensor], rank: int, ranks: int)
 def theirs(own: ZooTrainingWorker, objective: Objective, weights: Sequence[Weights], cut: str) -> list[Tensor]:
     """The gradients of a step's updates inside verl."""
     along = Along(own.engine.module, weights)
-    own.objective, own.loss_fn, own.engine.optimizer_step = objective, along, along
+    own.objective, own.engine.optimizer_step = objective, along
     for name, value in CUTS[cut].items():
         object.__setattr__(own.engine_config, name, value)
     columns = columns_of(objective, prepared(objective, weights[0]))
@@ -156,7 +125,7 @@ def main(expressions: Sequence[str]) -> None:
         os.environ.setdefault(name, usual)
     ranks = int(os.environ["WORLD_SIZE"])
     torch.distributed.init_process_group("gloo", rank=int(os.environ["RANK"]), world_size=ranks)
-    own, weights = worker(), noisy_weights(5)
+    own, weights = worker(ZooTrainingWorker), noisy_weights(5)
     for expression in expressions:
         objective = parse(expression)
         one = ours(objective, weights)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from objectives import TokenBatch, parse
 from objectives.adapters.checkpoint import STATE_FILE
-from objectives.adapters.verl.controller import dealt
+from objectives.adapters.verl.controller import dealt, learnt_from
 from tests.adapters_verl.rollouts import Along, Given, embedded, statistics
 from tests.guide import learn
 from tests.processes import failure, launch
@@ -137,6 +137,21 @@ def test_a_minibatch_is_made_of_whole_groups_whatever_is_missing_of_them(ranks: 
         assert whole == {row for row in shares[:, number].flatten().tolist() if row < sum(sizes)}
 
 
+def test_a_prompt_whose_responses_failed_but_one_only_fills_up() -> None:
+    keys = ["a_0", "a_1", "b_0", "c_0", "c_1", "c_1"]
+    tags = [{}, {}, {}, {}, {}, {"is_padding": True}]
+    assert learnt_from(keys, tags, 2).tolist() == [True, True, False, True, True, False]
+    assert learnt_from(keys, tags, 1).tolist() == [True, True, True, True, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_step_that_loses_more_batches_than_it_may_ends_in_one_line(tmp_path: Path) -> None:
+    most = "algorithm.filter_groups.max_num_gen_batches=1"
+    said = failure(command(tmp_path, "grpo+dynamic_sampling", most, "data.max_response_length=1"))  # no answer is right
+    assert f"prompts of this step gave nothing to learn from; raise {most}" in said
+
+
 @pytest.mark.timeout(1800)
 def test_dynamic_sampling_refills_with_groups_that_the_objective_keeps(ran: Any) -> None:
     for step in ran(DROPPING).steps:
@@ -151,6 +166,9 @@ def test_the_log_has_the_touched_tokens_of_every_part(ran: Any) -> None:
     for name in ("s2t", "clip", "clip_higher"):
         assert f"actor/touched/{name}/tokens:" in printed and f"actor/touched/{name}/mass:" in printed
     assert "actor/kl:" in printed and "actor/pg_loss:" in printed
+    lines = (ran(MASKING).folder / "log.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]  # what examples/learning_curve.py reads
+    assert all(0 <= json.loads(line)["data"]["critic/rewards/mean"] <= 1 for line in lines)
 
 
 @pytest.mark.timeout(1800)

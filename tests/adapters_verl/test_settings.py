@@ -14,14 +14,14 @@ import verl
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from objectives import ObjectiveError, names, parse
+from objectives import ObjectiveError, parse
 from objectives.adapters import peer
 from objectives.adapters.verl import settings
-from objectives.adapters.verl.settings import LOSS_MODE, PEER, REPLACED, settled
+from objectives.adapters.verl.seams import PEER
+from objectives.adapters.verl.settings import LOSS_MODE, REPLACED, settled
 from tests.guide import GUIDE
+from tests.objectives.zoo_names import RECIPES
 from tests.processes import ROOT
-
-STATISTICS = {"logp_old", "logp", "entropy_old", "entropy"}
 
 
 def config(objective: str, **changes: Any) -> DictConfig:
@@ -94,7 +94,7 @@ def row_of(recipe: str) -> str:
 
 
 def test_the_guide_lists_every_recipe_and_what_it_takes_or_why_it_is_refused() -> None:
-    rows = [row_of(name.name) for name in names() if name.kind == "recipe"]
+    rows = [row_of(recipe) for recipe in RECIPES]
     table = "\n".join(["| recipe | in verl |", "|---|---|", *rows])
     guide = GUIDE.read_text("utf-8")
     assert guide.split("<!-- recipes in verl -->\n")[1].split("\n<!-- /recipes in verl -->")[0] == table, table
@@ -120,8 +120,24 @@ def test_a_changed_peer_is_one_clear_error(seam: str, expected: tuple[str, ...],
 def test_what_verl_itself_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cachetools", None)
     monkeypatch.delitem(sys.modules, "verl.workers.rollout.router", raising=False)
-    with pytest.raises(ObjectiveError, match="verl needs cachetools, which is not installed"):
+    with pytest.raises(ObjectiveError, match=r"verl cannot be imported as it is installed: .*cachetools"):
         replace(PEER, seams={"verl.workers.rollout.router:LRUCache": ()}).check()
+
+
+def test_a_verl_that_is_not_there_is_one_line_with_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as it\n"
+        "found = it.version\n"
+        "def version(name):\n"
+        "    if name == 'verl': raise it.PackageNotFoundError(name)\n"
+        "    return found(name)\n"
+        "it.version = version\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-m", "objectives.adapters.verl", "stapo"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, env=environment)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.endswith("verl is not installed: pip install 'rlzoo-objectives[verl]'\n")
 
 
 def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:

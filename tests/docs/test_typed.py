@@ -1,4 +1,7 @@
-"""Every command and every line of Python that the README and docs/ show works, long ones shortened by further keys."""
+"""Every `rlzoo` command and every line of Python that the README and docs/ show works, shortened by further keys.
+
+What they show of TRL and verl is tried in adapters_trl/ and adapters_verl/, where these are installed.
+"""
 
 import re
 import shlex

@@ -8,14 +8,17 @@ or in a launch script of your own, by configuration alone:
     actor_rollout_ref.actor.policy_loss.loss_mode='rlzoo:stapo+clip_higher'
 
 `controller` is what runs once per rollout step, `worker` what runs in each update on every GPU, `rows` what goes from
-one to the other, `settings` what the objective decides about verl's settings. Importing the package puts it into verl.
+one to the other, `settings` what the objective decides about verl's settings, `seams` what is relied on in verl.
+Importing the package puts it into verl.
 """
 
-from objectives.adapters.verl.settings import PEER
+import sys
+
+from objectives.adapters.verl.seams import PEER
 
 
-def _install() -> None:
-    """Has verl take its synchronous trainer from here."""
+def install() -> None:
+    """Has verl take its synchronous trainer from here; raises ObjectiveError for a verl that lacks or has changed."""
     PEER.check()
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
@@ -24,4 +27,8 @@ def _install() -> None:
     TRAINER_REGISTRY["sync"] = trainer_for
 
 
-_install()
+_STARTED = ("-m", __name__) in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+"""Whether `__main__` follows, which says in a line what fails."""
+
+if not _STARTED:
+    install()

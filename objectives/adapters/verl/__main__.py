@@ -3,13 +3,10 @@
 import os
 import sys
 from pathlib import Path
-
-import hydra
-import verl.trainer.main_ppo
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from objectives import ObjectiveError, parse
-from objectives.adapters.verl.settings import LOSS_MODE, MARK, settled
+from objectives.adapters.verl import install
 
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
 _HERE = "objectives.adapters.verl"
@@ -21,8 +18,14 @@ def main(words: list[str]) -> int:
         if not words or "=" in words[0].split("(")[0] or words[0].startswith("-"):
             raise ObjectiveError("first comes an objective, as in: python -m objectives.adapters.verl 'stapo' WORDS")
         parse(words[0])
+        install()
     except ObjectiveError as error:
         return _said(error)
+    import hydra
+    import verl.trainer.main_ppo
+
+    from objectives.adapters.verl.settings import LOSS_MODE, MARK
+
     sys.argv = [sys.argv[0], f"{LOSS_MODE}='{MARK}{words[0]}'", *words[1:]]
     os.environ[_MODULES] = ",".join(dict.fromkeys([*filter(None, os.environ.get(_MODULES, "").split(",")), _HERE]))
     settings = Path(verl.trainer.main_ppo.__file__).parent / "config"
@@ -30,8 +33,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _run(config: DictConfig) -> None:
+def _run(config: Any) -> None:
     """What verl's own start does, with what the objective decides."""
+    import verl.trainer.main_ppo
+    from omegaconf import OmegaConf
+
+    from objectives.adapters.verl.settings import settled
+
     try:
         config = settled(config)
         variable = f"ray_kwargs.ray_init.runtime_env.env_vars.{_MODULES}"  # for processes on other machines

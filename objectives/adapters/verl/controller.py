@@ -26,6 +26,7 @@ from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_
 from objectives import Objective, ObjectiveError, TokenBatch, parse
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.verl.rows import LIMIT, columns_of, padded, spread
+from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import expression_in, settled
 from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
 
@@ -49,7 +50,7 @@ class ZooPPOTrainer(PPOTrainerSync):
         config = settled(config)
         self.objective = parse(expression_in(config) or "")
         self._controllers: Mapping[str, Mapping[str, float]] = {}
-        self._refilled = 0
+        self._lost = 0
         super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:
@@ -72,11 +73,18 @@ class ZooPPOTrainer(PPOTrainerSync):
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
         if self.objective.refills:
+            for name in ("finished_keys", "partitions", "_dapo_classification_cache"):
+                if not hasattr(buffer, name):
+                    raise PEER.changed(f"ReplayBuffer has no {name}")
             buffer._dapo_filtered_keys = self._dropped
         return buffer
 
     def _dropped(self, partition_id: str) -> tuple[set[str], Counter[float]]:
-        """Prompts that are finished and of which the objective selects no response; how many of each mean reward."""
+        """Prompts that are finished and of which the objective selects no response; how many of each mean reward.
+
+        Raises ObjectiveError once a step has lost more of them than `filter_groups.max_num_gen_batches` batches have;
+        0 is no limit.
+        """
         if partition_id == "val":
             return set(), Counter()
         buffer = self.replay_buffer
@@ -91,24 +99,19 @@ class ZooPPOTrainer(PPOTrainerSync):
             for uid in {_group_of(key) for key in keys}:
                 rows = torch.tensor([_group_of(key) == uid for key in keys])
                 known[uid] = None if selected[rows].any() else float(reward[rows].mean())
+                self._lost += known[uid] is not None
+            most = self.config.algorithm.filter_groups.max_num_gen_batches
+            if 0 < most * self.config.data.train_batch_size < self._lost:
+                raise ObjectiveError(
+                    f"objective={self.objective}: {self._lost} prompts of this step gave nothing to learn from; raise "
+                    f"algorithm.filter_groups.max_num_gen_batches={most}, or choose prompts of a fitting difficulty"
+                )
         dropped = {uid: value for uid, value in known.items() if value is not None}
         return set(dropped), Counter(dropped.values())
 
     def prepare_step(self) -> dict[str, Any]:
-        self._refilled = 0
+        self._lost = 0
         return super().prepare_step()
-
-    def _add_prompts_to_generate(self, num_prompts: int) -> int:
-        """Samples what was dropped again; as often as `filter_groups.max_num_gen_batches` says, 0 for ever."""
-        self._refilled += num_prompts
-        most = self.config.algorithm.filter_groups.max_num_gen_batches
-        if 0 < most * self.config.data.train_batch_size < self._refilled:
-            raise ObjectiveError(
-                f"objective={self.objective}: {self._refilled} further prompts did not give enough groups to learn "
-                f"from; raise algorithm.filter_groups.max_num_gen_batches={most}, or choose prompts of a fitting "
-                "difficulty"
-            )
-        return super()._add_prompts_to_generate(num_prompts)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_: Any) -> Any:
         """Orders the rows such that every mini-batch is made of whole groups, split evenly over the ranks."""
@@ -138,7 +141,7 @@ class ZooPPOTrainer(PPOTrainerSync):
         """Prepares the rollouts of the step: rewards, selection, advantages, weights, passes."""
         wanted = [*_OUTCOMES, *_LOG_PROBS.values()]
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
-        real = torch.tensor([not tag.get("is_padding", False) for tag in batch.tags])
+        real = learnt_from(batch.keys, batch.tags, self.objective.minimum_group)
         said: dict[str, Any] = {ours: padded(data[its]).float() for ours, its in _LOG_PROBS.items() if its in data}
         rollouts = self._outcomes.batch(data, batch.keys).with_fields(**said).rows(real)
         updates = self.objective.pass_count * len(real) // math.prod(self._minibatch)
@@ -178,6 +181,13 @@ class ZooPPOTrainer(PPOTrainerSync):
         own = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
         folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else own
         self._controllers = load_state(folder, self.objective)["controllers"]
+
+
+def learnt_from(keys: Sequence[str], tags: Sequence[Mapping[str, Any]], least: int) -> Tensor:
+    """[n] bool: rows that do not only fill up, of prompts that have at least so many of them where others failed."""
+    real = [not tag.get("is_padding", False) for tag in tags]
+    present = Counter(_group_of(key) for key, is_real in zip(keys, real, strict=True) if is_real)
+    return torch.tensor([is_real and present[_group_of(key)] >= least for key, is_real in zip(keys, real, strict=True)])
 
 
 class Outcomes:

@@ -10,7 +10,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
-from objectives.adapters.peer import Peer
 
 MARK = "rlzoo:"
 """What stands before the expression in verl's `loss_mode`."""
@@ -42,7 +41,9 @@ REPLACED: Mapping[str, str] = {
     "algorithm.filter_groups.enable": "+dynamic_sampling",
     "algorithm.filter_groups.metric": "+dynamic_sampling",
     "algorithm.gamma": "+global_norm",
+    "algorithm.kl_ctrl.horizon": "+kl_reward(beta=0.001)",
     "algorithm.kl_ctrl.kl_coef": "+kl_reward(beta=0.001)",
+    "algorithm.kl_ctrl.target_kl": "+kl_reward(beta=0.001)",
     "algorithm.kl_ctrl.type": "+kl_reward(beta=0.001)",
     "algorithm.kl_penalty": "+kl_reward(beta=0.001)",
     "algorithm.lam": "+global_norm",
@@ -69,40 +70,6 @@ _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "trainer.v1.trainer_mode": (("sync",), "the adapter was not tried with trainers that sample ahead"),
 }
 """A setting of verl -> the values that the adapter can go with, and why no others."""
-
-_TRAINER = "verl.trainer.ppo.v1.trainer_base:PPOTrainer"
-_WORKERS = "verl.workers.engine_workers"
-_PADDING = "verl.workers.utils.padding"
-PEER = Peer(
-    "verl",
-    tested=(0, 9),
-    seams={
-        "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": ("batch", "batch_multiple", "eos_token_id"),
-        "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer._dapo_filtered_keys": ("self", "partition_id"),
-        f"{_TRAINER}.__init__": ("self", "config"),
-        f"{_TRAINER}._add_prompts_to_generate": ("self", "num_prompts"),
-        f"{_TRAINER}._balance_batch": ("self", "batch", "metrics"),
-        f"{_TRAINER}._build_replay_buffer": ("self",),
-        f"{_TRAINER}._compute_advantage": ("self", "batch", "metrics"),
-        f"{_TRAINER}._init_resource_pool_mgr": ("self",),
-        f"{_TRAINER}._init_tokenizer": ("self",),
-        f"{_TRAINER}._load_checkpoint": ("self",),
-        f"{_TRAINER}._save_checkpoint": ("self",),
-        f"{_TRAINER}._update_actor": ("self", "batch", "metrics"),
-        "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync": ("config",),
-        "verl.utils.seqlen_balancing:calculate_workload": ("seqlen_list",),
-        "verl.utils.seqlen_balancing:get_seqlen_balanced_partitions": ("seqlen_list", "k_partitions", "equal_size"),
-        "verl.workers.engine.base:BaseEngine.infer_batch": ("self", "data", "loss_function"),
-        "verl.workers.engine.base:BaseEngine.train_batch": ("self", "data", "loss_function"),
-        f"{_WORKERS}:ActorRolloutRefWorker.actor_worker_cls": ("config",),
-        f"{_WORKERS}:TrainingWorker.set_loss_fn": ("self", "loss_fn"),
-        f"{_WORKERS}:TrainingWorker.train_batch": ("self", "data"),
-        f"{_WORKERS}:TrainingWorker.train_mini_batch": ("self", "data"),
-        "verl.workers.utils.losses:ppo_loss": ("config", "model_output", "data", "dp_group"),
-        f"{_PADDING}:no_padding_2_padding": ("tensor", "data"),
-        f"{_PADDING}:response_to_nested": ("tensor", "response_mask"),
-    },
-)
 
 
 def expression_in(config: DictConfig) -> str | None:
