@@ -1,4 +1,4 @@
-"""One file per part, or per pair that differs in a word; importing this package registers them all."""
+"""One file per part, per pair that differs in a word, or for what a pair shares; importing this registers them all."""
 
 from importlib import import_module
 from pkgutil import iter_modules
