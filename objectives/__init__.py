@@ -1,16 +1,19 @@
 """The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, one file per method, torch only.
 
-Reading order: `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names), `expression` (the grammar),
-`plan` and `objective` (prepare, plan, loss); then `parts`, one file each, and `methods`, one file per paper.
+Reading order: `account` (what was done), `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names),
+`expression` (the grammar), `plan` and `objective` (prepare, plan, loss), `loop` (the updates of a step), `sums`
+(metrics); then `parts`, one file each, and `methods`, one file per paper.
 
-Who uses objectives needs `parse`, `names` and `TokenBatch`. Who writes a method needs the kinds of parts, `parameter`,
-`register` and `recipe`.
+Who uses objectives needs `parse`, `names` and `TokenBatch`; who trains with them `Loop`, and `Sums` for the log. Who
+writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
 """
 
 from objectives import methods, parts  # noqa: F401  (these register themselves)
-from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
+from objectives.account import Account, Action, Entry
+from objectives.batch import Prepared, Selected, TokenBatch, concatenated, over_scope, scope_reads, statistic
 from objectives.described import described
 from objectives.errors import ObjectiveError
+from objectives.examples import with_examples
 from objectives.expression import Term, read_terms
 from objectives.kinds import (
     Advantage,
@@ -26,17 +29,30 @@ from objectives.kinds import (
     Surrogate,
     Weight,
 )
+from objectives.loop import Loop, Step, Update, whole_groups
 from objectives.objective import Objective, parse
-from objectives.order import drawn, largest, quantile
+from objectives.order import drawn, largest, lots, quantile
 from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
-from objectives.zoo import Name, names, recipe, register
+from objectives.provenance import MISSING, PROVENANCE, Provenance
+from objectives.sums import Sums, k3, shares
+from objectives.troubles import TROUBLES, Trouble
+from objectives.version import VERSION
+from objectives.zoo import Name, known, names, recipe, register
 
 __all__ = [
     "ASKED",
+    "MISSING",
+    "PROVENANCE",
+    "TROUBLES",
+    "VERSION",
+    "Account",
+    "Action",
     "Advantage",
     "Aggregate",
     "Bounds",
+    "Entry",
+    "Loop",
     "Mask",
     "Modifier",
     "Name",
@@ -45,18 +61,29 @@ __all__ = [
     "Part",
     "Penalty",
     "Plan",
+    "Prepared",
+    "Provenance",
     "Ratio",
     "Reward",
     "Schedule",
     "Select",
+    "Selected",
     "Stage",
+    "Step",
+    "Sums",
     "Surrogate",
     "Term",
     "TokenBatch",
+    "Trouble",
+    "Update",
     "Weight",
+    "concatenated",
     "described",
     "drawn",
+    "k3",
+    "known",
     "largest",
+    "lots",
     "names",
     "over_scope",
     "parameter",
@@ -66,5 +93,8 @@ __all__ = [
     "recipe",
     "register",
     "scope_reads",
+    "shares",
     "statistic",
+    "whole_groups",
+    "with_examples",
 ]

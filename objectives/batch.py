@@ -4,27 +4,28 @@ Shapes, here and everywhere: N rows (of all processes, unless said otherwise), T
 prompt group, V vocabulary; n and t are those of a part of the rows cut to its longest response.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self, TypeVar
 
-import torch
-from torch import Tensor
-
+from objectives.account import Account, Action, joined
 from objectives.errors import ObjectiveError
+from objectives.lazy import Tensor, torch
 
 TOKEN_FIELDS = frozenset(
-    {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "policy_mask", "penalty_mask"}
+    {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
+    | {"clipped"}
 )
 ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
+Batch = TypeVar("Batch", bound="TokenBatch")
 
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """N responses of up to T tokens. Log-probs and entropies (nats) are those of the distribution sampled from.
+    """N rollouts of up to T tokens: what was sampled, graded and scored, before an objective has done anything to it.
 
-    Only `mask` is always there; the other fields are None until something needs them. Values outside `mask` are
-    ignored, whatever they are.
+    Log-probs and entropies (nats) are those of the distribution sampled from. Only `mask` is always there; the other
+    fields are None until something needs them. Values outside `mask` are ignored, whatever they are.
     """
 
     mask: Tensor
@@ -55,22 +56,16 @@ class TokenBatch:
     """[N, T]: the frozen reference."""
     logp_prompt: Tensor | None = None
     """[N]: the policy at rollout time, mean log-prob of the tokens of the response's prompt, but the first."""
+    lot: Tensor | None = None
+    """[N, T] int: a number drawn for each token, the same on every process; see `objectives.order.lots`."""
     on_policy: bool = False
     """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
-    advantage: Tensor | None = None
-    """[N] after stage 3, [N, T] after stage 4."""
-    selected: Tensor | None = None
-    """[N] bool, set by stage 2: rows that are trained on."""
     micro_batch: Tensor | None = None
     """[N] int: the micro-batch a row is evaluated in, for parts whose scope is the micro-batch."""
-    policy_mask: Tensor | None = None
-    """[N, T] bool, set by a schedule: tokens whose policy term this pass updates."""
-    penalty_mask: Tensor | None = None
-    """[N, T] bool, set by a schedule: tokens whose penalty terms this pass updates."""
-    touched: Mapping[str, Tensor] = field(default_factory=dict)
-    """Part name -> [N, T] bool: tokens that parts of stages 1, 2 and 4 acted on."""
-    state: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Part name -> state of its controller, to be handed to the next step's `prepare`."""
+    advantage: Tensor | None = None
+    """[N] or [N, T]: given by the caller in place of stages 1 and 3."""
+    account: Account = field(default_factory=Account)
+    """What the objective has done so far."""
 
     def __post_init__(self) -> None:
         if self.mask.dim() != 2 or self.mask.dtype != torch.bool:
@@ -97,21 +92,31 @@ class TokenBatch:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
-    def rows(self, index: Tensor | slice) -> "TokenBatch":
+    def rows(self, index: Tensor | slice) -> Self:
         """The batch of some rows only: a bool mask [N], positions, or a slice."""
         if isinstance(index, Tensor) and index.dtype == torch.bool:
             index = index.nonzero()[:, 0]  # once, as a GPU has to be waited for
         taken: dict[str, Any] = {name: tensor[index] for name, tensor in self.tensors().items()}
-        return replace(self, **taken, touched={name: tensor[index] for name, tensor in self.touched.items()})
+        return replace(self, **taken, account=self.account.rows(index))
 
-    def first_tokens(self, width: int) -> "TokenBatch":
+    def first_tokens(self, width: int) -> Self:
         """The batch of the first `width` token positions only."""
         wide: dict[str, Any] = {name: tensor[:, :width] for name, tensor in self.tensors().items() if tensor.dim() == 2}
-        return replace(self, **wide, touched={name: tensor[:, :width] for name, tensor in self.touched.items()})
+        return replace(self, **wide, account=self.account.first_tokens(width))
 
-    def with_fields(self, **changes: Any) -> "TokenBatch":
+    def with_fields(self, **changes: Any) -> Self:
         """A copy with some fields replaced."""
         return replace(self, **changes)
+
+    @classmethod
+    def of(cls, batch: "TokenBatch", **changes: Any) -> Self:
+        """A batch of this type with the fields that another one has, some of them replaced."""
+        values = {item.name: getattr(batch, item.name) for item in fields(cls) if hasattr(batch, item.name)}
+        return cls(**values | changes)
+
+    def entered(self, part: str, action: Action, value: Tensor, name: str = "") -> Self:
+        """A copy whose account has one entry more."""
+        return replace(self, account=self.account.entered(part, action, value, name))
 
     def require(self, name: str, reader: str) -> Tensor:
         """The field, or an error that names who reads it."""
@@ -124,7 +129,13 @@ class TokenBatch:
         """Raises ObjectiveError for the first of the fields, by name, that is not there."""
         for name in sorted(names):
             if getattr(self, name) is None:
-                raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks")
+                raise ObjectiveError(f"{reader} reads the field {name}, which this batch lacks: {self._remedy(name)}")
+
+    def _remedy(self, lacking: str) -> str:
+        sampled = f"{lacking}_old"
+        if getattr(self, sampled, None) is not None:
+            return f"batch.with_fields({lacking}=batch.{sampled}) while the policy has not moved"
+        return f"TokenBatch(..., {lacking}=...)"
 
     def right(self, reader: str) -> Tensor:
         """[N] bool: responses that are correct in full."""
@@ -134,12 +145,63 @@ class TokenBatch:
         """[N] -> [N, T]: a value per response on each of its token positions; [N, T] stays."""
         return row_values if row_values.dim() == 2 else row_values[:, None].expand(self.mask.shape)
 
-    def blank_outside(self) -> "TokenBatch":
+    def blank_outside(self) -> Self:
         """Zeroes every token field outside the mask, so that no padding value, not even NaN, can reach a result."""
         values = {
             name: tensor for name, tensor in self.tensors().items() if tensor.dim() == 2 and tensor.is_floating_point()
         }
         return self.with_fields(**{name: torch.where(self.mask, value, 0.0) for name, value in values.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(TokenBatch):
+    """Rollouts after stages 1 and 2: `reward` is shaped; `mask` and the rows themselves are those of before."""
+
+    selected: Tensor
+    """[N] bool: rows that are trained on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(Selected):
+    """Rollouts after stage 4, of which a pass updates all tokens or some: `mask` is less the rows that were dropped."""
+
+    advantage: Tensor
+    """[N, T]: weighed by what is settled with the rollouts; in a plan, by the other weights as well."""
+    policy_mask: Tensor | None = None
+    """[N, T] bool, set by a schedule: tokens whose policy term this pass updates; None: all."""
+    penalty_mask: Tensor | None = None
+    """[N, T] bool, set by a schedule: tokens whose penalty terms this pass updates; None: all."""
+    clipped: Tensor | None = None
+    """[N, T] bool, set by the plan for masks that ask: tokens whose gradient the surrogate cuts off at `logp`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.advantage.dim() != 2:
+            raise ObjectiveError(f"a prepared advantage must be [N, T], not {list(self.advantage.shape)}")
+
+    @property
+    def state(self) -> dict[str, dict[str, float]]:
+        """Part -> state of its controller, to be handed to the next step's `prepare`."""
+        return self.account.state
+
+    def state_of(self, part: str) -> dict[str, float]:
+        """The state of a part's controller for this rollout step. Raises ObjectiveError if `prepare` set none."""
+        if part not in self.state:
+            raise ObjectiveError(f"{part} reads the state of its controller, which this batch lacks")
+        return self.state[part]
+
+
+def concatenated(batches: Sequence[Batch]) -> Batch:
+    """The rows of all, padded to the widest; they have the same fields."""
+    width = max(batch.mask.shape[1] for batch in batches)
+
+    def widened(values: Tensor) -> Tensor:
+        return values if values.dim() < 2 else torch.nn.functional.pad(values, (0, width - values.shape[1]))
+
+    values: dict[str, Any] = {
+        name: torch.cat([widened(batch.tensors()[name]) for batch in batches]) for name in batches[0].tensors()
+    }
+    return batches[0].with_fields(**values, account=joined([batch.account for batch in batches], widened))
 
 
 def statistic(name: str, source: str) -> str:
@@ -152,7 +214,7 @@ def scope_reads(scope: str) -> frozenset[str]:
     return frozenset({"microbatch": ("micro_batch",), "prompt": ("group",)}.get(scope, ()))
 
 
-def over_scope(batch: TokenBatch, scope: str, function: Callable[[TokenBatch], Tensor]) -> Tensor:
+def over_scope(batch: Batch, scope: str, function: Callable[[Batch], Tensor]) -> Tensor:
     """Applies a function of a batch ([n, T] out) to the whole mini-batch, or to each micro-batch by itself."""
     if scope != "microbatch" or len(batch.mask) == 0:
         return function(batch)

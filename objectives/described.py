@@ -3,13 +3,12 @@
 import re
 from typing import Any
 
-import torch
-
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.expression import read_terms
 from objectives.kinds import Modifier, Ratio, Surrogate
 from objectives.latex import latex
+from objectives.lazy import torch
 from objectives.objective import Objective, parse
 from objectives.part import Stage
 from objectives.zoo import PARTS, RECIPES, Recipe, lookup

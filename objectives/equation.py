@@ -15,6 +15,7 @@ from objectives.kinds import (
     Select,
     Surrogate,
     Weight,
+    in_working_order,
 )
 from objectives.part import Part
 
@@ -22,7 +23,7 @@ Kind = TypeVar("Kind", bound=Part)
 
 
 def written_equation(parts: Sequence[Part]) -> str:
-    """The loss with the actual numbers in it, and then what I, r, A, R, groups and passes in it are."""
+    """The loss with the actual numbers in it, and then its names in the order in which they are calculated."""
 
     def of(kind: type[Kind]) -> list[Kind]:
         return [part for part in parts if isinstance(part, kind)]
@@ -33,13 +34,14 @@ def written_equation(parts: Sequence[Part]) -> str:
         numbers |= modifier.numbers()
     terms = [f"{aggregate.formula()} of -{'I ' * bool(masks)}{surrogate.equation(numbers)}"]
     terms += [part.formula() for part in penalties]
-    where = [f"I = {' and '.join(part.formula() for part in masks)}"] if masks else []
+    mask = [f"I = {' and '.join(part.formula() for part in masks)}"] if masks else []
     counted = [part.formula() for part in masks if part.shrinks_denominator]
     if masks:
-        where.append(f"counted: {'I' if len(counted) == len(masks) else ' and '.join(counted) or 'all tokens'}")
+        mask.append(f"counted: {'I' if len(counted) == len(masks) else ' and '.join(counted) or 'all tokens'}")
     if counted and penalties:
-        where.append("the penalties' means count all tokens")
-    weights = sorted(of(Weight), key=lambda part: not part.additive)
-    rest = [*of(Ratio), *of(Advantage), *weights, *of(Reward), *of(Select), *of(Schedule)]
-    names = dict.fromkeys(part.where() for part in parts if part.where())
-    return "; ".join([" ".join(terms), *where, *(part.formula() for part in rest), *names])
+        mask.append("the penalties' means count all tokens")
+    before = [*of(Reward), *of(Select), *of(Advantage), *in_working_order(of(Weight)), *of(Ratio)]
+    statements = [text for part in before for text in (part.where(), part.formula())]
+    statements += [part.where() for part in [surrogate, *of(Modifier), *masks, aggregate, *penalties]]
+    statements += [*mask, *(part.formula() for part in of(Schedule))]
+    return "; ".join([" ".join(terms), *dict.fromkeys(text for text in statements if text)])

@@ -98,13 +98,8 @@ def _unclosed(expression: str, owner: str) -> ObjectiveError:
 
 def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
     """The parts that an expression names, in canonical order."""
-    base, *others = terms
-    found = lookup(base.name)
-    if isinstance(found, Recipe):
-        parts = {part.name: part for part in found.with_parameters(base.parameters, contribution_only=False)}
-    else:
-        parts, others = RECIPES["grpo"].parts("paper"), list(terms)
-    additions = [term for term in others if term.sign == "+"]
+    parts, others = _base(terms)
+    additions = list({(term.name, *term.parameters.items()): term for term in others if term.sign == "+"}.values())
     removals = [term for term in others if term.sign == "-"]
     for part in _without_conflicts(additions):
         parts = {name: old for name, old in parts.items() if not _replaces(part, old)}
@@ -113,6 +108,7 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
     for term in additions:
         if all(part.name in removed for part in _contributed(term)):
             raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
+    _check_base(terms, additions, parts)
     for name in removed:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
@@ -126,7 +122,68 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
             raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
     for part in unread:
         remove(parts, part.name)
-    return in_order(parts.values())
+    composed = in_order(parts.values())
+    _check_is_more_than_the_addition(terms, composed)
+    return composed
+
+
+def _base(terms: Sequence[Term]) -> tuple[dict[str, Part], list[Term]]:
+    """The parts that an expression starts from, and the terms that change them."""
+    found = lookup(terms[0].name)
+    if not isinstance(found, Recipe):
+        return RECIPES["grpo"].parts("paper"), list(terms)
+    parts = found.with_parameters(terms[0].parameters, contribution_only=False)
+    return {part.name: part for part in parts}, list(terms[1:])
+
+
+def _check_base(terms: Sequence[Term], additions: Sequence[Term], parts: Mapping[str, Part]) -> None:
+    """Raises ObjectiveError where the additions have taken the place of all that makes the base a method.
+
+    That is its contribution, or else a part that neither grpo nor justrl has.
+    """
+    found, (start, _) = lookup(terms[0].name), _base(terms)
+    if not isinstance(found, Recipe) or found.name == "grpo":
+        return
+    typed = [lookup(term.name) for term in additions]
+    if found in typed:
+        return
+    own = {part.name for part in typed if not isinstance(part, Recipe)}
+    usual = {*RECIPES["grpo"].parts("paper"), *RECIPES["justrl"].parts("paper")}
+    ideas = [name for name in found.contribution if name in start]
+    if any(parts.get(name) == start[name] or (name in own and name in parts) for name in ideas):
+        return
+    if any(name in parts for name in start.keys() - usual - {*ideas}):
+        return
+    raise _nothing_left(terms[0], additions, ideas)
+
+
+def _check_is_more_than_the_addition(terms: Sequence[Term], composed: tuple[Part, ...]) -> None:
+    """Raises ObjectiveError where `base+recipe` is the recipe alone, which has nothing of the base's contribution."""
+    base, added = lookup(terms[0].name), lookup(terms[-1].name)
+    if [term.sign for term in terms] != ["+", "+"] or not (isinstance(base, Recipe) and isinstance(added, Recipe)):
+        return
+    ideas = {*base.contribution} & {part.name for part in composed}
+    if base.name != "grpo" and not ideas and composed == compose(terms[1:]):
+        raise _nothing_left(terms[0], terms[1:], base.contribution)
+
+
+def _nothing_left(base: Term, additions: Iterable[Term], ideas: Iterable[str]) -> ObjectiveError:
+    others = " and ".join(dict.fromkeys(term.name for term in additions))
+    return ObjectiveError(
+        f"nothing of {base.name} is left: {others} takes the place of {' and '.join(ideas)}: leave one of them out"
+    )
+
+
+def unused(terms: Sequence[Term]) -> tuple[str, ...]:
+    """What was typed and has no effect, a line each."""
+    there, others = _base(terms)
+    lines = []
+    for term in (term for term in others if term.sign == "+"):
+        contributed = _contributed(term)
+        if all(there.get(part.name) == part for part in contributed):
+            lines.append(f"{write_term(term.name, term.parameters)} has no effect: it is there already")
+        there |= {part.name: part for part in contributed}
+    return tuple(lines)
 
 
 def _replaces(new: Part, old: Part) -> bool:
@@ -196,7 +253,7 @@ def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
     if term.parameters:
         raise ObjectiveError(f"-{term.name}: a removal takes no parameters")
     found = lookup(term.name)
-    names = found.contribution if isinstance(found, Recipe) else (found.name,)
+    names = found.contributed(parts) if isinstance(found, Recipe) else (found.name,)
     for name in names:
         if name not in parts:
             of = "" if name == term.name else f" (of {term.name})"
@@ -232,7 +289,7 @@ def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
 def canonical(parts: Sequence[Part]) -> str:
     """The shortest expression for a composition: the recipe variant nearest to it, then additions, then removals.
 
-    Fewest terms win, then fewest parameters, then the order of the zoo; it depends on the parts alone.
+    Fewest terms and parameters win, then fewest terms, then the order of the zoo; it depends on the parts alone.
     """
     candidates = [_written(parts, recipe, variant) for recipe in _candidates(parts) for variant in recipe.variants]
     _, _, text = min(candidates, key=lambda candidate: candidate[:2])
@@ -240,14 +297,18 @@ def canonical(parts: Sequence[Part]) -> str:
 
 
 def _candidates(parts: Sequence[Part]) -> list[Recipe]:
-    """Our own recipes, and those of the modules that parts come from: never what else happens to be imported."""
-    modules = {type(part).__module__ for part in parts}
+    """Our own recipes, and those of the modules that parts come from: never what else happens to be imported.
+
+    Only grpo may lend its name where nothing is there that makes the recipe a method.
+    """
+    modules, names = {type(part).__module__ for part in parts}, {part.name for part in parts}
     own = __name__.partition(".")[0]
-    return [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
+    known = [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
+    return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.contribution}]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:
-    """Number of terms, number of parameters, and the expression that starts from a recipe's variant."""
+    """Number of terms and parameters, of terms, and the expression that starts from a recipe's variant."""
     base = recipe.parts(variant)
     owners = recipe.owners(variant)
     settings = {} if variant == next(iter(recipe.variants)) else {"variant": variant}
@@ -264,7 +325,8 @@ def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, 
     removals = [f"-{part.written}" for part in dropped if _has_effect(part, parts)]
     lost = {part.name for part in dropped} | ({part.name for part in gone} & {*recipe.contribution})
     text = write_term(recipe.written, settings) + "".join(additions) + "".join(removals)
-    return len(additions) + len(lost), text.count("="), text  # a method without what makes it one is no good name
+    count = len(additions) + len(lost)  # a method without what makes it one is no good name
+    return count + text.count("="), count, text
 
 
 def _changes(old: Part, new: Part) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Sums, means and comparisons, most of them within groups of rows."""
 
-import torch
-from torch import Tensor
+from objectives.lazy import Tensor, torch
 
 
 def group_index(group: Tensor) -> tuple[Tensor, int]:

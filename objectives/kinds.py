@@ -1,15 +1,13 @@
 """The kinds of parts, stage by stage: what each must say, of which shape, and what it may read."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from objectives.batch import TokenBatch
+from objectives.batch import Prepared, TokenBatch
 from objectives.errors import ObjectiveError
+from objectives.lazy import Tensor, torch
 from objectives.part import Part, Stage
 
 
@@ -84,7 +82,10 @@ class Advantage(Part):
 
 
 class Weight(Part):
-    """Weighs the advantage per token (or response); several parts multiply, additive ones add first."""
+    """Weighs the advantage per token or response: a factor, or a summand if `additive`.
+
+    What is settled with the rollouts comes before what is `planned`; in each of the two, summands are added first.
+    """
 
     stage = Stage.WEIGHT
     additive: ClassVar[bool] = False
@@ -94,13 +95,14 @@ class Weight(Part):
         """Whether it is calculated in the plan of each mini-batch instead of once per rollout step."""
         return False
 
-    def weight(self, batch: TokenBatch) -> Tensor:
-        """[N, T]: the factor, or the summand if additive."""
+    def weight(self, batch: Prepared) -> Tensor:
+        """[N, T]: the factor, or the summand if additive; `batch.advantage` is what it was before the weights."""
         raise NotImplementedError
 
-    def control(self, batch: TokenBatch, state: Mapping[str, float]) -> Mapping[str, float]:
-        """The state of the part's controller for this rollout step, from the last one's; {} if it has none."""
-        return {}
+
+def in_working_order(weights: Iterable[Weight]) -> list[Weight]:
+    """Weights as they are carried out, and as equations print them."""
+    return sorted(weights, key=lambda part: (part.planned, not part.additive))
 
 
 class Ratio(Part):
@@ -109,7 +111,7 @@ class Ratio(Part):
     stage = Stage.RATIO
     exclusive = True
 
-    def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
+    def ratio(self, rows: Prepared, logp: Tensor) -> Tensor:
         """[n, T] with gradient. `rows` has the advantage [n, T]."""
         raise NotImplementedError
 
@@ -150,11 +152,11 @@ class Surrogate(Part):
     reads_ratio: ClassVar[bool] = True
     """Whether the importance ratio has a say; if not, no other than grpo's may be added."""
 
-    def bounds(self, batch: TokenBatch) -> Bounds:
+    def bounds(self, batch: Prepared) -> Bounds:
         """The bounds before modifiers, for a whole mini-batch."""
         return Bounds()
 
-    def extra(self, batch: TokenBatch) -> Mapping[str, Tensor]:
+    def extra(self, batch: Prepared) -> Mapping[str, Tensor]:
         """What else `loss` takes of a whole mini-batch, settled in the plan: [N] or [N, T] by name."""
         return {}
 
@@ -184,7 +186,7 @@ class Modifier(Part):
     sets: ClassVar[frozenset[str]]
     """Which of `low`, `high` and `cap`."""
 
-    def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
+    def modify(self, bounds: Bounds, batch: Prepared) -> Bounds:
         """The new bounds, for a whole mini-batch."""
         raise NotImplementedError
 
@@ -197,13 +199,15 @@ class Mask(Part):
     """Silences the gradient of tokens; several parts AND."""
 
     stage = Stage.MASK
+    spares_clipped: ClassVar[bool] = False
+    """Whether it chooses among tokens that the surrogate does not clip already: `clipped` is in its batch."""
 
     @property
     def shrinks_denominator(self) -> bool:
         """Whether silenced tokens leave the denominator too."""
         return True
 
-    def keeps(self, batch: TokenBatch) -> Tensor:
+    def keeps(self, batch: Prepared) -> Tensor:
         """[N, T] bool over a whole mini-batch with current statistics and the advantage [N, T]."""
         raise NotImplementedError
 
@@ -230,11 +234,11 @@ class Penalty(Part):
     chooses: ClassVar[bool] = False
     """Whether it is on some tokens only, those with a coefficient that is not zero."""
 
-    def coefficients(self, batch: TokenBatch, aggregate: Aggregate) -> Tensor:
+    def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
         """[N, T]: what each token's penalty is multiplied by; unless written, aggregated over all response tokens."""
         return aggregate.coefficients(batch, batch.mask)
 
-    def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
+    def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         """[n, T] with gradient."""
         raise NotImplementedError
 
@@ -244,8 +248,15 @@ class Schedule(Part):
 
     stage = Stage.SCHEDULE
     exclusive = True
-    pass_count: ClassVar[int] = 1
 
-    def passes(self, batch: TokenBatch) -> Sequence[TokenBatch]:
-        """The batch of each pass, with `policy_mask` and `penalty_mask` set where a pass leaves tokens out."""
+    @property
+    def pass_count(self) -> int:
+        """How many passes there are."""
+        return 1
+
+    def passes(self, batch: Prepared) -> Sequence[Prepared]:
+        """The batch of each pass, with `policy_mask` and `penalty_mask` set where a pass leaves tokens out.
+
+        `batch.entered(self.name, Action.GROUP, tokens)` has tokens counted that the schedule tells from the others.
+        """
         raise NotImplementedError

@@ -1,18 +1,16 @@
 """An objective: parts in stage order, planned over whole mini-batches, summed over micro-batches."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
-from objectives.batch import TokenBatch
+from objectives.account import Account, Action
+from objectives.batch import Prepared, Selected, TokenBatch
 from objectives.equation import written_equation
-from objectives.errors import ObjectiveError
-from objectives.expression import canonical, compose, in_order, read_terms, remove
+from objectives.errors import ObjectiveError, shown
+from objectives.expression import canonical, compose, in_order, read_terms, remove, unused
 from objectives.kinds import (
     Advantage,
     Aggregate,
@@ -27,20 +25,29 @@ from objectives.kinds import (
     Surrogate,
     Weight,
 )
-from objectives.part import Part
+from objectives.lazy import Tensor, torch, without_gradients
+from objectives.part import Part, Stage
 from objectives.plan import Plan
+from objectives.stages import require_read, shaped, weighted, with_bounds_entered, with_pass_entered
+from objectives.zoo import is_registered
 
 Kind = TypeVar("Kind", bound=Part)
 
 
-def parse(expression: str) -> "Objective":
+def parse(expression: str, imports: bool = True) -> "Objective":
     """The objective that an expression names, e.g. `stapo(tau_p=0.005)+clip_higher`.
 
-    Raises ObjectiveError, and nothing else, for whatever cannot be read or composed.
+    Whoever typed `my_module:part` has `my_module` imported. An expression out of a file that others may have written is
+    read with `imports=False`, which knows what is registered already. Raises ObjectiveError, and nothing else, for
+    whatever cannot be read or composed.
     """
     if not isinstance(expression, str):
         raise ObjectiveError(f"an objective is written as text, not as a {type(expression).__name__}")
-    return Objective(compose(read_terms(expression)))
+    terms = read_terms(expression)
+    unknown = next((term.name for term in terms if not imports and not is_registered(term.name)), None)
+    if unknown is not None:
+        raise ObjectiveError(f"{shown(unknown)} is not registered, and what names it may not have it imported")
+    return Objective(compose(terms), unused(terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +55,8 @@ class Objective:
     """A composition of parts. Immutable; `key`, equality and hash depend on the parts alone."""
 
     parts: tuple[Part, ...]
+    unused: tuple[str, ...] = ()
+    """What was typed and has no effect, a line each."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_order(self.parts))
@@ -150,110 +159,126 @@ class Objective:
 
     # ---- once per rollout step -----------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def select(self, batch: TokenBatch) -> TokenBatch:
+    @without_gradients
+    def select(self, batch: TokenBatch) -> Selected:
         """Stages 1 and 2: shaped `reward`, and `selected` rows; `mask` and the rows themselves stay.
 
         Late parts of stage 1 shape rewards in `prepare`. A batch with an `advantage` keeps its reward.
         """
-        if batch.selected is not None:
+        if isinstance(batch, Selected):
             return batch
         early = [part for part in self.all(Reward) if not part.late and batch.advantage is None]
         selectors = self.all(Select)
-        _require(batch, [*early, *selectors])
-        batch = _shaped(batch, early)
-        selected, touched = torch.ones_like(batch.mask[:, 0]), dict(batch.touched)
+        require_read(batch, [*early, *selectors])
+        batch = shaped(batch.entered("", Action.TOKENS, batch.mask), early)
+        selected = torch.ones_like(batch.mask[:, 0])
         for selector in selectors:
             chosen = selector.selects(batch)
-            touched[selector.name] = batch.mask & ~batch.like_tokens(chosen)
+            batch = batch.entered(selector.name, Action.SELECT, chosen)
             selected = selected & chosen
-        return batch.with_fields(selected=selected, touched=touched)
+        return Selected.of(batch, selected=selected)
 
-    @torch.no_grad()
-    def prepare(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> TokenBatch:
+    @without_gradients
+    def prepare(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> Prepared:
         """Stages 1 to 4 over the whole rollout batch: `advantage` [N, T], and `mask` less the rows dropped.
 
-        An `advantage` [N] given by the caller stands in for stages 1 and 3. `state` is `batch.state` of the last step.
+        An `advantage` given by the caller stands in for stages 1 and 3. `state` is `Prepared.state` of the last step.
         """
-        if batch.advantage is not None and batch.advantage.dim() == 2:
-            raise ObjectiveError("the batch is prepared already: its advantage is per token")
-        batch = self.select(batch)
-        advantage = batch.like_tokens(self.advantages(batch))
-        kept = batch.mask & batch.require("selected", "the objective")[:, None]
-        batch = batch.with_fields(mask=kept, advantage=advantage).blank_outside()
-        weights = self.all(Weight)
-        _require(batch, [part for part in weights if not part.planned])
-        states = {part.name: part.control(batch, (state or {}).get(part.name, {})) for part in weights}
-        batch = batch.with_fields(state={name: dict(values) for name, values in states.items() if values})
-        return _weighted(batch, [part for part in weights if not part.planned])
+        if isinstance(batch, Prepared):
+            raise ObjectiveError("the batch is prepared already: its weights are in the advantage")
+        selected = self.select(batch)
+        advantage, account = self._advantages(selected)
+        kept = selected.mask & selected.selected[:, None]
+        account = account.entered(self.the(Advantage).name, Action.ADVANTAGE, advantage)
+        account = account.entered("", Action.TOKENS, kept)
+        prepared = Prepared.of(selected, mask=kept, advantage=selected.like_tokens(advantage), account=account)
+        prepared = prepared.blank_outside()
+        weights = [part for part in self.all(Weight) if not part.planned]
+        require_read(prepared, weights)
+        return weighted(self._controlled(prepared, state or {}), weights)
 
-    @torch.no_grad()
+    def _controlled(self, batch: Prepared, state: Mapping[str, Mapping[str, float]]) -> Prepared:
+        """The batch with the state of every controller for this step."""
+        account = batch.account
+        for part in self.parts:
+            for name, value in part.control(batch, state.get(part.name, {})).items():
+                account = account.entered(part.name, Action.STATE, torch.tensor(value, dtype=torch.float64), name)
+        return batch.with_fields(account=account)
+
+    @without_gradients
     def advantages(self, batch: TokenBatch) -> Tensor:
         """Stage 3 of a rollout batch: [N], or [N, T] where a part tells tokens apart; weights come later.
 
         Groups that stage 2 dropped whole are no part of the batch for it.
         """
+        return self._advantages(self.select(batch))[0]
+
+    def _advantages(self, batch: Selected) -> tuple[Tensor, Account]:
+        """Stage 3, and the account with the late parts of stage 1 before it."""
         if batch.advantage is not None:
-            return batch.advantage
-        batch, part = self.select(batch), self.the(Advantage)
-        batch = _shaped(batch, [shaper for shaper in self.all(Reward) if shaper.late])
-        group, selected = batch.require("group", part.name), batch.require("selected", part.name)
+            return batch.advantage, batch.account
+        part = self.the(Advantage)
+        batch = shaped(batch, [shaper for shaper in self.all(Reward) if shaper.late])
+        group = batch.require("group", part.name)
         size = torch.unique(group, return_counts=True)[1].min() if len(group) else part.minimum_group
         if size < part.minimum_group:
             raise ObjectiveError(f"{part.name} needs at least {part.minimum_group} responses per prompt, not {size}")
-        _require(batch, [part])
-        present = torch.isin(group, group[selected])
-        return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside())
+        require_read(batch, [part])
+        present = torch.isin(group, group[batch.selected])
+        return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside()), batch.account
 
-    def passes(self, batch: TokenBatch) -> Sequence[TokenBatch]:
-        """The prepared batch of each update pass."""
-        _require(batch, [self.the(Schedule)])
-        return self.the(Schedule).passes(batch)
+    def passes(self, batch: Prepared) -> Sequence[Prepared]:
+        """The batch of each update pass."""
+        schedule = self.the(Schedule)
+        require_read(batch, [schedule])
+        return [with_pass_entered(update, schedule.name) for update in schedule.passes(batch)]
 
     # ---- once per optimiser mini-batch ---------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def plan(self, minibatch: TokenBatch) -> Plan:
-        """Stages 4 (current statistics), 6 (bounds), 7 and 8 over a whole prepared mini-batch, all ranks together.
+    @without_gradients
+    def plan(self, minibatch: Prepared) -> Plan:
+        """Stages 4 (current statistics), 6 (bounds), 7 and 8 over a whole mini-batch, all ranks together.
 
         Rows: N of the mini-batch. Where a part reads current statistics, `logp` and `entropy` must be there.
         """
-        if minibatch.require("advantage", "plan").dim() != 2:
-            raise ObjectiveError("the batch is not prepared: its advantage is per response, not per token")
-        _require(minibatch, [part for part in self.parts if not isinstance(part, Reward | Select | Advantage)])
-        batch = _weighted(minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned])
-        advantage, surrogate, aggregate = batch.require("advantage", "plan"), self.the(Surrogate), self.the(Aggregate)
-        touched = dict(batch.touched)
-        kept, counted = batch.mask, batch.mask
+        require_read(minibatch, [part for part in self.parts if part.stage > Stage.ADVANTAGE])
+        batch = weighted(minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned])
+        surrogate, aggregate, dtype = self.the(Surrogate), self.the(Aggregate), batch.advantage.dtype
+        bounds, account = self._bounds(batch)
+        if any(mask.spares_clipped for mask in self.all(Mask)):
+            ratio = self.the(Ratio).ratio(batch, batch.require("logp", "plan"))
+            batch = batch.with_fields(clipped=batch.mask & surrogate.clips(ratio, batch.advantage, bounds))
+        counted = batch.mask
         for mask in self.all(Mask):
             keeps = mask.keeps(batch)
-            touched[mask.name] = batch.mask & ~keeps
-            kept = kept & keeps
+            account = account.entered(mask.name, Action.MASK, keeps)
             counted = counted & keeps if mask.shrinks_denominator else counted
-        policy = aggregate.coefficients(batch, counted).to(advantage.dtype)
-        penalised = _only(batch.mask, batch.penalty_mask)
-        penalties = {}
+        account = account.entered(aggregate.name, Action.COEFFICIENT, aggregate.coefficients(batch, counted).to(dtype))
         for penalty in self.all(Penalty):
-            coefficients = torch.where(batch.mask, penalty.coefficients(batch, aggregate).to(advantage.dtype), 0.0)
-            penalties[penalty.name] = torch.where(penalised, coefficients, 0.0)
-            if penalty.chooses:
-                touched[penalty.name] = coefficients != 0
+            coefficients = torch.where(batch.mask, penalty.coefficients(batch, aggregate).to(dtype), 0.0)
+            account = account.entered(penalty.name, Action.CHOICE if penalty.chooses else Action.PENALTY, coefficients)
         return Plan(
-            batch=batch,
-            policy_coefficient=torch.where(_only(kept, batch.policy_mask), policy, 0.0),
-            penalty_coefficients=penalties,
-            bounds=self._bounds(batch),
-            unmodified={part.name: self._bounds(batch, without=part) for part in self.all(Modifier)},
+            batch=batch.with_fields(account=account),
+            policy_coefficient=account.policy_coefficient,
+            penalty_coefficients=account.penalty_coefficients,
+            bounds=bounds,
+            unmodified={part.name: self._bounds(batch, without=part)[0] for part in self.all(Modifier)},
             extra=surrogate.extra(batch),
             follows_advantage=surrogate.follows_advantage,
-            touched=touched,
         )
 
-    def _bounds(self, batch: TokenBatch, without: Modifier | None = None) -> Bounds:
-        bounds = self.the(Surrogate).bounds(batch)
+    def _bounds(self, batch: Prepared, without: Modifier | None = None) -> tuple[Bounds, Account]:
+        """The bounds of a mini-batch, and the account with who set them."""
+        surrogate = self.the(Surrogate)
+        bounds = surrogate.bounds(batch)
+        account = with_bounds_entered(batch, surrogate, bounds, ("low", "high", "cap"))
         for modifier in self.all(Modifier):
-            bounds = bounds if modifier is without else modifier.modify(bounds, batch)
-        return bounds
+            if modifier is not without:
+                bounds = modifier.modify(bounds, batch)
+                account = with_bounds_entered(
+                    batch.with_fields(account=account), modifier, bounds, sorted(modifier.sets)
+                )
+        return bounds, account
 
     # ---- once per micro-batch ------------------------------------------------------------------------------------
 
@@ -276,10 +301,10 @@ class Objective:
 
     def _surrogate(self, part: Plan, logp: Tensor, bounds: Bounds) -> Tensor:
         """[n, t] the surrogate's loss of each token."""
-        ratio, advantage = self.the(Ratio).ratio(part.batch, logp), part.batch.require("advantage", "loss")
-        return self.the(Surrogate).loss(ratio, logp, advantage, bounds, part.extra)
+        ratio = self.the(Ratio).ratio(part.batch, logp)
+        return self.the(Surrogate).loss(ratio, logp, part.batch.advantage, bounds, part.extra)
 
-    @torch.no_grad()
+    @without_gradients
     def touched(self, plan: Plan, rows: Tensor | slice, logp: Tensor) -> dict[str, Tensor]:
         """Part name -> [n, t] bool: response tokens of some rows that each part acted on, at log-probs `logp` [n, t].
 
@@ -289,7 +314,7 @@ class Objective:
         mask, surrogate = part.batch.mask, self.the(Surrogate)
         logp = torch.where(mask, logp, 0.0)
         ratio = self.the(Ratio).ratio(part.batch, logp)
-        clipped = surrogate.clips(ratio, part.batch.require("advantage", "touched"), part.bounds)
+        clipped = surrogate.clips(ratio, part.batch.advantage, part.bounds)
         touched = {**part.touched, surrogate.name: mask & clipped}
         if part.unmodified:
             gradient = self._surrogate_gradient(part, logp, part.bounds)
@@ -297,10 +322,10 @@ class Objective:
                 touched[name] = mask & (gradient != self._surrogate_gradient(part, logp, bounds))
         return touched
 
-    @torch.enable_grad()
     def _surrogate_gradient(self, part: Plan, logp: Tensor, bounds: Bounds) -> Tensor:
-        logp = logp.detach().clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(self._surrogate(part, logp, bounds).sum(), logp)
+        with torch.enable_grad():
+            logp = logp.detach().clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._surrogate(part, logp, bounds).sum(), logp)
         return gradient
 
     # ---- for tests, teaching and outside oracles -----------------------------------------------------------------
@@ -315,11 +340,11 @@ class Objective:
             batch = batch.with_fields(logp=batch.require("logp_old", "token_gradients"), entropy=batch.entropy_old)
         return [self.push(self.plan(update)) for update in self.passes(self.prepare(batch))]
 
-    @torch.enable_grad()
     def push(self, plan: Plan) -> Tensor:
         """[N, T]: minus the derivative of a mini-batch's loss with respect to `logp`, at `plan.batch.logp`."""
-        logp = plan.batch.require("logp", "push").detach().clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(self.loss(plan, slice(None), logp, plan.batch.entropy), logp)
+        with torch.enable_grad():
+            logp = plan.batch.require("logp", "push").detach().clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.loss(plan, slice(None), logp, plan.batch.entropy), logp)
         return -gradient
 
     @property
@@ -349,39 +374,3 @@ class Objective:
             "entropy_gradient": self.needs_entropy_gradient,
             "passes": self.pass_count,
         }
-
-
-def _require(batch: TokenBatch, parts: Iterable[Part]) -> None:
-    """Raises ObjectiveError for the first field that a part reads and the batch lacks."""
-    for part in parts:
-        batch.require_all(part.needs if batch.on_policy else part.needs | part.reads_once_moved, part.name)
-
-
-def _only(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    return tokens if mask is None else tokens & mask
-
-
-def _shaped(batch: TokenBatch, shapers: Sequence[Reward]) -> TokenBatch:
-    """The batch whose reward [N], or [N, T], these parts have shaped."""
-    _require(batch, shapers)
-    if batch.reward is None:
-        return batch
-    present, touched = batch.blank_outside(), dict(batch.touched)
-    reward = batch.reward.to(torch.promote_types(batch.reward.dtype, torch.float32))
-    for part in shapers:
-        shaping = part.shaping(present)
-        touched[part.name] = batch.mask & batch.like_tokens(shaping != 0)
-        if max(reward.dim(), shaping.dim()) == 2:
-            reward, shaping = batch.like_tokens(reward), batch.like_tokens(shaping)
-        reward = reward + shaping
-    return batch.with_fields(reward=reward, touched=touched)
-
-
-def _weighted(batch: TokenBatch, weights: Sequence[Weight]) -> TokenBatch:
-    advantage = batch.require("advantage", "weights")
-    touched = dict(batch.touched)
-    for part in sorted(weights, key=lambda part: not part.additive):
-        weight = part.weight(batch)
-        touched[part.name] = batch.mask & (weight != (0.0 if part.additive else 1.0))
-        advantage = advantage + weight if part.additive else advantage * weight
-    return batch.with_fields(advantage=torch.where(batch.mask, advantage, 0.0), touched=touched)

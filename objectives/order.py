@@ -2,8 +2,7 @@
 
 import math
 
-import torch
-from torch import Tensor
+from objectives.lazy import Tensor, torch
 
 
 def quantile(values: Tensor, q: float) -> Tensor:
@@ -24,24 +23,31 @@ def largest(values: Tensor, among: Tensor, count: int) -> Tensor:
     return among & (values >= torch.topk(pool, taken).values[-1])
 
 
-def drawn(values: Tensor, among: Tensor, count: int) -> Tensor:
-    """[N, T] bool: `count` tokens where `among` [N, T] is True, by lot; tokens of equal values are drawn together.
+def drawn(lot: Tensor, among: Tensor, count: int) -> Tensor:
+    """[N, T] bool: the `count` tokens of the smallest `lot` [N, T] where `among` [N, T] is True."""
+    return largest(~lot, among, count)
 
-    Values are rounded to float32 first, so that float64 log-probs draw the same however a forward pass is cut.
+
+def lots(group: Tensor, width: int, seed: int) -> Tensor:
+    """[N, width] int64 that look random: of each token's group [N], its row's place there, its position, and the seed.
+
+    The rows of a group have to come in the same order on every process; the groups, in any.
     """
-    return largest(~lottery(values.float()), among, count)
+    order = group.sort(stable=True).indices
+    index, sizes = torch.unique(group, return_inverse=True, return_counts=True)[1:]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(group), device=group.device) - (sizes.cumsum(0) - sizes)[index[order]]
+    of_row = _mixed(_mixed(torch.full_like(group, seed).long()) + group.long())
+    position = torch.arange(width, device=group.device)
+    return _mixed(_mixed(_mixed(of_row) + place)[:, None] + position)
 
 
-def lottery(values: Tensor) -> Tensor:
-    """A number for each value, int64 of the same shape, that looks random and depends on the value alone.
-
-    It is splitmix64 of the value's float64 bits with the highest bit flipped, so that the order of the signed numbers
-    is that of the unsigned ones. Taking the smallest draws a sample that needs no random generator.
-    """
-    number = (values.double() + 0.0).view(torch.int64) + _signed(0x9E3779B97F4A7C15)
+def _mixed(number: Tensor) -> Tensor:
+    """The splitmix64 of int64 numbers."""
+    number = number + _signed(0x9E3779B97F4A7C15)
     number = (number ^ _shifted(number, 30)) * _signed(0xBF58476D1CE4E5B9)
     number = (number ^ _shifted(number, 27)) * _signed(0x94D049BB133111EB)
-    return number ^ _shifted(number, 31) ^ _signed(1 << 63)
+    return number ^ _shifted(number, 31)
 
 
 def _signed(number: int) -> int:

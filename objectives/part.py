@@ -7,6 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from objectives.batch import Prepared
 from objectives.errors import ObjectiveError, shown
 
 
@@ -51,6 +52,8 @@ class Part:
     excludes: ClassVar[frozenset[str]] = frozenset()
     """Names of parts of other stages beside which it has no meaning."""
     paper: ClassVar[str] = ""
+    troubles: ClassVar[tuple[str, ...]] = ()
+    """What it addresses, the most important first: tags of `objectives.TROUBLES`."""
     origin: ClassVar[str] = ""
     """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
     minimum_group: ClassVar[int] = 1
@@ -97,6 +100,14 @@ class Part:
         """Raises ObjectiveError if it has no meaning beside the parts of an objective, by name."""
         for name in sorted(self.excludes & parts.keys()):
             raise ObjectiveError(f"{self.name} and {name} do not go together: leave one of them out")
+
+    def control(self, batch: Prepared, state: Mapping[str, float]) -> Mapping[str, float]:
+        """The state of the part's controller for this rollout step, from the last one's; {} if it has none.
+
+        For parts of stages 4 to 10, which read it as `batch.state_of(self.name)`. `batch` has the rollouts of the step,
+        all mini-batches, and the advantage before weights; a first step's `state` is {}.
+        """
+        return {}
 
     def formula(self) -> str:
         """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""

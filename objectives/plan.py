@@ -1,13 +1,12 @@
 """What is settled once for a whole optimiser mini-batch, before any gradient."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from torch import Tensor
-
-from objectives.batch import TokenBatch
+from objectives.batch import Prepared
 from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds
+from objectives.lazy import Tensor
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,8 @@ class Plan:
     its `penalty_coefficients` [N, T]; all are zero outside the tokens that take part.
     """
 
-    batch: TokenBatch
+    batch: Prepared
+    """The mini-batch; its account says what every part did to it."""
     policy_coefficient: Tensor
     penalty_coefficients: Mapping[str, Tensor]
     bounds: Bounds
@@ -28,14 +28,16 @@ class Plan:
     """What else the surrogate takes: [N] or [N, T] by name."""
     follows_advantage: bool = True
     """Whether a token without advantage has no policy gradient."""
-    touched: Mapping[str, Tensor] = field(default_factory=dict)
-    """Part -> [N, T] bool: tokens that parts of stages 1, 2, 4, 7 and 9 acted on."""
+
+    @property
+    def touched(self) -> Mapping[str, Tensor]:
+        """Part -> [N, T] bool: tokens that parts of stages 1, 2, 4, 7, 9 and 10 acted on."""
+        return self.batch.account.touched
 
     @property
     def active(self) -> Tensor:
         """[N] bool: rows whose gradient is not zero for certain."""
-        advantage = self.batch.require("advantage", "the plan")
-        policy = self.policy_coefficient * advantage if self.follows_advantage else self.policy_coefficient
+        policy = self.policy_coefficient * self.batch.advantage if self.follows_advantage else self.policy_coefficient
         active = (policy != 0).any(1)
         for coefficients in self.penalty_coefficients.values():
             active = active | (coefficients != 0).any(1)
@@ -63,5 +65,4 @@ class Plan:
             bounds=self.bounds.rows(rows, width),
             unmodified={name: bounds.rows(rows, width) for name, bounds in self.unmodified.items()},
             extra={name: part(values) for name, values in self.extra.items()},
-            touched={name: part(tokens) for name, tokens in self.touched.items()},
         )

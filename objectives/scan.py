@@ -1,7 +1,6 @@
 """Recurrences along the tokens of a response, without a loop over the tokens."""
 
-import torch
-from torch import Tensor
+from objectives.lazy import Tensor, torch
 
 
 def recurrence(decay: Tensor, step: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from objectives.errors import ObjectiveError, shown
-from objectives.part import ASKED, Part
+from objectives.part import ASKED, Part, Stage
+from objectives.troubles import TROUBLES
 
 PartClass = TypeVar("PartClass", bound=type[Part])
 
@@ -28,6 +28,7 @@ class Recipe:
     summary: str
     variants: Mapping[str, tuple[Part, ...]]
     contribution: tuple[str, ...]
+    """Names of parts; a variant contributes those that it has."""
     aliases: tuple[str, ...] = ()
     doc: str = ""
     module: str = ""
@@ -45,6 +46,11 @@ class Recipe:
         if variant not in self.variants:
             raise ObjectiveError(f"{self.name}: variant={shown(variant)} is not one of {', '.join(self.variants)}")
         return {part.name: part for part in self.variants[variant]}
+
+    def contributed(self, there: Mapping[str, Part]) -> tuple[str, ...]:
+        """The contribution of the variant whose contribution is there; of the first if none is."""
+        ideas = [tuple(name for name in self.contribution if name in self.parts(it)) for it in self.variants]
+        return next((names for names in ideas if names and {*names} <= there.keys()), ideas[0])
 
     def owners(self, variant: str, names: tuple[str, ...] | None = None) -> dict[str, str]:
         """Parameter -> name of the part it sets, over the parts `names` (default: all).
@@ -69,7 +75,7 @@ class Recipe:
         parameters = dict(given)
         variant = str(parameters.pop("variant", next(iter(self.variants))))
         parts = self.parts(variant)
-        names = self.contribution if contribution_only else tuple(parts)
+        names = tuple(name for name in self.contribution if name in parts) if contribution_only else tuple(parts)
         owners = self.owners(variant, names)
         settings: dict[str, dict[str, Any]] = {name: {} for name in names}
         for key, value in parameters.items():
@@ -117,6 +123,11 @@ def _check_class(part: type[Part]) -> None:
     declared = {key for key, value in vars(part).items() if isinstance(value, Field)}
     if "__dataclass_fields__" not in vars(part) and (declared or vars(part).get("__annotations__")):
         raise ObjectiveError(f"{where} has parameters: put @dataclass(frozen=True) below @register")
+    if part.stage <= Stage.ADVANTAGE and part.control is not Part.control:
+        raise ObjectiveError(f"{where}: a part of stage {part.stage.name.lower()} comes before controllers are asked")
+    for tag in part.troubles:
+        if tag not in TROUBLES:
+            raise ObjectiveError(f"{where}: no trouble is called {shown(tag)!r}; {_nearest(tag, list(TROUBLES))}")
     for item in fields(part):
         if item.default is MISSING:
             raise ObjectiveError(f"{where}: the parameter {item.name} needs a default")
@@ -171,6 +182,13 @@ def lookup(written: str) -> Recipe | type[Part]:
     )
 
 
+def is_registered(written: str) -> bool:
+    """Whether `lookup` finds that name without importing anything."""
+    module, _, name = written.rpartition(":")
+    found = _find(name)
+    return found is not None and (not module or _belongs(found, module))
+
+
 def _find(name: str) -> Recipe | type[Part] | None:
     name = ALIASES.get(name, name)
     return RECIPES.get(name) or PARTS.get(name)
@@ -184,6 +202,8 @@ def known() -> list[str]:
 @cache
 def _announced() -> dict[str, str]:
     """Name -> module of the parts and recipes that installed packages announce."""
+    from importlib.metadata import entry_points  # takes a sixth of the time that the zoo takes to import
+
     return {point.name: point.value.partition(":")[0].strip() for point in entry_points(group="objectives")}
 
 
@@ -263,6 +283,8 @@ class Name:
     """A recipe's own words: equations, what is open, deviations, variants."""
     asked: tuple[str, ...] = ()
     """Parameters that have to be given, because no value of theirs is published."""
+    troubles: tuple[str, ...] = ()
+    """Tags of `TROUBLES` that it addresses; a recipe has those of the parts that are its idea."""
 
 
 def names() -> list[Name]:
@@ -280,6 +302,7 @@ def names() -> list[Name]:
             entry.aliases,
             entry.doc,
             tuple(name for part in next(iter(entry.variants.values())) for name in part.asked),
+            tuple(dict.fromkeys(tag for name in entry.contribution for tag in PARTS[name].troubles)),
         )
         for entry in in_zoo_order()
     ]
@@ -291,6 +314,7 @@ def names() -> list[Name]:
             part.paper,
             (part.__doc__ or "").split("\n")[0],
             asked=tuple(item.name for item in fields(part) if item.default is ASKED),
+            troubles=part.troubles,
         )
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]

@@ -14,19 +14,34 @@ from typing import TYPE_CHECKING, Any
 from rlzoo.errors import UserError
 
 if TYPE_CHECKING:
-    from rlzoo.api import Comparison, Run, compare, evaluate, inspect, leaderboard, load_run, train
+    from rlzoo.api import (
+        Comparison,
+        Run,
+        choose,
+        compare,
+        evaluate,
+        inspect,
+        leaderboard,
+        load_run,
+        map_objectives,
+        run_suite,
+        train,
+    )
     from rlzoo.tasks import grade
 
 __all__ = [
     "Comparison",
     "Run",
     "UserError",
+    "choose",
     "compare",
     "evaluate",
     "grade",
     "inspect",
     "leaderboard",
     "load_run",
+    "map_objectives",
+    "run_suite",
     "train",
 ]
 

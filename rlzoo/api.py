@@ -9,24 +9,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rlzoo.config import Config, InspectConfig, LeaderboardConfig, check_keys, flat, key_and_value, load_config
-from rlzoo.config.zoo_names import check_names
-from rlzoo.errors import UserError
+from objectives import ObjectiveError, parse
+from rlzoo.config import (
+    Config,
+    InspectConfig,
+    LeaderboardConfig,
+    MapConfig,
+    SuiteConfig,
+    TrustConfig,
+    load_config,
+    own_words,
+)
+from rlzoo.config.python_keys import native, python_words
+from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from rlzoo.scripts import end_reading, find_modules_here, path_of
+from rlzoo.scripts import end_reading, find_modules_here
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from rlzoo.choosing.choose import Choice
     from rlzoo.comparing.compare import Failure
+    from rlzoo.mapping.zoo_map import ZooMap
+    from rlzoo.suite.suite import SuiteTable
 
     Table: TypeAlias = DataFrame | list[dict[str, Any]]
     """A pandas frame where pandas is installed, and otherwise its rows."""
-
-_SHORT = {"model": "model.name", "task": "task.name", "reward": "task.reward"}
-"""Arguments with a name of their own -> the keys that they set."""
+    Results: TypeAlias = DataFrame | Path | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+    """What anybody's models scored, a row for each response."""
 
 
 @contextmanager
@@ -36,9 +48,7 @@ def _call() -> Iterator[None]:
     find_modules_here()
     try:
         yield
-    except Exception as error:
-        if type(error).__name__ != "ObjectiveError":  # importing it imports torch
-            raise
+    except ObjectiveError as error:
         raise UserError(str(error)) from None
 
 
@@ -53,7 +63,7 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     """
     from rlzoo.experiment.first_check import check_words
 
-    config: Config = load_config([*map(str, words), *_words_of(keys)])
+    config: Config = load_config([*map(str, words), *python_words(keys)])
     check_words(config)
 
     from rlzoo.report.terminal import Terminal
@@ -70,7 +80,7 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
     """
     from rlzoo.evaluation.target import read_target
 
-    found = read_target(str(target), [*map(str, words), *_words_of(keys)])
+    found = read_target(str(target), [*map(str, words), *python_words(keys)])
     found.check()
 
     from rlzoo.evaluation.evaluate_target import evaluate_target
@@ -97,19 +107,19 @@ def compare(
     command's; other keys are given as to `train` and hold for all runs, or are lists, of which each value makes a row.
     Done runs are not run again. Raises UserError for what cannot be compared.
     """
-    seeds = _native(seeds)
+    seeds = native(seeds)
     numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
-    chosen = [f"seeds={seeds}"] if isinstance(seeds, str) else _words_of({"seeds": list(numbers)})
-    settings = [*chosen, *_words_of(keys)]
+    chosen = [f"seeds={seeds}"] if isinstance(seeds, str) else python_words({"seeds": list(numbers)})
+    settings = [*chosen, *python_words(keys)]
     return compare_words([*_list(objectives), *map(str, words), *settings], _list(ablate), progress)
 
 
 @_call()
 def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = True) -> Comparison:
     """The comparison that a command line asks for."""
-    from rlzoo.comparing.words import read_grid_words
+    from rlzoo.comparing.grid_words import read_grid_words
 
-    own = read_grid_words(words).own
+    keys = read_grid_words(words).keys
 
     from rlzoo.comparing.compare import compare
     from rlzoo.comparing.grid import Grid, read_grid
@@ -117,12 +127,12 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     from rlzoo.report.grid_view import GridView
 
     grid, jobs = read_grid(words, ablate)
-    with launching(own) as launcher:
+    with launching(keys) as launcher:
         failures = compare(grid, jobs, GridView(quiet=not progress), launcher)
     grid = Grid.load(grid.folder)  # seeds may have been added
     for failure in failures:
-        name = f"{failure.cell.objective} seed {failure.cell.seed}"
-        print(f"rlzoo: {name} failed: {failure.message} ({failure.log})", file=sys.stderr)
+        name = f"{failure.cell.row} seed {failure.cell.seed}"
+        print(printable(f"rlzoo: {name} failed: {failure.message} ({failure.log})"), file=sys.stderr)
     if failures:
         count = f"{len(failures)} of {len(grid.cells)} runs failed"
         print(f"rlzoo: {count}; the same call tries them again", file=sys.stderr)
@@ -132,35 +142,66 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
 
 
 @_call()
-def leaderboard(*folders: str | Path, progress: bool = True, **keys: Any) -> Table:
+def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: Any) -> Table:
     """The leaderboard of runs, folders of runs, grids and evaluations that are done, as `rlzoo leaderboard` shows it.
 
-    A row is an objective and a decoding. Writes a page, a picture, Markdown and CSV. Raises UserError if the runs
+    In place of folders, one table of any trainer's results: a `.csv` or `.parquet` file, a frame, or a dictionary of
+    columns: method, seed, problem, sample and value, a row for each response (`rlzoo.comparing.result_table`). A row of
+    the board is an objective and a decoding. Writes a page, a picture, Markdown and CSV. Raises UserError for what
     cannot be compared.
     """
-    from rlzoo.comparing.words import is_setting
+    from rlzoo.comparing.grid_words import is_setting
 
-    words = [*map(str, folders), *_words_of(keys)]
+    tables = [given for given in folders if not isinstance(given, str | Path)]
+    words = [*(str(given) for given in folders if isinstance(given, str | Path)), *python_words(keys)]
     names = [word for word in words if not is_setting(word)]
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
+    from rlzoo.comparing.result_table import is_result_table
+
+    tables += [Path(name) for name in names if is_result_table(name)]
+    if tables:
+        return _leaderboard_of_table(tables, names, config, progress)
     if not names:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
-    check_keys(config)
 
+    if config.baseline:
+        parse(config.baseline)  # what is typed is imported; what the folders name is not
     from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.evaluated_runs import read_folders
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.comparing.sequential import looks
+    from rlzoo.comparing.looks import count_look
     from rlzoo.report.leaderboard_csv import records
     from rlzoo.report.leaderboard_page import show_leaderboard
+    from rlzoo.statistics.sequential import looks
 
     runs, baseline, notes = read_folders(names, config.benchmarks)
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
-    looked = max((len(looks(grid.up_to)) for grid in grids), default=1)
+    counts = [count_look(grid.folder, [run for run in runs if run.folder.path.parent == grid.folder]) for grid in grids]
+    looked = max([1, *counts, *(len(looks(grid.up_to)) for grid in grids)])
     board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence, looked)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
     show_leaderboard(board, Path(config.output or (names[0] if of_one_grid else "runs/leaderboard")), not progress)
+    return _table(records(board))
+
+
+def _leaderboard_of_table(
+    tables: Sequence[Results], names: Sequence[str], config: LeaderboardConfig, progress: bool
+) -> Table:
+    from rlzoo.comparing.result_table import as_result_table, is_result_table, read_result_table
+    from rlzoo.comparing.table_board import make_table_board
+    from rlzoo.report.leaderboard_csv import records
+    from rlzoo.report.leaderboard_page import show_leaderboard
+
+    folders = [name for name in names if not is_result_table(name)]
+    if folders or len(tables) > 1:
+        raise UserError("a table of results is compared by itself; put all methods into one table, and name no folder")
+    if config.benchmarks:
+        raise UserError("benchmarks= is of runs; a table says in its column set what its problems are of")
+    (given,) = tables
+    table = read_result_table(given) if isinstance(given, Path) else as_result_table(given)
+    board = make_table_board(table, config.baseline, config.title, config.equivalence)
+    show_leaderboard(board, Path(config.output or "runs/leaderboard"), not progress)
     return _table(records(board))
 
 
@@ -170,15 +211,89 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
 
     `against="grpo"`, `step=0` and the like are the command's keys. Raises UserError for what cannot be looked at.
     """
-    config: InspectConfig = load_config([*words, *_words_of(keys)], InspectConfig)
+    trusted, others = own_words([*words, *python_words(keys)], TrustConfig)
+    config: InspectConfig = load_config(others, InspectConfig)
     load_run(folder)
-    check_names(config.objective)
-    check_names(config.against)
+    for expression in filter(None, (config.objective, config.against)):
+        parse(expression)
 
     from rlzoo.inspecting.microscope import inspect_run
     from rlzoo.report.microscope_page import show_microscope
 
-    return show_microscope(inspect_run(str(folder), config), not progress)
+    return show_microscope(inspect_run(str(folder), config, trusted.trust), not progress)
+
+
+@_call()
+def choose(words: str) -> Choice:
+    """What addresses a trouble that is told in a user's words, as `rlzoo choose` shows it: values.
+
+    `choose("my entropy collapses at step 50").remedies` are parts, the most promising first: each has an expression,
+    costs, the metric that shows it, and what map, suite and boards found. Raises UserError if nothing is like it.
+    """
+    from rlzoo.choosing.choose import choose
+
+    return choose(words)
+
+
+@_call()
+def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, **keys: Any) -> ZooMap:
+    """What one update of each objective does, exactly, in a micro-language: the map that `rlzoo map` makes and writes.
+
+    Every recipe if none is named. `regimes=["stale", "hard"]` and the like are the command's keys. A regime's
+    `row("grpo")` has biases, noise and changes, its `cosines` [E, E] and `groups` say who is alike. Raises UserError.
+    """
+    return map_words([*_list(objectives), *python_words(keys)], progress)
+
+
+@_call()
+def map_words(words: Sequence[str], progress: bool = True) -> ZooMap:
+    """The map that a command line asks for."""
+    from rlzoo.comparing.grid_words import is_setting
+
+    config: MapConfig = load_config([word for word in words if is_setting(word)], MapConfig)
+    expressions = [word for word in words if not is_setting(word)]
+    for expression in expressions:
+        parse(expression)
+
+    from rlzoo.mapping.expressions import all_expressions
+    from rlzoo.mapping.zoo_map import make_map
+    from rlzoo.report.map_view import MapView
+
+    view = MapView(config, quiet=not progress)
+    found = make_map(expressions or all_expressions(), config, view.begin)
+    view.show(found)
+    return found
+
+
+@_call()
+def run_suite(objectives: Sequence[str] | str = (), progress: bool = True, **keys: Any) -> SuiteTable:
+    """The behaviour suite, as `rlzoo suite` runs and writes it: small trainings in which a trouble is there on purpose.
+
+    Each experiment's own arms if no objective is named. `experiments=["rare_but_right"], seeds=10, jobs=2` and the
+    like are the command's keys. What is done in `output` is not done again. Raises UserError.
+    """
+    return suite_words([*_list(objectives), *python_words(keys)], progress)
+
+
+@_call()
+def suite_words(words: Sequence[str], progress: bool = True) -> SuiteTable:
+    """The suite that a command line asks for."""
+    from rlzoo.comparing.grid_words import is_setting
+    from rlzoo.suite.catalogue import check_names
+
+    config: SuiteConfig = load_config([word for word in words if is_setting(word)], SuiteConfig)
+    check_names(config.experiments)
+    objectives = list(dict.fromkeys(word for word in words if not is_setting(word)))
+    for expression in objectives:
+        parse(expression)
+
+    from rlzoo.report.suite_view import SuiteView
+    from rlzoo.suite.suite import run_suite
+
+    view = SuiteView(config, quiet=not progress)
+    found = run_suite(config, objectives, view)
+    view.show(found)
+    return found
 
 
 def load_run(folder: str | Path) -> Run:
@@ -261,40 +376,6 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     except ImportError:
         return [dict(row) for row in rows]
     return pandas.DataFrame(rows)
-
-
-def _words_of(keys: Mapping[str, Any]) -> list[str]:
-    """Keys from Python as a command line has them."""
-    return [word for key, value in keys.items() for word in _words_of_one(key, value)]
-
-
-def _words_of_one(key: str, value: Any) -> list[str]:
-    if isinstance(value, Mapping) and not key.endswith("options"):
-        return [word for name, inner in flat(value).items() for word in _words_of_one(f"{key}.{name}", inner)]
-    if value is None and "." not in key:  # an argument that is not given; behind a dot, None is a value as in a file
-        return []
-    key = _SHORT.get(key, key)
-    return [key_and_value(key, _plain(key, value))]
-
-
-def _plain(key: str, value: Any) -> Any:
-    """As JSON has it; a function is the name under which other processes find it."""
-    if callable(value):
-        return path_of(key, value)
-    value = str(value) if isinstance(value, Path) else _native(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(f"{key}.{name}", it) for name, it in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(key, it) for it in value]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    kind = type(value).__name__
-    raise UserError(f"{key}: no key takes a value of type {kind}; give numbers, text, lists, a class or a function")
-
-
-def _native(value: Any) -> Any:
-    """Python's own number or lists instead of numpy's and torch's."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _list(value: Sequence[str] | str) -> list[str]:

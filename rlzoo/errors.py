@@ -1,7 +1,11 @@
-"""The one error that a user's own input can cause, and how errors are worded."""
+"""The errors that are one line, how they are worded, and what a text is before it is shown."""
 
 import difflib
+import errno
+import logging
+import os
 import textwrap
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -10,6 +14,62 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with status 2.
     """
+
+
+class Fault(Exception):
+    """What nobody typed wrongly (a full disk, no memory), said in one line: what happened, what is saved, what to do.
+
+    The command line prints it without a traceback and exits with status 1.
+    """
+
+
+_OF_THE_MACHINE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room, and give the same command again"),
+    errno.ENOENT: "something has removed it meanwhile; put it back, or choose another folder",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it writable and readable, or choose another"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files: ulimit -n"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk fails; see to it, and give the same command again"),
+}
+"""What may befall a file, and what to do then."""
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether it says so, in a number or, as libraries do, in words."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the machine or its accelerator has too little memory: Python says so, or torch."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+
+
+def fault_in(error: BaseException) -> str:
+    """What has befallen the machine, in a line with what to do; empty if the error is about anything else."""
+    if is_disk_full(error):
+        return f"{getattr(error, 'filename', None) or 'a file'}: the disk is full; {_OF_THE_MACHINE[errno.ENOSPC]}"
+    if is_out_of_memory(error):
+        return f"out of memory ({one_line(error)}); rlzoo fit says what fits, and which keys make it fit"
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and error.filename:
+        return f"{error.filename}: {error.strerror}; {_OF_THE_MACHINE[error.errno]}"
+    return ""
+
+
+def printable(text: str) -> str:
+    r"""With control characters, and marks that turn the direction of writing, as `\u202e`; lines stay lines."""
+    return "".join(_escaped(it) if unicodedata.category(it) in ("Cc", "Cf", "Cs") else it for it in text)
+
+
+def _escaped(character: str) -> str:
+    return character if character in "\n\t\u200d" else f"\\u{ord(character):04x}"
+
+
+class PlainFormatter(logging.Formatter):
+    """Warnings as they are, but for what would steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, and the traceback if there is one."""
+        return printable(super().format(record))
 
 
 def nearest(name: str, names: Iterable[str], most: int = 3) -> str:

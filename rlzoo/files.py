@@ -1,46 +1,46 @@
 """Files that are either whole or not there."""
 
+import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from rlzoo.errors import UserError
 
+DEEPEST = 512
+"""Levels of JSON that libraries follow without running out of stack."""
 _READABLE = 0o644
 """The mode of files, whatever a library gives those that it writes; folders keep others out where that is wanted."""
+_PARTIAL = ".rlzoo-partial"
+"""How the name of a hidden file ends that stands for something half written."""
 
 
 @contextmanager
 def file_written_atomically(path: Path) -> Iterator[IO[bytes]]:
     """A file beside `path` that takes its place, whole, when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _READABLE)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with _partial(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        os.chmod(file.name, _READABLE)
+        os.replace(file.name, path)
 
 
 @contextmanager
 def folder_written_atomically(target: Path) -> Iterator[Path]:
     """A folder beside `target` that takes its place, whole, when the block ends without an error."""
-    folder = target.with_name(f".{target.name}.{os.getpid()}.new")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
-    folder.mkdir(parents=True)
-    try:
+    with _partial(target) as partial:
+        folder, old = _beside(Path(partial.name))
+        folder.mkdir()
         yield folder
         for file in folder.rglob("*"):
             if file.is_file():
@@ -48,9 +48,64 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
         if target.exists():
             os.rename(target, old)
         os.rename(folder, target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[IO[bytes]]:
+    """A file beside the target that is locked while that is written; where it is not, its process was killed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _clear_once(target.parent.resolve())
+    with _locked_file(target) as file:
+        try:
+            yield file
+        finally:
+            _remove(Path(file.name), target)
+
+
+def _locked_file(target: Path) -> IO[bytes]:
+    folder, prefix = target.parent, f".{target.name}."
+    while True:
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, suffix=_PARTIAL, delete=False)  # noqa: SIM115
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = Path(file.name).exists()  # a process that clears up may have been faster
+        except BlockingIOError:
+            is_ours = False
+        except OSError:  # a disk without locks, on which nobody clears up
+            is_ours = True
+        if is_ours:
+            return cast(IO[bytes], file)
+        file.close()
+
+
+def _beside(partial: Path) -> tuple[Path, Path]:
+    """Where a folder is made, and where that is put which it replaces."""
+    return partial.with_suffix(".new"), partial.with_suffix(".old")
+
+
+def _remove(partial: Path, target: Path) -> None:
+    """Removes what is half written, and puts back what was set aside for it."""
+    folder, old = _beside(partial)
+    if old.exists() and not target.exists():
+        os.rename(old, target)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+    partial.unlink(missing_ok=True)  # the last, as the others are found by it
+
+
+def clear_leftovers(parent: Path) -> None:
+    """Removes what killed processes left half written in a folder, and puts back what they had set aside for it.
+
+    What a living process writes is locked, on whatever machine that is, and is left alone.
+    """
+    for partial in parent.glob(f".*{_PARTIAL}"):
+        # it is locked, another was faster, or its name is not one that was given here
+        with contextlib.suppress(OSError, ValueError), partial.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(partial, partial.with_name(partial.name[1:].rsplit(".", 2)[0]))
+
+
+_clear_once = cache(clear_leftovers)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -66,7 +121,9 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Writes records one a line, atomically."""
-    write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    with file_written_atomically(path) as file:
+        for record in records:
+            file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
 
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
@@ -75,18 +132,53 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a last line that a kill cut short is left out. Raises UserError for another such line."""
+def read_json(text: str) -> Any:
+    """JSON whose nesting a machine can follow. Raises ValueError for any other."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def nesting(line: bytes) -> int:
+    """How deep JSON is nested, whether it is whole or not; most of it is known by the number of its brackets."""
+    opened = line.count(b"[") + line.count(b"{")
+    if opened <= DEEPEST:
+        return opened
+    signs = re.sub(rb'"(?:[^"\\]|\\.)*+"|[^][{}"]+', b"", line)
+    return max(itertools.accumulate(1 if sign in b"[{" else -1 for sign in signs), default=0)
+
+
+def read_json_lines(path: Path, needed: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The records of a file; a last line that a kill cut short is left out.
+
+    Raises UserError for another line that is no record, or has not the keys that are needed.
+    """
+    return list(json_lines(path, needed))
+
+
+def json_lines(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The same, one by one."""
     if not path.exists():
-        return []
-    records, lines = [], path.read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            records += [json.loads(line)] if line else []
-        except ValueError:
-            remedy = "put back a copy, or remove the line"
-            raise UserError(f"{path} is damaged: line {number} is not readable as JSON; {remedy}") from None
-    return records
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if line.endswith("\n") and line != "\n":
+                yield _record(line[:-1], needed, f"{path} is damaged: line {number}")
+
+
+def _record(line: str, needed: Sequence[str], place: str) -> dict[str, Any]:
+    remedy = "put back a copy, or remove the line"
+    try:
+        record = read_json(line)
+    except ValueError:
+        raise UserError(f"{place} is not readable as JSON; {remedy}") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{place} is no record; {remedy}")
+    missing = [key for key in needed if key not in record]
+    if missing:
+        raise UserError(f"{place} has no {', '.join(missing)}; {remedy}")
+    return record
 
 
 def locked(path: Path) -> IO[str] | None:

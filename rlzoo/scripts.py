@@ -5,17 +5,20 @@ should be definitions.
 """
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
+from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from rlzoo.errors import UserError
+from rlzoo.signals import ENDING, held_back
 
 _AS_OURS = ModuleSpec("rlzoo.__main__", None)
 _one_at_a_time = threading.Lock()
@@ -26,22 +29,36 @@ class _Process(ForkServerProcess):
     """A process that does not import what was started, which would start it again.
 
     Python imports the main module into every new process, but for the `__main__` of a package; so it is called one.
+    Schedulers and terminals signal whole groups: neither this process nor the one that it is forked from hears what
+    asks to end, which is for the process that started it to decide.
     """
 
     def start(self) -> None:
         main: Any = sys.modules["__main__"]
-        with _one_at_a_time:
+        with _one_at_a_time, held_back():
             spec, main.__spec__ = getattr(main, "__spec__", None), _AS_OURS
             try:
                 super().start()
             finally:
                 main.__spec__ = spec
 
+    def run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the server that it is forked from may be somebody else's
+        super().run()
+
+    def terminate(self) -> None:
+        self.kill()
+
 
 class WithoutMain(ForkServerContext):
     """How processes are started that need nothing of the script."""
 
     Process = _Process
+
+    def __init__(self) -> None:
+        super().__init__()
+        with held_back():
+            resource_tracker.ensure_running()
 
 
 class _CallInScript(BaseException):

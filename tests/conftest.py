@@ -68,6 +68,14 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return lines[0]
 
 
+def fault_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What `rlzoo WORDS` says of what it cannot help: one line on the error stream, status 1."""
+    assert main([str(word) for word in words]) == 1
+    lines = [line for line in capsys.readouterr().err.strip().splitlines() if line.startswith("rlzoo: ")]
+    assert len(lines) == 1 and not lines[0].startswith("rlzoo: error: ")
+    return lines[0]
+
+
 def interruptible(command: Sequence[str]) -> subprocess.Popen[str]:
     """A process that SIGINT reaches, also where the tests run in the background and the shell has it ignored."""
     return subprocess.Popen(

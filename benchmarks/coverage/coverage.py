@@ -7,17 +7,17 @@ truth of one row.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import stats
 
-from rlzoo.comparing.differences import Comparison, Page, Runs, compare_rows
-from rlzoo.comparing.planning import detectable, seeds_needed
-from rlzoo.comparing.sequential import looks, next_look, wants_seeds
-from rlzoo.comparing.verdicts import p_different
-from rlzoo.comparing.words import FIRST
+from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.modes import SHOWN_FROM
+from rlzoo.statistics.planning import detectable, seeds_needed
+from rlzoo.statistics.sequential import FIRST, looks, next_look, wants_seeds
+from rlzoo.statistics.verdicts import p_different
 
 METHODS, PROBLEMS, SAMPLES = 8, 512, 8
 FOUND = 0.054
@@ -45,8 +45,37 @@ class Scenario:
     better: float = 0.0
     """The true difference of the last row."""
     decodings: int = 1
+    methods: int = METHODS
+    found: float = FOUND
+    """The true difference that is to be found, by moving the truth of the last rows."""
+    real: int = 1
+    """How many these are."""
+    noise: float = NOISE
+    modes: Mapping[int, float] = field(default_factory=dict)
+    """By row, half the distance of two modes of which each run is in one, both with the same probability."""
+    falls: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    """By row, how much better its runs are, how often one collapses, and how far it falls then."""
+
+    @property
+    def truth(self) -> np.ndarray:
+        """[methods] the mean of each row's runs, against that of the baseline without differences."""
+        truth = np.zeros(self.methods)
+        for row, chance in self.collapses.items():
+            truth[row] = -COLLAPSE * chance
+        for row, (better, chance, fall) in self.falls.items():
+            truth[row] = better - chance * fall
+        return truth
+
+    @property
+    def special(self) -> set[int]:
+        """Rows whose runs are unlike those of the others."""
+        return {*self.wider, *self.collapses, *self.modes, *self.falls}
 
 
+LOWER_NOISE = 0.0045
+"""With 32 samples."""
+SMALL = Scenario(spread=0.011, found=0.036, real=6, decodings=2, samples=32, noise=LOWER_NOISE)
+"""The last six of eight rows are 3.6 points better; runs deviate by 1.1 points."""
 SCENARIOS = {
     "normal": Scenario(),
     "normal, two decodings": Scenario(decodings=2),
@@ -55,32 +84,44 @@ SCENARIOS = {
     "two methods collapse": Scenario(collapses={3: 0.2, 5: 0.2}),
     "correlated seeds": Scenario(common=0.9, spread=2 * SPREAD),
     "few problems": Scenario(problems=30, samples=32),
+    "3.6 points": SMALL,
+    "3.6 points, correlation 0.7": replace(SMALL, common=0.84),
+    "3.6 points, one method x 5, correlation 0.7": replace(SMALL, common=0.84, wider={1: 5.0}),
+    "47 methods": Scenario(methods=47),
+    "one method in two modes": Scenario(modes={3: 0.07}),
+    "the baseline in two modes": Scenario(modes={0: 0.07}),
+    "one method collapses in a third": Scenario(falls={3: (0.06, 1 / 3, 0.30)}),
 }
 COLLAPSE = 0.20
 
 
-def simulate(generator: np.random.Generator, scenario: Scenario, seeds: int) -> list[list[Runs]]:
+def simulate(generator: np.random.Generator, scenario: Scenario, seeds: int) -> list[list[RunScores]]:
     """The rows of a page for each decoding."""
-    spread = scenario.spread * np.array([scenario.wider.get(row, 1.0) for row in range(METHODS)])[:, None]
-    spread = np.sqrt(spread**2 - NOISE**2)
-    own, common = generator.normal(size=(METHODS, seeds)), generator.normal(size=(1, seeds))
+    methods = scenario.methods
+    spread = scenario.spread * np.array([scenario.wider.get(row, 1.0) for row in range(methods)])[:, None]
+    spread = np.sqrt(spread**2 - scenario.noise**2)
+    own, common = generator.normal(size=(methods, seeds)), generator.normal(size=(1, seeds))
     whole = spread * (np.sqrt(1 - scenario.common) * own + np.sqrt(scenario.common) * common)
-    chance = np.array([scenario.collapses.get(row, 0.0) for row in range(METHODS)])[:, None]
-    whole = whole - COLLAPSE * (generator.random((METHODS, seeds)) < chance)
+    chance = np.array([scenario.collapses.get(row, 0.0) for row in range(methods)])[:, None]
+    whole = whole - COLLAPSE * (generator.random((methods, seeds)) < chance)
+    for row, half in scenario.modes.items():
+        whole[row] += half * generator.choice([-1, 1], size=seeds)
+    for row, (better, often, fall) in scenario.falls.items():
+        whole[row] += better - fall * (generator.random(seeds) < often)
     whole[-1] += scenario.better
     difficulty = 0.2 + 0.6 * generator.beta(0.7, 0.7, size=scenario.problems)
-    method = _uniform(generator, METHOD_EFFECT, (METHODS, 1, scenario.problems))
-    run = _uniform(generator, RUN_EFFECT, (METHODS, seeds, scenario.problems))
+    method = _uniform(generator, METHOD_EFFECT, (methods, 1, scenario.problems))
+    run = _uniform(generator, RUN_EFFECT, (methods, seeds, scenario.problems))
     rate = np.clip(difficulty + method + run + whole[:, :, None], 0, 1)
     drawn = [generator.binomial(scenario.samples, rate) / scenario.samples for _ in range(scenario.decodings)]
-    return [[Runs(tuple(range(seeds)), values) for values in answers] for answers in drawn]
+    return [[RunScores(tuple(range(seeds)), values) for values in answers] for answers in drawn]
 
 
 def _uniform(generator: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> np.ndarray:
     return np.sqrt(3) * deviation * generator.uniform(-1, 1, size=shape)
 
 
-def compared(pages: list[list[Runs]], scenario: Scenario) -> list[Comparison]:
+def compared(pages: list[list[RunScores]], scenario: Scenario) -> list[Differences]:
     """Every decoding of a page."""
     return [compare_rows(rows, 0, 1 / scenario.samples) for rows in pages]
 
@@ -89,46 +130,54 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
     """What one page did."""
     drawn = simulate(generator, scenario, seeds)
     comparisons = compared(drawn, scenario)
-    page, first = Page.of(comparisons), comparisons[0]
-    truth = -COLLAPSE * np.array([scenario.collapses.get(row, 0.0) for row in range(METHODS)])
-    known = [(row, it) for own in comparisons for row, it in enumerate(own.differences) if it]
+    family, first = Family.of(comparisons), comparisons[0]
+    truth, last = scenario.truth, scenario.methods - scenario.real
+    known = [(row, it) for own in comparisons for row, it in enumerate(own.to_baseline) if it]
     p_values = np.array([it.p_value(truth[row]) for row, it in known])
-    last = known[METHODS - 2][1]
-    special = {*scenario.wider, *scenario.collapses}
+    split = [row for row, collapse in enumerate(first.collapses) if collapse.runs and seeds < SHOWN_FROM]
+    refused = np.array([row in split or 0 in split for row, _ in known])
+    moved = [it.p_value(-scenario.found if row >= last else 0.0) for row, it in known]
+    found = np.array(family.adjusted(moved)[last - 1 : scenario.methods - 1]) < 0.05
+    centers = np.array([it.center for _, it in known[last - 1 : scenario.methods - 1]])
+    last_known = known[scenario.methods - 2][1]
+    special = scenario.special
     unstable = {
-        kind: [first.is_unstable(row) for row in range(METHODS) if (row in special) == kind] for kind in (True, False)
+        kind: [first.is_unstable(row) for row in range(scenario.methods) if (row in special) == kind]
+        for kind in (True, False)
     }
     return {
-        "false": float((p_values < page.level).any()),
+        "false": float(np.any((np.array(family.adjusted(list(p_values))) < 0.05) & ~refused)),
+        "refused": float(np.mean(refused)),
         "covered": float(np.mean(p_values >= 0.05)),
         "stable covered": float(
             np.mean([p >= 0.05 for p, (row, _) in zip(p_values, known, strict=True) if row not in special])
         ),
-        "found": float(last.p_value(-FOUND) < page.level and last.center > -FOUND),
-        "paired t": float(_paired_t(drawn[0]) < 0.05 / (METHODS - 1)),
+        "found": float(np.mean(found & (centers > -scenario.found))),
+        "paired t": float(_paired_t(drawn[0], scenario.found) < 0.05 / (scenario.methods - 1)),
         "marked": float(np.mean(unstable[True])) if special else np.nan,
         "marked falsely": float(np.mean(unstable[False])),
-        "falsely the same": float(any(page.adjusted(1 - it.below(truth[row])) < 0.05 for row, it in known)),
-        "the same": float(page.adjusted(p_different(last, FOUND)) < 0.05),
-        "correlation": first.spread.correlation if first.spread else 0.0,
+        "falsely the same": float(min(family.adjusted([1 - it.below(truth[row]) for row, it in known])) < 0.05),
+        "the same": float(p_different(last_known, scenario.found) < family.level),
+        "correlation": first.paired.correlation if first.paired else 0.0,
     }
 
 
-def _paired_t(rows: Sequence[Runs]) -> float:
-    """Of the row that is 5.4 points better."""
-    by_seed = rows[-1].values.mean(axis=1) + FOUND - rows[0].values.mean(axis=1)
+def _paired_t(rows: Sequence[RunScores], better: float) -> float:
+    """Of the last row, if that were better by so much."""
+    by_seed = rows[-1].values.mean(axis=1) + better - rows[0].values.mean(axis=1)
     t = by_seed.mean() / (by_seed.std(ddof=1) / np.sqrt(len(by_seed)) + 1e-12)
     return float(2 * stats.t.sf(abs(t), len(by_seed) - 1))
 
 
-def verdicts(repetitions: int) -> Iterator[str]:
-    """A Markdown table."""
-    columns = ["false", "covered", "stable covered", "found", "paired t", "marked", "marked falsely"]
+def verdicts(repetitions: int, *names: str) -> Iterator[str]:
+    """A Markdown table of these scenarios, all unless some are named."""
+    columns = ["false", "refused", "covered", "stable covered", "found", "paired t", "marked", "marked falsely"]
     columns += ["falsely the same", "the same", "correlation"]
     yield f"| scenario | seeds | {' | '.join(columns)} |"
     yield "|---" * (2 + len(columns)) + "|"
-    for name, scenario in SCENARIOS.items():
-        for seeds in (3, 5, 10):
+    for name in names or SCENARIOS:
+        scenario = SCENARIOS[name]
+        for seeds in (3,) if scenario.methods > METHODS else (3, 10):
             generator = np.random.default_rng([seeds, len(name)])
             found = [outcome(generator, scenario, seeds) for _ in range(repetitions)]
             mean = [np.mean([it[column] for it in found]) for column in columns]
@@ -157,27 +206,27 @@ def planning(repetitions: int) -> Iterator[str]:
 PLANNED = (0.02, 0.016)
 
 
-def _page(seeds: int, number: int) -> tuple[Comparison, Page]:
+def _page(seeds: int, number: int) -> tuple[Differences, Family]:
     drawn = simulate(np.random.default_rng([seeds, number, 1]), SCENARIOS["normal"], seeds)
     comparisons = compared(drawn, SCENARIOS["normal"])
-    return comparisons[0], Page.of(comparisons)
+    return comparisons[0], Family.of(comparisons)
 
 
 def _plan(seeds: int, number: int) -> list[float]:
     """The seeds that a page says the planned differences need, and the difference that it says it would have found."""
-    comparison, page = _page(seeds, number)
-    known, spread, pair = comparison.differences[-1], comparison.spread, comparison.pair(METHODS - 1)
+    comparison, family = _page(seeds, number)
+    known, spread, pair = comparison.to_baseline[-1], comparison.spread, comparison.pair(METHODS - 1)
     assert known and spread and pair
-    said: list[float] = [seeds_needed(spread, pair, known, difference, page.level) for difference in PLANNED]
-    return [*said, detectable(known, page.level)]
+    said: list[float] = [seeds_needed(spread, pair, known, difference, family.level) for difference in PLANNED]
+    return [*said, detectable(known, family.level)]
 
 
 def _shifts(seeds: int, repetitions: int) -> np.ndarray:
     """[pages, rows] the true difference from which each row would have been called better."""
     shifts = []
     for number in range(repetitions):
-        comparison, page = _page(seeds, number + 10**6)
-        shifts.append([it.quantile(1 - page.level / 2) - 2 * it.center for it in comparison.differences if it])
+        comparison, family = _page(seeds, number + 10**6)
+        shifts.append([it.quantile(1 - family.level / 2) - 2 * it.center for it in comparison.to_baseline if it])
     return np.array(shifts)
 
 
@@ -223,31 +272,61 @@ def sequential_page(generator: np.random.Generator, scenario: Scenario) -> list[
     every = simulate(generator, scenario, UP_TO)[0]
     seeds, ever_false = [FIRST] * METHODS, False
     while True:
-        rows = [Runs(own.seeds[:count], own.values[:count]) for own, count in zip(every, seeds, strict=True)]
+        rows = [RunScores(own.seeds[:count], own.values[:count]) for own, count in zip(every, seeds, strict=True)]
         comparison = compare_rows(rows, 0, 1 / scenario.samples)
-        page = Page.of([comparison], len(looks(UP_TO)))
-        p_values = [it.p_value() if it else 1.0 for it in comparison.differences]
-        is_claimed = [p < page.level for p in p_values]
+        family = Family.of([comparison], len(looks(UP_TO)))
+        p_values = family.adjusted([it.p_value() for it in comparison.to_baseline if it])
+        is_claimed = [False, *(p < 0.05 for p in p_values)]
         is_false = any(is_claimed[:-1])
         ever_false = ever_false or is_false
-        wanted = [row for row in comparison.others if _wants_seeds(comparison, row, is_claimed[row], page)]
+        wanted = [row for row in comparison.others if _wants_seeds(comparison, row, is_claimed[row], family)]
         counts = {row: next_look(seeds[row], UP_TO) for row in wanted}
         counts[0] = max([seeds[0], *counts.values()])
         if all(seeds[row] == count for row, count in counts.items()):
-            last = comparison.differences[-1]
+            last = comparison.to_baseline[-1]
             found = is_claimed[-1] and last is not None and last.center > 0
             others = np.mean(seeds[1:-1])
             return [is_false, ever_false, found, float(sum(seeds)), seeds[-1], float(others)]
         seeds = [counts.get(row, count) for row, count in enumerate(seeds)]
 
 
-def _wants_seeds(comparison: Comparison, row: int, is_claimed: bool, page: Page) -> bool:
-    known, spread, pair = comparison.differences[row], comparison.spread, comparison.pair(row)
+BY_HAND = (3, 4, 5, 7)
+"""Seeds at each look."""
+
+
+def by_hand(repetitions: int) -> Iterator[str]:
+    """Pages of equal methods at which somebody looks again after adding seeds; a Markdown table."""
+    yield "| looks | false at any, counted | false at any, not counted |"
+    yield "|---" * 3 + "|"
+    generator = np.random.default_rng(31)
+    ever = np.array([_by_hand_page(generator, SCENARIOS["normal"]) for _ in range(repetitions)]).mean(axis=0)
+    yield f"| {', '.join(map(str, BY_HAND))} seeds | {100 * ever[0]:.1f} | {100 * ever[1]:.1f} |"
+
+
+def _by_hand_page(generator: np.random.Generator, scenario: Scenario) -> list[bool]:
+    every, counted, alone = simulate(generator, scenario, max(BY_HAND))[0], False, False
+    for look, count in enumerate(BY_HAND, start=1):
+        rows = [RunScores(own.seeds[:count], own.values[:count]) for own in every]
+        comparison = compare_rows(rows, 0, 1 / scenario.samples)
+        p_values = [it.p_value() for it in comparison.to_baseline if it]
+        counted |= min(Family.of([comparison], look).adjusted(p_values)) < 0.05
+        alone |= min(Family.of([comparison]).adjusted(p_values)) < 0.05
+    return [counted, alone]
+
+
+def _wants_seeds(comparison: Differences, row: int, is_claimed: bool, family: Family) -> bool:
+    known, spread, pair = comparison.to_baseline[row], comparison.spread, comparison.pair(row)
     assert known and spread and pair
-    needed = seeds_needed(spread, pair, known, known.center, page.level)
+    needed = seeds_needed(spread, pair, known, known.center, family.level)
     return wants_seeds(is_claimed, comparison.is_unstable(row), needed, UP_TO)
 
 
 if __name__ == "__main__":
-    for line in {"verdicts": verdicts, "planning": planning, "sequential": sequential}[sys.argv[1]](int(sys.argv[2])):
+    tables: dict[str, Callable[..., Iterator[str]]] = {
+        "verdicts": verdicts,
+        "planning": planning,
+        "sequential": sequential,
+        "by_hand": by_hand,
+    }
+    for line in tables[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:]):
         print(line, flush=True)

@@ -32,7 +32,8 @@ from verl.workers.utils.losses import ppo_loss
 
 from benchmarks.normalisation.batch import CUTS, GROUPS, LENGTH, MODEL, PROMPTS, RESPONSES, REWARDS, SIZE, save
 from objectives import TokenBatch, parse
-from objectives.adapters.verl.rows import LIMIT, columns_of, spread
+from objectives.adapters.columns import columns_of
+from objectives.adapters.verl.rows import LIMIT, spread
 from objectives.adapters.verl.worker import ZooTrainingWorker
 
 LOSSES: Mapping[str, Mapping[str, Any]] = {

@@ -27,7 +27,6 @@ from objectives.parts.s2t import S2T
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.config import Config, ModelConfig, load_config
 from rlzoo.config.decoding import Decoding
-from rlzoo.evaluation.statistics import mean_over_runs
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import checkpoints
@@ -35,8 +34,9 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
+from rlzoo.statistics.accuracy import mean_over_runs
 from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
@@ -102,9 +102,9 @@ RULES = (
 def rollouts(config: Config, problems: Sequence[Sequence[Problem]]) -> Iterator[GradedRollouts]:
     """Responses of the starting policy to lists of problems, a mini-batch for each list."""
     tokenizer = load_tokenizer(config.model)
-    engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer)
+    engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
     with GraderPool(PlantedArithmetic().grader) as graders:
-        sampler = Sampler(engine, graders, tokenizer)
+        sampler = SingleTurn(engine, graders, tokenizer)
         for number, asked in enumerate(problems):
             sampling = Sampling(config.rollout.max_response_tokens)
             yield sampler(asked, config.rollout.responses_per_prompt, sampling, seed=number)

@@ -5,6 +5,8 @@ import re
 from objectives.latex import latex
 
 WORDS = re.compile(r"\\text\{ (.*?) \}")
+LONG = 60
+"""Characters of LaTeX that a phone may have no room for."""
 PHRASE = re.compile(r"([,;:.]?) *(.*?) *([,;:.]?)")
 
 
@@ -17,7 +19,15 @@ def mathematics(line: str) -> str:
 
 
 def _inline(formula: str) -> str:
-    """A formula in a line, which may break behind a comma; what only begins or ends a phrase stays outside."""
+    """A formula in a line, which may break behind a comma, and a long one before a plus as well.
+
+    What only begins or ends a phrase stays outside.
+    """
     before, body, behind = PHRASE.fullmatch(formula).groups()  # type: ignore[union-attr]
-    pieces = [f"{{math}}`{piece}`" for piece in re.split(r" ?(?<=,) ", body) if piece]
-    return " ".join(filter(None, [before, *pieces])) + behind
+    pieces = [part for piece in re.split(r" ?(?<=,) ", body) for part in _short(piece)]
+    return " ".join(filter(None, [before, *(f"{{math}}`{piece}`" for piece in pieces if piece)])) + behind
+
+
+def _short(formula: str) -> list[str]:
+    parts = re.split(r" (?=\+ )", formula) if len(formula) > LONG else [formula]
+    return [part.strip() for part in parts]

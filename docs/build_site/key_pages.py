@@ -1,7 +1,6 @@
 """The command line and every key, from the parsers and the configuration's own classes."""
 
 import argparse
-import dataclasses
 import re
 import typing
 from collections.abc import Iterable
@@ -28,11 +27,11 @@ def keys_page() -> str:
         "Every key of an experiment, as `rlzoo train` takes it: in a YAML file, or as `key=value` behind it. "
         "`show=config` prints what holds in a run and where that comes from.",
     ]
-    sections: dict[str, list[tuple[str, Any, str]]] = {}
+    sections: dict[str, list[config.Key]] = {}
     for key in config.keys(config.Config):
-        sections.setdefault(key[0].rpartition(".")[0], []).append(key)
+        sections.setdefault(key.name.rpartition(".")[0], []).append(key)
     for section, keys in sections.items():
-        pieces += [f"## {section or 'The experiment'}", table(config.Config, keys)]
+        pieces += [f"## {section or 'The experiment'}", table(keys)]
     return "\n\n".join(pieces) + "\n"
 
 
@@ -45,8 +44,8 @@ def commands_page() -> str:
         usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ").strip())
         pieces += [f"## rlzoo {name}", f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.", f"```text\n{usage}\n```"]
         pieces.append(arguments(parser))
-        for schema in schemas(module):
-            pieces.append(table(schema, config.keys(schema)))
+        if config.own_keys(name):
+            pieces.append(table(config.own_keys(name)))
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
@@ -60,22 +59,18 @@ def arguments(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines)
 
 
-def schemas(module: Any) -> list[type[Any]]:
-    """The classes of a command's own keys, those of an experiment aside, which have a page."""
-    found = [it for it in vars(module).values() if dataclasses.is_dataclass(it) and isinstance(it, type)]
-    return [it for it in found if it is not config.Config and it.__module__ == "rlzoo.config.command_keys"]
-
-
-def table(schema: type[Any], keys: Iterable[tuple[str, Any, str]]) -> str:
-    """Keys of a schema with default, range and meaning."""
-    kinds, ranges = config.types_of(schema), getattr(schema, "ranges", {})
-    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
-    for name, default, meaning in keys:
+def table(keys: Iterable[config.Key]) -> str:
+    """Keys with default, range, meaning, and what they decide of an experiment."""
+    listed = list(keys)
+    has_facts = any(key.decides for key in listed)
+    heading = "| key | default | allowed | meaning |" + " decides |" * has_facts
+    lines = [heading, "|---" * heading.count(" |") + "|"]
+    for key in listed:
+        default = key.default
         written = str(default).lower() if default is None or isinstance(default, bool) else str(default)
         shown = f"`{written}`".replace("|", r"\|") if written else "empty"
-        lines.append(
-            f"| `{name}` | {shown} | {allowed(kinds[name], ranges.get(name))} | {' '.join(escaped(meaning).split())} |"
-        )
+        decides = f" {key.decides.value} |" if key.decides else ""
+        lines.append(f"| `{key.name}` | {shown} | {allowed(key)} | {' '.join(escaped(key.meaning).split())} |{decides}")
     return "\n".join(lines)
 
 
@@ -98,8 +93,8 @@ def in_words(kind: Any) -> str:
             return " or ".join(in_words(it) for it in inner)
 
 
-def allowed(kind: Any, inside: config.Range | None) -> str:
+def allowed(key: config.Key) -> str:
     """What a key may be: its type, and its range where it has one."""
-    if inside and inside.choices:
-        return ", ".join(f"`{it}`" for it in inside.choices)
-    return f"{in_words(kind)}, {inside}" if inside else in_words(kind)
+    if key.choices:
+        return ", ".join(f"`{choice}`" for choice in key.choices if choice)
+    return f"{in_words(key.type)}, {key.range}" if key.range else in_words(key.type)

@@ -5,13 +5,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evidence_pages import claims_list, map_table, trouble_words
 from formula import mathematics
 from links import write_changed
 from pushes import draw_push
 
-from benchmarks.zoo.recipes import expression
-from objectives import ASKED, Name, Objective, ObjectiveError, Stage, names, parse
-from rlzoo.report.zoo import costs
+from objectives import (
+    ASKED,
+    MISSING,
+    PROVENANCE,
+    Name,
+    Objective,
+    ObjectiveError,
+    Provenance,
+    Stage,
+    names,
+    parse,
+    with_examples,
+)
+from objectives.zoo import PARTS, RECIPES
+from rlzoo.choosing.costs import costs
 
 
 def write(folder: Path) -> None:
@@ -19,10 +32,11 @@ def write(folder: Path) -> None:
     recipes = [name for name in names() if name.kind == "recipe"]
     combined = combinations(recipes)
     for name in recipes:
-        objective = parse(expression(name))
+        objective = parse(with_examples(name))
         drawn = draw_push(folder / f"{name.name}.svg", name.name, objective)
         write_changed(folder / f"{name.name}.md", method_page(name, objective, combined[name.name], drawn))
     write_changed(folder / "index.md", list_page(recipes))
+    write_changed(folder / "provenance.md", provenance_page())
     write_changed(folder / "parts.md", parts_page([name for name in names() if name.kind == "part"]))
 
 
@@ -46,14 +60,27 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
         push_words(name, drawn),
         "## In its own words",
         docstring(name.doc),
+        "## Held against",
+        provenance_table([row for row in PROVENANCE if row.recipe == name.name], with_recipe=False),
         "## Parameters",
         parameter_table(described["parts"]),
         "## Costs",
         "\n".join(f"- {line}" for line in costs(objective)) or "Nothing beyond a forward and a backward pass.",
+        "## Troubles it addresses",
+        trouble_words(name),
+        "## On the map",
+        map_table(objective),
+        "## What was found",
+        claims_list(objective, contribution_of(name)),
         "## Combined with others",
         combination_words(name.name, others),
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def contribution_of(name: Name) -> tuple[str, ...]:
+    """The parts that are a method's idea."""
+    return RECIPES[name.name].contribution
 
 
 def paper_link(paper: str) -> str:
@@ -69,7 +96,7 @@ def open_numbers(name: Name) -> str:
     if not name.asked:
         return ""
     given = ", ".join(f"`{it}`" for it in name.asked)
-    return f"No value of {given} is published, so it must be given; below stands `{expression(name)}`, an example."
+    return f"No value of {given} is published, so it must be given; below stands `{with_examples(name)}`, an example."
 
 
 def stage_row(parts: Sequence[dict[str, Any]]) -> str:
@@ -150,9 +177,9 @@ def combinations(recipes: Sequence[Name]) -> dict[str, list[tuple[str, str, str]
 
 def added(one: Name, other: Name) -> tuple[str, str]:
     """What becomes of one method plus another."""
-    base = expression(one)
+    base = with_examples(one)
     try:
-        both = parse(f"{base}+{expression(other)}")
+        both = parse(f"{base}+{with_examples(other)}")
     except ObjectiveError as error:
         return "refused", str(error)
     return ("nothing", "") if both == parse(base) else ("adds", "")
@@ -184,23 +211,46 @@ def list_page(recipes: Sequence[Name]) -> str:
     """Every method in a line."""
     lines = [
         "# Methods",
-        f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share.",
+        f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share, "
+        "and [what each was held against](provenance.md).",
     ]
     rows = ["| method | paper | what it does |", "|---|---|---|"]
     rows += [f"| [{it.name}]({it.name}.md) | {paper_link(it.paper)} | {escaped(it.summary)} |" for it in recipes]
-    tree = ["```{toctree}", ":hidden:", "", "parts", *(it.name for it in recipes), "```"]
+    tree = ["```{toctree}", ":hidden:", "", "parts", "provenance", *(it.name for it in recipes), "```"]
     return "\n\n".join([*lines, "\n".join(rows), "\n".join(tree)]) + "\n"
+
+
+def provenance_page() -> str:
+    """What each variant of each method was held against, and the methods that are not here."""
+    pieces = [
+        "# Provenance",
+        "What each variant was held against: somebody else's function, run or read, or an equation. A difference is "
+        "the largest of a token's push on 40 random batches, relative to the largest push of its batch.",
+        provenance_table(PROVENANCE, with_recipe=True),
+        "## Not here",
+        "\n".join(f"- `{name}`: {escaped(reason)}." for name, reason in MISSING.items()),
+    ]
+    return "\n\n".join(pieces) + "\n"
+
+
+def provenance_table(rows: Sequence[Provenance], with_recipe: bool) -> str:
+    """A line for each variant."""
+    lines = ["| variant | held against | source | difference | open |", "|---|---|---|---|---|"]
+    for row in rows:
+        name = f"[{row.recipe}]({row.recipe}.md) {row.variant}" if with_recipe else row.variant
+        cells = (name, row.against, escaped(row.source), row.difference, escaped(row.open))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def parts_page(parts: Sequence[Name]) -> str:
     """Every part with its stage, its summary and its parameters."""
-    from objectives.zoo import PARTS
-
     pieces = [
         "# Parts",
         "A part does one thing at one of the ten stages. Each can be added to any method, and taken out.",
     ]
-    for stage, members in itertools.groupby(parts, lambda part: part.stage):
+    ours = [part for part in parts if part.name in PARTS]
+    for stage, members in itertools.groupby(ours, lambda part: part.stage):
         pieces.append(f"## Stage: {stage}")
         for name in members:
             part = PARTS[name.name]()

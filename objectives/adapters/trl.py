@@ -9,7 +9,6 @@ N rows of a generation on all processes, M of a mini-batch, w = M / processes; T
 
 import math
 import random
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from trl import GRPOConfig, GRPOTrainer
 
-from objectives import Objective, ObjectiveError, Plan, TokenBatch, parse
+from objectives import Loop, Objective, ObjectiveError, Plan, Step, Sums, TokenBatch, concatenated, lots, parse, shares
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.trl_settings import check_peer, check_state, settled
 
@@ -61,7 +60,8 @@ class ZooGRPOTrainer(GRPOTrainer):
         self.objective, self.max_refills = parse(objective), max_refills
         args = settled(self.objective, args)
         self.minibatches = args.steps_per_generation // args.gradient_accumulation_steps
-        self.needs = self.objective.requires(on_policy=self.minibatches * self.objective.pass_count == 1)
+        self._loop = Loop(self.objective, self.minibatches)
+        self.needs = self._loop.needs
         _check_data(self.objective, others.get("train_dataset"))
         if isinstance(reward_funcs, list) and len(reward_funcs) > 1 and correct is None and "correct" in self.needs:
             raise ObjectiveError(f"objective={objective} reads correctness: name the reward function by correct=")
@@ -76,9 +76,9 @@ class ZooGRPOTrainer(GRPOTrainer):
         self._refills = 0
         self._rewards: Tensor
         self._tokens: Mapping[str, Tensor] | None = None
-        self._passes: Sequence[TokenBatch]
+        self._rollout_step: Step
         self._plan: Plan
-        self._tally: _Tally
+        self._sums: Sums
 
     # ---- once per generation -------------------------------------------------------------------------------------
 
@@ -100,8 +100,8 @@ class ZooGRPOTrainer(GRPOTrainer):
             self._make_plan(update)
         size = self.args.per_device_train_batch_size
         rows = slice(part * size, (part + 1) * size)
-        own = self._own_tokens(update % self.minibatches)
-        return {**{name: values[rows] for name, values in own.items()}, "rows": rows}
+        tokens = self._own_tokens(self._loop.update(update).part)
+        return {**{name: values[rows] for name, values in tokens.items()}, "rows": rows}
 
     @torch.no_grad()
     def _collect(self, examples: Sequence[dict[str, Any]]) -> None:
@@ -112,13 +112,13 @@ class ZooGRPOTrainer(GRPOTrainer):
         if self.needs & STATISTICS - known:
             parts = [self._statistics(number) for number in range(self.minibatches)]
             logp, entropy = (torch.cat(values) for values in zip(*parts, strict=True))
-            batch = batch.with_fields(logp_old=logp, entropy_old=entropy, entropy=entropy)
+            batch = batch.with_fields(logp_old=logp, entropy_old=entropy)
         if batch.logp_old is not None:
-            said = batch.logp_old if batch.logp_sampler is None else batch.logp_sampler
-            said = torch.where(said.isnan(), batch.logp_old, said)  # an engine may not know some
-            batch = batch.with_fields(logp=batch.logp_old, logp_sampler=said)
-        prepared = self.objective.prepare(batch, self._controllers)
-        self._controllers, self._passes = prepared.state, self.objective.passes(prepared)
+            reported = batch.logp_old if batch.logp_sampler is None else batch.logp_sampler
+            reported = torch.where(reported.isnan(), batch.logp_old, reported)  # an engine may not know some
+            batch = batch.with_fields(logp_sampler=reported)
+        self._rollout_step = self._loop.begin(batch, self._controllers)
+        self._controllers = self._rollout_step.prepared.state
 
     def _sampled_full(self, examples: Sequence[dict[str, Any]]) -> "_Rollouts":
         """The rollouts of a generation; with a part that refills, until there are enough groups that it keeps.
@@ -151,7 +151,9 @@ class ZooGRPOTrainer(GRPOTrainer):
         scored = ~rewards.isnan().all(1)
         whole = scored.view(-1, self.num_generations).all(1).repeat_interleave(self.num_generations)
         mask = present & self._everywhere(made["tool_mask"]).bool() if "tool_mask" in made else present
-        said: dict[str, Any] = {ours: self._everywhere(made[its]) for ours, its in _LOG_PROBS_OF_TRL if its in made}
+        log_probs: dict[str, Any] = {
+            field: self._everywhere(made[name]) for field, name in _LOG_PROBS_OF_TRL if name in made
+        }
         batch = TokenBatch(
             mask=mask & whole[:, None],  # a group without rewards is no part of the batch
             length=length,
@@ -160,15 +162,15 @@ class ZooGRPOTrainer(GRPOTrainer):
             correct=self._correctness(),
             truncated=~torch.isin(last, ends),
             max_length=self.max_completion_length,
-            on_policy=True,
-            **said,
+            lot=lots(first_group + group, mask.shape[1], seed=(self.args.seed << 32) + self.state.global_step),
+            **log_probs,
         )
         if not self.objective.refills:
             return _Rollouts(tokens, batch)
-        batch = self.objective.select(batch)
-        group, selected = batch.require("group", "refills"), batch.require("selected", "refills")
-        kept = torch.isin(group, group[selected]) & whole
-        return _Rollouts(tokens, batch).rows(kept)
+        selected = self.objective.select(batch)
+        group = selected.require("group", "refills")
+        kept = torch.isin(group, group[selected.selected]) & whole
+        return _Rollouts(tokens, selected).rows(kept)
 
     def _correctness(self) -> Tensor:
         correct = self._rewards[:, self._correct].nan_to_num()
@@ -201,21 +203,18 @@ class ZooGRPOTrainer(GRPOTrainer):
     # ---- once per optimiser step ---------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def _make_plan(self, update: int) -> None:
-        """Plans a mini-batch on all processes alike and keeps this process's rows of it."""
-        iteration, number = divmod(update, self.minibatches)
-        minibatch = self._passes[iteration]
-        size = len(minibatch.mask) // self.minibatches
-        minibatch = minibatch.rows(slice(number * size, (number + 1) * size)).with_fields(on_policy=update == 0)
-        if update > 0 and self.objective.reads_current:
-            logp, entropy = self._statistics(number)
-            minibatch = minibatch.with_fields(logp=logp, entropy=entropy)
-        if self.objective.reads_micro_batches:
-            rows = torch.arange(size, device=minibatch.mask.device)
-            minibatch = minibatch.with_fields(micro_batch=rows // self.args.per_device_train_batch_size)
-        plan = self.objective.plan(minibatch)
-        self._plan = plan.rows(self._share(0, size), minibatch.mask.shape[1])
-        self._tally = _Tally(self.objective, self._plan)
+    def _make_plan(self, number: int) -> None:
+        """Plans an update on all processes alike and keeps this process's rows of it."""
+        update, size = self._loop.update(number), self.args.generation_batch_size // self.minibatches
+        device = self.accelerator.device
+        plan = self._rollout_step.plan(
+            update,
+            lambda: self._statistics(update.part),
+            lambda: torch.arange(size, device=device) // self.args.per_device_train_batch_size,
+        )
+        self._plan = plan.rows(self._share(0, size), plan.batch.mask.shape[1])
+        self._sums = Sums(self.objective, device)
+        self._sums.add_plan(self._plan)
 
     def _share(self, first: int, size: int) -> slice:
         """The rows of this process among `size` rows of all of them."""
@@ -243,14 +242,23 @@ class ZooGRPOTrainer(GRPOTrainer):
         rows: slice = inputs["rows"]
         logp, entropy, auxiliary = self._forward(model, inputs)
         loss: Tensor = self.objective.loss(self._plan, rows, logp, entropy)
-        self._tally.add(rows, logp.detach(), entropy.detach())
-        if rows.stop == len(self._plan.batch.mask):
-            for name, value in self._tally.metrics(self.accelerator).items():
-                self._metrics["train"][name].append(value)
+        self._count(rows, logp.detach(), entropy.detach(), loss.detach())
         loss = loss * self.accelerator.num_processes
         if self.aux_loss_enabled:
             loss = loss + self.router_aux_loss_coef * auxiliary / self.args.gradient_accumulation_steps
         return loss
+
+    @torch.no_grad()
+    def _count(self, rows: slice, logp: Tensor, entropy: Tensor, loss: Tensor) -> None:
+        """Counts a micro-batch, and logs the mini-batch with its last one; the loss itself is logged by TRL."""
+        part = self._plan.rows(rows, logp.shape[1])
+        self._sums.add_rows(part, logp, loss)
+        self._sums.add_kl(part, logp)
+        self._sums.sums["entropy"] += entropy[part.batch.mask].sum()
+        if rows.stop == len(self._plan.batch.mask):
+            for name, value in shares(self._sums.totals(self.accelerator.reduce)).items():
+                if name != "loss":
+                    self._metrics["train"][name].append(value)
 
     def _forward(self, model: Any, tokens: Mapping[str, Tensor], size: int | None = None) -> tuple[Tensor, Tensor, Any]:
         """[n, T] log-probs and entropies of completions at the sampling temperature, and the experts' balance."""
@@ -303,55 +311,14 @@ class _Rollouts:
 
 
 def _joined(rounds: Sequence[_Rollouts]) -> _Rollouts:
-    batches = [r.batch for r in rounds]
-    names = batches[0].tensors()
-    touched = {name: _together([batch.touched[name] for batch in batches]) for name in batches[0].touched}
-    fields: dict[str, Any] = {name: _together([batch.tensors()[name] for batch in batches]) for name in names}
     tokens = {name: _together([r.tokens[name] for r in rounds], name.startswith("prompt")) for name in _TOKENS}
-    return _Rollouts(tokens, batches[0].with_fields(**fields, touched=touched))
+    return _Rollouts(tokens, concatenated([r.batch for r in rounds]))
 
 
 def _together(values: Sequence[Tensor], left: bool = False) -> Tensor:
     """Rows of all, padded to the widest."""
-    if values[0].dim() == 1:
-        return torch.cat([*values])
     width = max(value.shape[1] for value in values)
     return torch.cat([pad(v, (width - v.shape[1], 0) if left else (0, width - v.shape[1])) for v in values])
-
-
-class _Tally:
-    """What the objective did in a mini-batch: sums over this process's rows, divided once at its end."""
-
-    def __init__(self, objective: Objective, plan: Plan) -> None:
-        self.objective, self.plan = objective, plan
-        self.sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=plan.batch.mask.device))
-        self.sums["tokens"] += plan.batch.mask.sum()
-        self.sums["mass"] += plan.batch.require("advantage", "tally").abs().sum()
-        self._count(plan, plan.touched)
-
-    @torch.no_grad()
-    def add(self, rows: slice, logp: Tensor, entropy: Tensor) -> None:
-        """Counts a micro-batch, `logp` and `entropy` [n, T] of some rows."""
-        part = self.plan.rows(rows, logp.shape[1])
-        self.sums["entropy"] += entropy[part.batch.mask].sum()
-        if part.batch.logp_ref is not None:
-            difference = (part.batch.logp_ref - logp)[part.batch.mask]
-            self.sums["kl"] += (difference.expm1() - difference).sum()
-        touched = self.objective.touched(part, slice(None), logp)
-        self._count(part, {name: tokens for name, tokens in touched.items() if name not in self.plan.touched})
-
-    def _count(self, part: Plan, touched: Mapping[str, Tensor]) -> None:
-        advantage = part.batch.require("advantage", "tally").abs()
-        for name, tokens in touched.items():
-            self.sums[f"touched/{name}/tokens"] += tokens.sum()
-            self.sums[f"touched/{name}/mass"] += (advantage * tokens).sum()
-
-    def metrics(self, accelerator: Any) -> dict[str, float]:
-        """Mean entropy (and KL to the reference, k3) per token; for each part, its share of tokens and of |A|."""
-        sums = accelerator.reduce(torch.stack([*self.sums.values()]), "sum").tolist()
-        totals = dict(zip(self.sums, sums, strict=True))
-        tokens, mass = totals.pop("tokens") or 1.0, totals.pop("mass") or 1.0
-        return {name: value / (mass if name.endswith("/mass") else tokens) for name, value in totals.items()}
 
 
 def _check_data(objective: Objective, data: Any) -> None:

@@ -1,50 +1,21 @@
 """What an objective decides about TRL's settings, and what the adapter relies on in TRL."""
 
 import copy
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError
-from objectives.adapters.peer import Peer
+from objectives.adapters.package import Package
+from objectives.peers.replaced import refuse_replaced
+from objectives.peers.trl import TRL
 
-REPLACED: Mapping[str, str] = {
-    "beta": "+kl(beta=0.04)",
-    "delta": "+dual_clip(cap=4)",
-    "entropy_coef": "+entropy_bonus(coefficient=0.001)",
-    "entropy_coef_delta": "+entropy_bonus(coefficient=0.001)",
-    "entropy_coef_max": "+entropy_bonus(coefficient=0.001)",
-    "entropy_coef_min": "+entropy_bonus(coefficient=0.001)",
-    "entropy_target": "+surprisal_reweighting(target_entropy=0.2)",
-    "epsilon": "+clip(low=0.2)",
-    "epsilon_high": "+clip_higher(high=0.28)",
-    "importance_sampling_level": "+sequence_ratio",
-    "loss_type": "+token_mean",
-    "mask_truncated_completions": "+overlong_filter",
-    "multi_objective_aggregation": "+center_batch_std",
-    "num_iterations": "+lopti",
-    "off_policy_mask_threshold": "+off_policy_mask(delta=0.1)",
-    "sapo_temperature_neg": "+sapo(tau_neg=1.05)",
-    "sapo_temperature_pos": "+sapo(tau_pos=1)",
-    "scale_rewards": "+group_center",
-    "top_entropy_quantile": "+top_entropy(fraction=0.2)",
-    "use_adaptive_entropy": "+surprisal_reweighting(adaptive=true)",
-    "use_bias_correction_kl": "+kl(estimator=k2)",
-    "vespo_k_neg": "+vespo",
-    "vespo_k_pos": "+vespo",
-    "vespo_lambda_neg": "+vespo",
-    "vespo_lambda_pos": "+vespo",
-    "vllm_importance_sampling_cap": "+sampler_correction(cap=2)",
-    "vllm_importance_sampling_clip_max": "+sampler_correction(cap=2)",
-    "vllm_importance_sampling_clip_min": "+sampler_correction(low=0.5)",
-    "vllm_importance_sampling_mode": "+sampler_correction(level=token)",
-}
-"""A setting of TRL that has no effect here -> what an objective has in its place, as it is added to an expression."""
+_IN_FORCE = ("use_vllm", "sync_ref_model", "vllm_importance_sampling_correction")
+"""Settings of TRL's objective that are left to TRL, or set below whatever they are."""
 
 _TRAINER = "trl:GRPOTrainer"
-PEER = Peer(
+PEER = Package(
     "trl",
     tested=(1, 16),
     seams={
@@ -100,7 +71,10 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
 
     Raises ObjectiveError, naming the remedy, for a setting that the objective replaces and for one it cannot go with.
     """
-    _refuse_replaced(objective, args)
+    given = {name: getattr(args, name) for name in TRL.defaults if hasattr(args, name)}
+    usual = {item.name: item.default for item in fields(args)}
+    decided = {name: given[name] for name in _IN_FORCE} | {"num_iterations": objective.pass_count}
+    refuse_replaced(TRL, objective, given, usual, decided)
     _refuse_uneven(args)
     if args.num_generations < objective.learning_group:
         raise ObjectiveError(
@@ -113,21 +87,10 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")
     args = copy.copy(args)
     args.beta = 1.0 if reads_reference else 0.0  # TRL loads the reference for it and does nothing else with it here
-    args.num_iterations = objective.pass_count
+    args.num_iterations = decided["num_iterations"]
     args.disable_dropout = True  # the ratio compares the same network
     args.vllm_importance_sampling_correction = False  # +sampler_correction does it
     return args
-
-
-def _refuse_replaced(objective: Objective, args: GRPOConfig) -> None:
-    defaults = {item.name: item.default for item in fields(args)}
-    for name, remedy in REPLACED.items():
-        value = getattr(args, name, None)
-        if name in defaults and value != defaults[name]:
-            raise ObjectiveError(
-                f"{name}={value} has no effect beside objective={objective}: leave it out and write the part that "
-                f"does it into the objective, as in '{objective}{remedy}'"
-            )
 
 
 def _refuse_uneven(args: GRPOConfig) -> None:

@@ -11,10 +11,9 @@ weighted by its responses (their code weighs micro-batches equally, which differ
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Weight
+from objectives.lazy import Tensor
 from objectives.part import Part, parameter
 from objectives.parts.clip import Clip
 from objectives.parts.clip_higher import ClipHigher
@@ -36,6 +35,7 @@ class AdvantageReweighting(Weight):
 
     name = "advantage_reweighting"
     paper = PAPER
+    troubles = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     alpha: float = parameter(0.3, "[0, 1]", "share of the weight that follows the probability")
 

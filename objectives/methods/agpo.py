@@ -10,11 +10,9 @@ Another AGPO (arXiv:2605.20722) adapts clip and temperature and is not this.
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_is_constant, group_mean
+from objectives.lazy import Tensor, torch
 from objectives.methods.grpo import GRPO
 from objectives.part import Part
 from objectives.parts.group_norm import GroupNorm
@@ -28,6 +26,7 @@ class Agpo(GroupNorm):
 
     name = "agpo"
     paper = "arXiv:2503.15952"
+    troubles = ("dead_groups", "zero_loss")
     reads = frozenset({"reward", "group", "correct"})
     centred = False
 
@@ -40,7 +39,7 @@ class Agpo(GroupNorm):
         return torch.where(equal, whole, advantage)
 
     def formula(self) -> str:
-        return f"{super().formula()}; 1 or -1 where all are right or wrong"
+        return f"{super().formula()}, but 1 or -1 where all are right or wrong and earn the same"
 
 
 _OTHERS: tuple[Part, ...] = tuple(part for part in GRPO if not isinstance(part, GroupNorm))

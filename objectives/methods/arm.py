@@ -12,12 +12,10 @@ Deviations: ties among the least probable tokens make no difference; a prompt of
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_sum
 from objectives.kinds import Weight
+from objectives.lazy import Tensor, torch
 from objectives.methods.justrl import JUSTRL
 from objectives.part import ASKED, parameter
 from objectives.zoo import recipe, register
@@ -30,6 +28,7 @@ class ConfidenceShift(Weight):
 
     name = "confidence_shift"
     paper = "arXiv:2602.05281"
+    troubles = ("entropy_collapse", "diversity")
     additive = True
     alpha: float = parameter(ASKED, "[0, inf)", "weight of the difference between the two confidences")
     fraction: float = parameter(0.2, "(0, 1]", "share of a response's tokens, the least probable, that count")
@@ -61,7 +60,7 @@ class ConfidenceShift(Weight):
 
     def formula(self) -> str:
         where = "rewards differ" if self.groups == "mixed" else "one is right"
-        return f"A += {self.alpha:g} (c(prompt) - c(y)) where {where}, c(y) over the {self.fraction:.0%} least probable"
+        return f"A += {self.alpha:g} (c(prompt) - c(y)) where {where}, c(y) over its {self.fraction:.0%} least probable"
 
 
 recipe(

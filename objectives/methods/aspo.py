@@ -12,11 +12,9 @@ Deviations: the loss is -w A exp(log pi - sg[log pi]), of the same gradient and 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.kl import KL
@@ -33,6 +31,7 @@ class FlippedClip(Surrogate):
 
     name = "flipped_clip"
     paper = "arXiv:2510.06062"
+    troubles = ("entropy_collapse",)
     reads_bounds = frozenset({"low", "high"})
     low: float = parameter(0.2, "[0, 1]", "tokens are dropped below 1 - low where A < 0, above 1 + low where A > 0")
     most: float = parameter(3.0, "[1, inf)", "largest weight")

@@ -7,7 +7,8 @@ The bounds of PPO's clip are searched anew for every mini-batch, over the tokens
 below the line; the text means the share, which is taken here. A clipped token counts with the bound, so that a higher
 lower bound cannot raise the share: once the upper bound is exhausted, the lower one runs to its end.
 Deviations: a share that is the target up to 1e-6 has reached it. Bounds that it is added to give way.
-Variant authors (their verl): lower bound first, P/N >= 1 without pi_old, other ends, dual_clip(cap=3), per micro-batch.
+Variant authors (their verl): lower bound first, P/N >= 1 without pi_old, other ends, dual_clip(cap=3); bounds and
+token mean per micro-batch.
 """
 
 from objectives.part import Part
@@ -20,7 +21,7 @@ from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe
 
-_SHARED: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), TokenMean(), SinglePass())
+_SHARED: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), SinglePass())
 _AUTHORS = BalancedClip(
     target=1.0,
     lower_most=0.8,
@@ -36,7 +37,10 @@ recipe(
     "bapo",
     paper="arXiv:2510.18927",
     summary="clip bounds that widen until good tokens have their share",
-    variants={"paper": (*_SHARED, BalancedClip()), "authors": (*_SHARED, _AUTHORS, DualClip(cap=3.0))},
+    variants={
+        "paper": (*_SHARED, BalancedClip(), TokenMean()),
+        "authors": (*_SHARED, _AUTHORS, DualClip(cap=3.0), TokenMean(scope="microbatch")),
+    },
     contribution=("balanced_clip",),
     doc=__doc__,
 )

@@ -11,9 +11,8 @@ Libraries mean different things by "epsilon": verl clips to 0.8 and 1.2 unless t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.single_pass import SinglePass
@@ -29,6 +28,7 @@ class Cispo(Surrogate):
 
     name = "cispo"
     paper = "arXiv:2506.13585"
+    troubles = ("stale_rollouts", "exploration")
     low: float = parameter(1.0, "[0, 1]", "the weight is clipped to 1 - low below")
     high: float = parameter(4.0, "[0, inf)", "the weight is clipped to 1 + high above")
 

@@ -1,12 +1,12 @@
 """Clip-Cov (Cui et al., The Entropy Mechanism of RL for Reasoning, arXiv:2505.22617).
 
     Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A)        means over the response tokens of the mini-batch
-    rho N tokens, drawn among those with Cov in [low, high], have no gradient; the denominator stays full
+    rho N tokens, drawn among those with low < Cov < high that the clip spares, have no gradient; the denominator stays
 
-Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of their old log-prob, so
-that the order of rows has no say, nor have processes and cuts but through its last bits.
+Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of the step, their group,
+row and position, so that neither the order of groups nor processes and cuts have a say.
 Open: PPO's clip beside it, 0.2 here.
-Variant authors: means and share per micro-batch, ratios clipped to [0, 2].
+Variant authors: means, share and token mean per micro-batch, ratios clipped to [0, 2].
 """
 
 from objectives.part import Part
@@ -19,15 +19,15 @@ from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe
 
-_SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), TokenMean(), SinglePass())
+_SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), SinglePass())
 
 recipe(
     "clip_cov",
     paper="arXiv:2505.22617",
     summary="a few tokens whose log-prob and advantage vary together are silenced",
     variants={
-        "paper": (*_SHARED, Clip(), ClipCov()),
-        "authors": (*_SHARED, Clip(low=1.0), ClipCov(scope="microbatch")),
+        "paper": (*_SHARED, Clip(), ClipCov(), TokenMean()),
+        "authors": (*_SHARED, Clip(low=1.0), ClipCov(scope="microbatch"), TokenMean(scope="microbatch")),
     },
     contribution=("clip_cov",),
     doc=__doc__,

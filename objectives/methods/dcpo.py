@@ -5,22 +5,24 @@
 A rare token may multiply its probability, a probable one may not. Mean over the tokens of each response, then over
 responses. Bounds that it is added to give way; adding it brings the mean as well.
 Left out: the paper's smoothing of advantages over the steps of a prompt (SAS), for which no history is kept; here the
-group's z-score. The scripts widen to 0.2 and 0.28.
+group's z-score.
+Deviations: the paper's mean (OTM) sums the responses of a prompt; here it is over them, a factor of G.
+Variant authors: widths 0.2 and 0.28; their OTM is the mean over the tokens of each micro-batch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Modifier
+from objectives.lazy import Tensor
 from objectives.part import Part, parameter
 from objectives.parts.clip import Clip
 from objectives.parts.dual_clip import DualClip
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.seq_mean import SeqMean
 from objectives.parts.single_pass import SinglePass
+from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe, register
 
@@ -32,6 +34,7 @@ class DynamicClip(Modifier):
 
     name = "dynamic_clip"
     paper = "arXiv:2509.02333"
+    troubles = ("exploration",)
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp_old"})
     low: float = parameter(0.16, "[0, inf)", "width below")
@@ -61,13 +64,16 @@ def _bound(change: Tensor) -> Tensor:
     return 0.5 + 0.5 * (1 + 4 * change).clamp(min=0).sqrt()
 
 
-_SHARED: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), DualClip(cap=10.0), SeqMean(), SinglePass())
+_SHARED: tuple[Part, ...] = (GroupNorm(), TokenRatio(), Clip(), DualClip(cap=10.0), SinglePass())
 
 recipe(
     "dcpo",
     paper="arXiv:2509.02333",
     summary="clip bounds that widen for rare tokens",
-    variants={"paper": (*_SHARED, DynamicClip()), "authors": (*_SHARED, DynamicClip(low=0.2, high=0.28))},
+    variants={
+        "paper": (*_SHARED, DynamicClip(), SeqMean()),
+        "authors": (*_SHARED, DynamicClip(low=0.2, high=0.28), TokenMean(scope="microbatch")),
+    },
     contribution=("dynamic_clip", "dual_clip", "seq_mean"),
     doc=__doc__,
 )

@@ -5,17 +5,15 @@
 Uncertain tokens gain: right ones are pushed more, wrong ones less. As kappa > 1, no advantage changes its sign, and one
 of zero stays zero. H is the current policy's; source=old takes the rollouts' and saves a forward. alpha is 0.1 for PPO.
 On GRPO with clip-higher and the mean over all tokens.
-Beside factors of the advantage: those settled with the rollouts (advantage_reweighting) come before it, unless
-source=old, which adds first.
+Beside factors of the advantage: with source=current those that are settled with the rollouts (advantage_reweighting)
+come before it; with source=old it is settled with the rollouts too, and summands are added before factors.
 """
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch, statistic
 from objectives.kinds import Weight
+from objectives.lazy import Tensor, torch
 from objectives.methods.justrl import JUSTRL
 from objectives.part import parameter
 from objectives.zoo import recipe, register
@@ -28,6 +26,7 @@ class EntropyAdvantage(Weight):
 
     name = "entropy_advantage"
     paper = "arXiv:2506.14758"
+    troubles = ("exploration", "entropy_collapse")
     additive = True
     alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats")
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")
@@ -46,7 +45,8 @@ class EntropyAdvantage(Weight):
         return torch.minimum(self.alpha * entropy, batch.require("advantage", self.name).abs() / self.kappa)
 
     def formula(self) -> str:
-        return f"A += min({self.alpha:g} H, |A| / {self.kappa:g})"
+        entropy = "H" if self.source == "current" else "H_old"
+        return f"A += min({self.alpha:g} {entropy}, |A| / {self.kappa:g})"
 
 
 recipe(

@@ -1,23 +1,23 @@
 """FIPO: future-KL weights (arXiv:2603.19835, as ms-swift has it).
 
     f_t = clip( exp( sum_{s >= t} gamma^(s-t) z_s 1[r_s <= 10] ), 1, 1.2 ),   z = log pi/pi_old,  gamma = 2^(-1/32)
-    f_t <= 1 where A < 0 and r_t > 4;   l_t = f_t times the clipped objective
+    f_t <= 1 where A < 0 and r_t > 4;   l_t = f_t times the clipped objective, dual_clip(cap=10)
 
 A token counts more where the policy has come to prefer what follows it. f is not differentiated and enters through the
-advantage, which is the same, for it is positive. Open: its base; here GRPO's clip at 0.2 and the mean over all tokens.
-low=0.8 lets f fall as well. Deviations: each log-ratio is clamped to [-20, 20]; tokens that the loss does not see are
-not there, and do not lengthen the distance either.
+advantage, which is the same, for it is positive. There one number, delta, is the ratio that has no say and the dual
+clip; here fipo(cap=...) and dual_clip(cap=...), of which adding fipo brings the first alone. low=0.8 lets f fall too.
+Open: its base; here GRPO's clip at 0.2, mean over all tokens. Deviations: each log-ratio is clamped to [-20, 20];
+tokens that the loss does not see are not there, and do not lengthen the distance either.
 """
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Weight
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.clip import Clip
+from objectives.parts.dual_clip import DualClip
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_mean import TokenMean
@@ -33,6 +33,7 @@ class FutureKL(Weight):
 
     name = "future_kl"
     paper = "arXiv:2603.19835"
+    troubles = ("credit",)
     reads = frozenset({"logp", "logp_old"})
     planned = True
     half_life: float = parameter(32.0, "(0, inf)", "tokens after which a log-ratio counts half")
@@ -52,14 +53,15 @@ class FutureKL(Weight):
         return torch.where(risky, weight.clamp(max=1.0), weight)
 
     def formula(self) -> str:
-        return f"A *= exp(sum of log r from there on, halved in {self.half_life:g}) in [{self.low:g}, {self.high:g}]"
+        total = f"sum of log p/p_old from the token on, halved in {self.half_life:g}, without p/p_old > {self.cap:g}"
+        return f"A *= exp({total}) in [{self.low:g}, {self.high:g}], at most 1 where A < 0 and p/p_old > {self.safe:g}"
 
 
 recipe(
     "fipo",
     paper="arXiv:2603.19835",
     summary="tokens weighed by how the policy has moved on what follows them",
-    variants={"paper": (GroupNorm(), FutureKL(), TokenRatio(), Clip(), TokenMean(), SinglePass())},
+    variants={"paper": (GroupNorm(), FutureKL(), TokenRatio(), Clip(), DualClip(cap=10.0), TokenMean(), SinglePass())},
     contribution=("future_kl",),
     doc=__doc__,
 )

@@ -11,11 +11,9 @@ that neither masks nor passes can leak through. verl's example adds kl(beta=0.00
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.seq_mean import SeqMean
@@ -32,6 +30,7 @@ class GeometricRatio(Ratio):
 
     name = "geometric_ratio"
     paper = "arXiv:2507.20673"
+    troubles = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     low: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to -low below where A < 0")
     high: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to high above where A >= 0")
@@ -44,7 +43,11 @@ class GeometricRatio(Ratio):
         return mean.exp() * torch.where(clipped == change, logp - logp.detach(), 0.0).exp()
 
     def formula(self) -> str:
-        return f"r = exp(mean over the response of log pi(y) / pi_old(y), clipped to [-{self.low:g}, {self.high:g}])"
+        return "r = sg[exp(mean over the response of z)] exp(z) / sg[exp(z)]"
+
+    def where(self) -> str:
+        change = "log pi(y) / pi_old(y)"
+        return f"z = max({change}, -{self.low:g}) where A < 0, min({change}, {self.high:g}) where A >= 0"
 
 
 recipe(

@@ -5,7 +5,8 @@ C  zone_reweighting: unsure tokens that have moved count more, sure ones that ha
 D  heterogeneous_clip: sure tokens may fall further, unsure ones rise further; dual clip at 10, mean over all tokens
 
 Adding it brings the dual clip of 10 as well. C and D have the same widths, or are refused.
-Left out: A, a temperature per token while sampling. Widths 0.2 and 0.28 (the scripts: 0.2 and 0.2).
+Left out: A, a temperature per token while sampling. Widths 0.2 and 0.28.
+Variant authors: widths 0.2 and 0.2, h without its sign (sure tokens count as unsure), all per micro-batch.
 Open: dynamic sampling, which the scripts set without effect, and overlong shaping, of some of them; here neither.
 """
 
@@ -36,12 +37,12 @@ recipe(
         ),
         "authors": (
             TokenGroupNorm(),
-            ZoneReweighting(high=0.2, scope="microbatch"),
+            ZoneReweighting(high=0.2, scope="microbatch", sign="lost"),
             TokenRatio(),
             Clip(),
-            HeterogeneousClip(high=0.2, scope="microbatch"),
+            HeterogeneousClip(high=0.2, scope="microbatch", sign="lost"),
             DualClip(cap=10.0),
-            TokenMean(),
+            TokenMean(scope="microbatch"),
             SinglePass(),
         ),
     },

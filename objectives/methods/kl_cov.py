@@ -6,7 +6,7 @@
 Deviations: at least one token bears the penalty (as in the code); ties at the boundary all do; no token does whose Cov
 is not positive, as where all advantages are equal.
 While the policy has not moved the penalty has no gradient. k is 2e-3 for 7B models, 2e-4 for 32B.
-Variant authors: means and share per micro-batch.
+Variant authors: means, share and token mean per micro-batch.
 """
 
 from objectives.part import Part
@@ -19,13 +19,16 @@ from objectives.parts.token_ratio import TokenRatio
 from objectives.parts.unclipped import Unclipped
 from objectives.zoo import recipe
 
-_SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), Unclipped(), TokenMean(), SinglePass())
+_SHARED: tuple[Part, ...] = (DynamicSampling(), GroupNorm(), TokenRatio(), Unclipped(), SinglePass())
 
 recipe(
     "kl_cov",
     paper="arXiv:2505.22617",
     summary="the tokens that would cost most entropy are held near the old policy; no clip",
-    variants={"paper": (*_SHARED, CovPenalty()), "authors": (*_SHARED, CovPenalty(scope="microbatch"))},
+    variants={
+        "paper": (*_SHARED, CovPenalty(), TokenMean()),
+        "authors": (*_SHARED, CovPenalty(scope="microbatch"), TokenMean(scope="microbatch")),
+    },
     contribution=("cov_penalty", "unclipped"),
     doc=__doc__,
 )

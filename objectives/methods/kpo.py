@@ -13,11 +13,9 @@ An upper bound that it is added to gives way to its own.
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.clip import Clip
 from objectives.parts.clip_higher import ClipHigher
@@ -36,6 +34,7 @@ class KalmanRatio(Ratio):
 
     name = "kalman_ratio"
     paper = "arXiv:2602.10609"
+    troubles = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     q: float = parameter(1e-6, "(0, inf)", "noise of the process over that of the observation")
 
@@ -51,7 +50,7 @@ class KalmanRatio(Ratio):
         return self.q * here / ((1 + self.q) * here - before / largest)
 
     def formula(self) -> str:
-        return f"r = exp(Kalman filter of log pi(y) / pi_old(y) with noise {self.q:g})"
+        return f"r = sg[exp(Kalman filter of log pi(y) / pi_old(y) with noise {self.q:g})] pi(y) / sg[pi(y)]"
 
 
 recipe(

@@ -8,11 +8,10 @@ not that of the centred rewards, which center_then_global_norm takes, and every 
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import centred, group_centred, group_index, group_is_there
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.parts.clip import Clip
 from objectives.parts.single_pass import SinglePass
@@ -28,6 +27,7 @@ class CenterBatchStd(Advantage):
 
     name = "center_batch_std"
     paper = "arXiv:2508.08221"
+    troubles = ("few_responses",)
     minimum_group = 2
     eps: float = parameter(1e-4, "[0, inf)", "added to the standard deviation")
 

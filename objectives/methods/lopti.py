@@ -15,10 +15,10 @@ weighted by its responses (their code weighs micro-batches equally, which differ
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from objectives.batch import TokenBatch
+from objectives.account import Action
+from objectives.batch import Prepared, TokenBatch
 from objectives.kinds import Schedule
+from objectives.lazy import Tensor
 from objectives.methods.advantage_reweighting import AUTHORS_BASE, PAPER_BASE
 from objectives.order import quantile
 from objectives.part import parameter
@@ -34,19 +34,23 @@ class Lopti(Schedule):
 
     name = "lopti"
     paper = PAPER
-    pass_count = 2
+    troubles = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     eta: float = parameter(0.5, "(0, 1]", "old probability below which a token belongs to the low group")
     portion: float | None = parameter(None, "(0, 1)", "split at this quantile of the old probabilities instead of eta")
     order: str = parameter("low_first", ("low_first", "high_first"), "which group is updated first")
 
-    def passes(self, batch: TokenBatch) -> Sequence[TokenBatch]:
+    @property
+    def pass_count(self) -> int:
+        return 2
+
+    def passes(self, batch: Prepared) -> Sequence[Prepared]:
         low = batch.mask & self._low(batch)
         groups = [low, batch.mask & ~low]
         if self.order == "high_first":
             groups.reverse()
-        touched = {**batch.touched, self.name: low}
-        return [batch.with_fields(policy_mask=group, penalty_mask=group, touched=touched) for group in groups]
+        batch = batch.entered(self.name, Action.GROUP, low)
+        return [batch.with_fields(policy_mask=group, penalty_mask=group) for group in groups]
 
     def _low(self, batch: TokenBatch) -> Tensor:
         probability = batch.require("logp_old", self.name).exp()

@@ -1,79 +1,71 @@
-"""M2PO: a clip as wide as a second moment allows (arXiv:2510.01161).
+"""M2PO: no more off-policy than a second moment allows (arXiv:2510.01161, Algorithm 1).
 
     harmful: A > 0 and r > 1, or A < 0 and r < 1;   z = log pi/pi_old
-    tau = the largest with  mean over harmful tokens of min(z^2, tau^2) <= budget
-    bounds  exp(-tau) and exp(tau), at least 0.3 below 1 and 0.5 above
+    J = 1 / sum |y_i|  sum_i sum_t M_it r_it A_i,
+    M_it = 0 for the harmful tokens of the largest z^2, until the mean of z^2 over the other harmful ones is <= 0.04
 
-Searched anew for every mini-batch, over the tokens of all processes; within the budget nothing is clipped. The budget
-is not published, so that it is asked for. Bounds that it is added to give way. Open: its base; here GRPO's advantage
-and the mean over all tokens. Implementations take the largest |z| that stays within the budget for tau, which leaves
-it to rounding whether that token is clipped. Deviations: each z is clamped to [-20, 20].
+Searched anew for every mini-batch, over the tokens of all processes. Silenced tokens stay in the denominator. The
+budget is that of the authors' page and scripts. Deviations: tokens of equal z^2 are silenced together, so that the
+order of rows has no say; a mean may exceed the budget by 1e-6 of it; each z is clamped to [-20, 20].
+Variant authors (their verl): PPO's clip to exp(-tau) .. exp(tau) instead, tau^2 the largest z^2 for which the mean of
+min(z^2, tau^2) over the harmful tokens is below 0.04; bounds and token mean per micro-batch. That token is clipped too,
+as tau is taken 0.1 % smaller: in theirs rounding decides.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from objectives.batch import TokenBatch
-from objectives.kinds import Bounds, Modifier
-from objectives.part import ASKED, parameter
+from objectives.batch import Prepared
+from objectives.kinds import Mask
+from objectives.lazy import Tensor, torch
+from objectives.part import Part, parameter
 from objectives.parts.clip import Clip
 from objectives.parts.group_norm import GroupNorm
+from objectives.parts.second_moment_clip import SecondMomentClip, harmful_squares
 from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_mean import TokenMean
-from objectives.parts.token_ratio import TokenRatio, log_ratio
+from objectives.parts.token_ratio import TokenRatio
+from objectives.parts.unclipped import Unclipped
 from objectives.zoo import recipe, register
 
 
 @register
 @dataclass(frozen=True)
-class SecondMomentClip(Modifier):
-    """Clips only as far as the second moment of the log-ratios demands."""
+class SecondMomentMask(Mask):
+    """Silences the tokens that have moved furthest with their advantage, until the rest is within a budget."""
 
-    name = "second_moment_clip"
+    name = "second_moment_mask"
     paper = "arXiv:2510.01161"
-    sets = frozenset({"low", "high"})
+    troubles = ("stale_rollouts",)
     reads_once_moved = frozenset({"logp", "logp_old"})
-    budget: float = parameter(ASKED, "(0, inf)", "largest second moment of the clipped log-ratios")
-    low: float = parameter(0.3, "[0, 1]", "smallest width below 1")
-    high: float = parameter(0.5, "[0, inf)", "smallest width above 1")
+    shrinks_denominator = False
+    budget: float = parameter(0.04, "(0, inf)", "largest mean of the squared log-ratios of harmful tokens")
 
-    def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
-        if batch.on_policy:  # all ratios are 1, within any bounds
-            return replace(bounds, low=self.low, high=self.high)
-        advantage = batch.require("advantage", self.name)
-        change = log_ratio(batch, batch.require("logp", self.name), self.name)
-        tau = self._tau(change[batch.mask & (advantage * change > 0)].double().square().sort().values)
-        return replace(bounds, low=max(-math.expm1(-tau), self.low), high=max(math.expm1(tau), self.high))
-
-    def _tau(self, squares: Tensor) -> float:
-        """The width for the ascending squares [n] of the harmful tokens; infinite where they are within the budget."""
-        count = len(squares)
-        if count == 0 or squares.sum() <= self.budget * count * (1 + 1e-6):
-            return math.inf
-        below = squares.cumsum(0) - squares
-        left = count - torch.arange(count, device=squares.device)
-        over = int((below + left * squares > self.budget * count * (1 + 1e-6)).nonzero()[0])
-        return math.sqrt((self.budget * count - below[over].item()) / (count - over))
-
-    def numbers(self) -> Mapping[str, str]:
-        return {"low": f"min(exp(-tau), {1 - self.low:g})", "high": f"max(exp(tau), {1 + self.high:g})"}
-
-    def where(self) -> str:
-        return f"tau = the largest with mean of min(z^2, tau^2) <= {self.budget:g} where it harms, z = log r"
+    def keeps(self, batch: Prepared) -> Tensor:
+        if batch.on_policy:  # all ratios are 1
+            return batch.mask
+        squares = harmful_squares(batch, self.name)
+        ordered = squares[squares > 0].sort().values
+        count = torch.arange(1, len(ordered) + 1, device=ordered.device)
+        beyond = (ordered.cumsum(0) > self.budget * count * (1 + 1e-6)).nonzero()
+        return batch.mask if len(beyond) == 0 else batch.mask & (squares < ordered[beyond[0, 0]])
 
     def formula(self) -> str:
-        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
+        return "A z <= 0 or z^2 < v"
 
+    def where(self) -> str:
+        return f"z = log r; v = the least z^2 with mean of z^2 up to it > {self.budget:g} where A z > 0"
+
+
+_SHARED: tuple[Part, ...] = (GroupNorm(), TokenRatio(), SinglePass())
 
 recipe(
     "m2po",
     paper="arXiv:2510.01161",
-    summary="clip bounds as wide as a second moment allows",
-    variants={"paper": (GroupNorm(), TokenRatio(), Clip(), SecondMomentClip(), TokenMean(), SinglePass())},
-    contribution=("second_moment_clip",),
+    summary="the tokens that moved most are silenced, as many as a second moment demands; no clip",
+    variants={
+        "paper": (*_SHARED, Unclipped(), SecondMomentMask(), TokenMean()),
+        "authors": (*_SHARED, Clip(), SecondMomentClip(scope="microbatch"), TokenMean(scope="microbatch")),
+    },
+    contribution=("unclipped", "second_moment_mask", "second_moment_clip"),
     doc=__doc__,
 )

@@ -9,12 +9,10 @@ must not be negative here; so nothing that shapes rewards goes with it (soft_ove
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_centred, group_index, group_mean
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.clip import Clip
 from objectives.parts.single_pass import SinglePass
@@ -30,6 +28,7 @@ class MeanNorm(Advantage):
 
     name = "mean_norm"
     paper = "arXiv:2602.02710"
+    troubles = ("hard_problems", "diversity")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
     eps: float = parameter(1e-6, "[0, inf)", "added to the mean")

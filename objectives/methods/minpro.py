@@ -12,11 +12,9 @@ see are not there.
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor, torch
 from objectives.methods.cispo import Cispo
 from objectives.part import ASKED, parameter
 from objectives.parts.group_norm import GroupNorm
@@ -33,6 +31,7 @@ class PrefixMinRatio(Ratio):
 
     name = "prefix_min_ratio"
     paper = "arXiv:2601.22718"
+    troubles = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     prefix: str = parameter(
         "strict", ("strict", "capped", "inclusive"), "tokens before, or 1 as well, or itself as well"
@@ -48,7 +47,8 @@ class PrefixMinRatio(Ratio):
         return (change + torch.where(smallest.isinf(), 0.0, smallest)).clamp(-20.0, 20.0).exp()
 
     def formula(self) -> str:
-        return f"r = pi(y) / pi_old(y) times the smallest before it ({self.prefix})"
+        which = {"strict": "before it", "capped": "before it and 1", "inclusive": "up to it"}[self.prefix]
+        return f"r = pi(y) / pi_old(y) sg[the smallest pi(y) / pi_old(y) {which}]"
 
 
 recipe(

@@ -5,17 +5,17 @@
 c is correctness, p its mean over the group, omega = 1 - p; max_v clips the value and keeps the gradient. A wrong answer
 trains the policy that would be left without the right ones. The advantage has no say, so weights may not be added.
 On-policy the gradient is that of c - p, Dr. GRPO's.
+Deviations: the equation has no denominator, the authors' code sums tokens and rows over the constant 1000, here it is
+the mean over all tokens; their code keeps p within [0.02, 0.98] and log r below 10.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_mean
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_center import GroupCenter
 from objectives.parts.single_pass import SinglePass
@@ -51,7 +51,10 @@ class ImplicitNegative(Surrogate):
         return -(1 - success) * (correct * ratio.log() + (1 - correct) * negative)
 
     def formula(self) -> str:
-        return f"(1 - p) log(r where right, max((1 - p r)/(1 - p), {self.eps:g}) where wrong), p the group's success"
+        return f"(1 - rho) (c log r + (1 - c) log(max_v((1 - rho r)/(1 - rho), {self.eps:g})))"
+
+    def where(self) -> str:
+        return "rho = mean of c over the group; max_v clips the value and keeps the gradient"
 
 
 recipe(

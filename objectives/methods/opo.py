@@ -10,11 +10,10 @@ Variant verl: the advantage in its PPO loss, clip(0.2) and dual_clip(cap=3), mea
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_centred, group_index, group_sum
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor
 from objectives.parts.clip import Clip
 from objectives.parts.dual_clip import DualClip
 from objectives.parts.reinforce import Reinforce
@@ -32,6 +31,7 @@ class OptimalBaseline(Advantage):
 
     name = "optimal_baseline"
     paper = "arXiv:2505.23585"
+    troubles = ("few_responses",)
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:

@@ -13,12 +13,10 @@ of k or fewer has no advantage at all.
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_sum
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.clip import Clip
 from objectives.parts.single_pass import SinglePass
@@ -34,6 +32,7 @@ class PassAtK(Advantage):
 
     name = "pass_at_k"
     paper = "arXiv:2508.10751"
+    troubles = ("diversity", "hard_problems", "exploration")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
     k: int = parameter(4, "[1, inf)", "responses that are rewarded together; the group's size if that is smaller")

@@ -9,10 +9,9 @@ right is what is correct in full; the mean is the mini-batch's (NeMo-RL takes it
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Aggregate, Penalty
+from objectives.lazy import Tensor
 from objectives.methods.justrl import JUSTRL
 from objectives.part import parameter
 from objectives.zoo import recipe, register
@@ -25,6 +24,7 @@ class PositiveNLL(Penalty):
 
     name = "positive_nll"
     paper = "arXiv:2504.05118"
+    troubles = ("hard_problems",)
     chooses = True
     reads = frozenset({"correct"})
     mu: float = parameter(0.1, "[0, inf)", "weight of the likelihood in the loss")

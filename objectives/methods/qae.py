@@ -11,11 +11,9 @@ Deviations: without soft_overlong, whose shaped rewards the quantile would pick.
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.groups import group_centred, group_deviation, group_index
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.order import quantile
 from objectives.part import Part, parameter
 from objectives.parts.clip import Clip
@@ -34,6 +32,7 @@ class QuantileNorm(Advantage):
 
     name = "quantile_norm"
     paper = "arXiv:2509.22611"
+    troubles = ("entropy_collapse", "entropy_explosion")
     minimum_group = 2
     q: float = parameter(0.4, "(0, 1)", "which quantile of the group's rewards is the baseline")
     kind: str = parameter("lower", ("lower", "linear"), "a reward that is there, or one interpolated")
@@ -54,7 +53,8 @@ class QuantileNorm(Advantage):
         return rewards.sort().values[max(math.ceil(round(self.q * len(rewards), 9)), 1) - 1]
 
     def formula(self) -> str:
-        return f"A = (R - {self.q:g}-quantile{' (linear)' * (self.kind == 'linear')}) / (std + {self.eps:g}), per group"
+        kind = " (linear)" if self.kind == "linear" else ""
+        return f"A = (R - {self.q:g}-quantile{kind}) / (std + {self.eps:g}) over the group"
 
 
 _SHARED: tuple[Part, ...] = (DynamicSampling(), TokenRatio(), Clip(), ClipHigher(), TokenMean(), SinglePass())

@@ -12,12 +12,10 @@ prompt counts by its responses. Deviations: each log-ratio is clamped to [-20, 2
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_sum
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_center import GroupCenter
 from objectives.parts.seq_mean import SeqMean
@@ -66,7 +64,7 @@ class GroupContrast(Surrogate):
         return f"(-log{sums('-', self.tau, '>')} - log{sums('', self.tau, '<=')})"
 
     def where(self) -> str:
-        return "s = mean over a response of log r, and groups of one kind are left out"
+        return "s = mean over a response of log p/p_old, and groups of one kind are left out"
 
 
 recipe(

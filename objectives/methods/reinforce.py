@@ -9,9 +9,8 @@ OpenRLHF's estimator of that name is reinforce_pp's advantage.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor
 from objectives.parts.reinforce import Reinforce
 from objectives.parts.seq_sum import SeqSum
 from objectives.parts.single_pass import SinglePass

@@ -11,10 +11,8 @@ verl's example sets policy_loss.tau_*, which its loss does not read.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.seq_mean import SeqMean
@@ -30,6 +28,7 @@ class SoftGate(Surrogate):
 
     name = "soft_gate"
     paper = "arXiv:2511.20347"
+    troubles = ("mixture_of_experts", "many_epochs")
     tau_pos: float = parameter(1.0, "[1e-6, inf)", "how fast the gate closes where the advantage is positive")
     tau_neg: float = parameter(1.05, "[1e-6, inf)", "how fast it closes elsewhere")
 
@@ -40,7 +39,10 @@ class SoftGate(Surrogate):
         return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
 
     def formula(self) -> str:
-        return f"4/tau sigmoid(tau (r - 1)) A, tau = {self.tau_pos:g} where A > 0, {self.tau_neg:g} elsewhere"
+        return "4/tau sigmoid(tau (r - 1)) A"
+
+    def where(self) -> str:
+        return f"tau = {self.tau_pos:g} where A > 0, {self.tau_neg:g} elsewhere"
 
 
 recipe(

@@ -12,11 +12,9 @@ Deviations: the product's logarithm is clamped to [-20, 20]; the loss is -w A ex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.methods.w_reinforce import SignedReward
 from objectives.part import parameter
 from objectives.parts.seq_mean import SeqMean
@@ -32,6 +30,7 @@ class Taper(Surrogate):
 
     name = "taper"
     paper = "arXiv:2503.14286"
+    troubles = ("stale_rollouts",)
     low: float = parameter(0.0, "[0, inf)", "smallest weight where A < 0")
     high: float = parameter(1.0, "[0, inf)", "largest weight where A < 0")
 

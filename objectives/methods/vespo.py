@@ -13,10 +13,8 @@ sampler_correction, beside it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.sequence_ratio import SequenceRatio
@@ -32,6 +30,7 @@ class GammaGate(Surrogate):
 
     name = "gamma_gate"
     paper = "arXiv:2602.10693"
+    troubles = ("stale_rollouts", "mixture_of_experts")
     k_good: float = parameter(2.0, "[0, inf)", "power of the ratio where A >= 0")
     l_good: float = parameter(3.0, "[0, inf)", "rate at which a larger ratio counts less where A >= 0")
     k_bad: float = parameter(3.0, "[0, inf)", "power of the ratio where A < 0")

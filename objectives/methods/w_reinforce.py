@@ -4,20 +4,20 @@
 
 Variants psr and nsr learn from right answers (A = 1), or from wrong ones, alone; the others leave the denominators too.
 No baseline: groups of one kind train as well, which dynamic_sampling would take away. The paper writes plain REINFORCE,
-its code runs PPO's clip. Variant authors: the mean is that of each micro-batch.
+its code runs PPO's clip. Variant authors: the mean is that of each micro-batch, and an entropy bonus of 0.001, their
+configuration's default that no script overrides; psr_authors and nsr_authors likewise.
 Deviations: right is what is correct in full, whatever the reward, so that nothing that shapes rewards goes with it.
 """
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.part import Part, parameter
 from objectives.parts.answer_filter import AnswerFilter
 from objectives.parts.clip import Clip
+from objectives.parts.entropy_bonus import EntropyBonus
 from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
@@ -33,6 +33,7 @@ class SignedReward(Advantage):
 
     name = "signed_reward"
     paper = PAPER
+    troubles = ("diversity",)
     reads = frozenset({"correct"})
     right: float = parameter(0.1, "[0, inf)", "advantage of right answers")
     wrong: float = parameter(-1.0, "(-inf, 0]", "advantage of wrong answers")
@@ -50,6 +51,7 @@ class SignedReward(Advantage):
 
 
 _SHARED: tuple[Part, ...] = (TokenRatio(), Clip(), SinglePass())
+_AUTHORS = (*_SHARED, TokenMean(scope="microbatch"), EntropyBonus(coefficient=0.001))
 
 recipe(
     "w_reinforce",
@@ -59,7 +61,9 @@ recipe(
         "paper": (*_SHARED, SignedReward(), AnswerFilter(keep="all"), TokenMean()),
         "psr": (*_SHARED, SignedReward(right=1.0), AnswerFilter(keep="right"), TokenMean()),
         "nsr": (*_SHARED, SignedReward(), AnswerFilter(keep="wrong"), TokenMean()),
-        "authors": (*_SHARED, SignedReward(), AnswerFilter(keep="all"), TokenMean(scope="microbatch")),
+        "authors": (*_AUTHORS, SignedReward(), AnswerFilter(keep="all")),
+        "psr_authors": (*_AUTHORS, SignedReward(right=1.0), AnswerFilter(keep="right")),
+        "nsr_authors": (*_AUTHORS, SignedReward(), AnswerFilter(keep="wrong")),
     },
     contribution=("signed_reward", "answer_filter"),
     doc=__doc__,

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch, over_scope, scope_reads
 from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Modifier
+from objectives.lazy import Tensor, torch
 from objectives.part import Part, parameter
 from objectives.parts.token_ratio import log_ratio
 from objectives.zoo import register
@@ -24,6 +22,7 @@ class BalancedClip(Modifier):
 
     name = "balanced_clip"
     paper = "arXiv:2510.18927"
+    troubles = ("stale_rollouts", "entropy_collapse")
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp", "logp_old"})
     target: float = parameter(0.4, "[0, inf)", "what the measure has to reach")
@@ -83,7 +82,14 @@ class BalancedClip(Modifier):
 
     def where(self) -> str:
         measure = "P/(P + N)" if self.measure == "share" else "P/N"
-        return f"the {self.first} bound rises first, until {measure} >= {self.target:g} of the good's P and the bad's N"
+        second = "lower" if self.first == "upper" else "upper"
+        rises = f"the {self.first} bound rises by {getattr(self, f'{self.first}_step'):g}"
+        rises += f", then the {second} by {getattr(self, f'{second}_step'):g}"
+        weight = "p_old " if self.weighted else ""
+        where = " of each micro-batch" if self.scope == "microbatch" else ""
+        good, bad = f"{weight}|A| min(p/p_old, upper) where A > 0", f"{weight}|A| max(p/p_old, lower) where A < 0"
+        sums = f"P and N the sums of {good} and {bad}"
+        return f"{rises}, until {measure} >= {self.target:g}, {sums}{where}"
 
     def formula(self) -> str:
         return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()

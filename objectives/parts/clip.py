@@ -9,11 +9,9 @@ all.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -25,6 +23,7 @@ class Clip(Surrogate):
 
     name = "clip"
     paper = "arXiv:1707.06347"
+    troubles = ("many_epochs",)
     reads_bounds = frozenset({"low", "high", "cap"})
     low: float = parameter(0.2, "[0, 1]", "the ratio is clipped to 1 - low below, and to 1 + low above")
 

@@ -16,6 +16,7 @@ class ClipHigher(Modifier):
 
     name = "clip_higher"
     paper = "arXiv:2503.14476"
+    troubles = ("exploration", "entropy_collapse")
     sets = frozenset({"high"})
     high: float = parameter(0.28, "[0, inf)", "the ratio is clipped to 1 + high above")
 

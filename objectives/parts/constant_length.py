@@ -5,11 +5,9 @@ L = (1/N) sum_i (1/length) sum_t l_it
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Aggregate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -21,6 +19,7 @@ class ConstantLength(Aggregate):
 
     name = "constant_length"
     paper = "arXiv:2503.20783"
+    troubles = ("length_growth",)
     length: int | None = parameter(None, "[1, inf)", "the constant in tokens; none: the run's response limit")
 
     @property

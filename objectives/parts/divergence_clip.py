@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -18,6 +16,7 @@ class DivergenceClip(Surrogate):
 
     name = "divergence_clip"
     paper = "arXiv:2602.04879"
+    troubles = ("stale_rollouts", "engine_mismatch")
     kind: str = parameter("tv", ("tv", "kl"), "the divergence: total variation or KL, of token against all others")
     delta: float = parameter(0.15, "[0, inf)", "divergence above which a token is dropped")
     cap: float | None = parameter(None, "(0, inf)", "largest ratio that counts; none: no bound")
@@ -45,4 +44,7 @@ class DivergenceClip(Surrogate):
     def formula(self) -> str:
         where = "D > {:g} and r is on the side of A" if self.side == "harmful" else "D > {:g}"
         weight = "r" if self.cap is None else f"min(r, {self.cap:g})"
-        return f"(sg[{weight}], 0 where {where.format(self.delta)}, D = {self.kind} of p and its origin) A log p"
+        return f"(sg[{weight}], 0 where {where.format(self.delta)}) A log p"
+
+    def where(self) -> str:
+        return f"D = {self.kind} of p / r and p"

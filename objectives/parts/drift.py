@@ -8,10 +8,9 @@ ratio; prime-rl's loss takes 0.001 * square to the sampler.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Penalty
+from objectives.lazy import Tensor
 from objectives.part import ASKED, parameter
 from objectives.zoo import register
 
@@ -23,6 +22,7 @@ class Drift(Penalty):
 
     name = "drift"
     paper = "prime-rl 2026"
+    troubles = ("many_epochs", "stale_rollouts")
     beta: float = parameter(ASKED, "[0, inf)", "weight of the penalty in the loss")
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")

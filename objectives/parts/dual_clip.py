@@ -19,6 +19,7 @@ class DualClip(Modifier):
 
     name = "dual_clip"
     paper = "arXiv:1912.09729"
+    troubles = ("many_epochs",)
     sets = frozenset({"cap"})
     cap: float = parameter(3.0, "(1, inf)", "largest ratio that counts where the advantage is negative")
 

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_is_constant
 from objectives.kinds import Select
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 
@@ -17,6 +16,7 @@ class DynamicSampling(Select):
 
     name = "dynamic_sampling"
     paper = "arXiv:2503.14476"
+    troubles = ("dead_groups", "zero_loss")
     reads = frozenset({"correct", "group"})
     refills = True
 

@@ -5,11 +5,10 @@ L -= coefficient * mean of H_it, differentiated through the full-vocabulary entr
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Penalty
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -21,6 +20,7 @@ class EntropyBonus(Penalty):
 
     name = "entropy_bonus"
     paper = "arXiv:1602.01783"
+    troubles = ("entropy_collapse", "diversity")
     needs_entropy_gradient = True
     coefficient: float = parameter(0.001, "(-inf, inf)", "weight of the entropy in the objective")
 
@@ -30,4 +30,4 @@ class EntropyBonus(Penalty):
         return -self.coefficient * entropy
 
     def formula(self) -> str:
-        return f"- {self.coefficient:g} * H"
+        return f"{'-' if self.coefficient >= 0 else '+'} {abs(self.coefficient):g} * H"

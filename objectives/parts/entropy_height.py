@@ -2,19 +2,18 @@
 
     h = log H - its rho-quantile, over its largest value where h > 0, over its smallest's size where h < 0: in [-1, 1]
 
-H is the current policy's, the quantile the value of nearest rank. The code divides by the smallest h itself, so that
-the surest tokens count as the least sure; here by its size, as the text means. Deviation: H is at least 1e-8.
+H is the current policy's, the quantile the value of rank ceil(rho n). sign=lost is the authors' code: it divides by the
+smallest h itself, so that the surest tokens count as the least sure, and takes rank 1 + round(rho (n - 1)).
+Deviation: H is at least 1e-8.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch, over_scope
 from objectives.errors import ObjectiveError
+from objectives.lazy import Tensor, torch
 from objectives.part import Part, parameter
 
 
@@ -28,6 +27,7 @@ class ByEntropy(Part):
     high: float = parameter(0.28, "[0, inf)", "the ratio is clipped to 1 + high above, where h <= 0")
     rho: float = parameter(0.8, "(0, 1]", "quantile of log H that has h = 0")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where quantile and largest values are taken")
+    sign: str = parameter("kept", ("kept", "lost"), "whether h of sure tokens is negative, or positive as in the code")
 
     def height(self, batch: TokenBatch) -> Tensor:
         """[N, T] h, 0 outside the mask."""
@@ -38,9 +38,12 @@ class ByEntropy(Part):
         pool = entropy[batch.mask]
         if len(pool) == 0:
             return torch.zeros_like(entropy)
-        rank = max(1, math.ceil(self.rho * len(pool) - 1e-9))
-        height = torch.where(batch.mask, entropy - pool.sort().values[rank - 1], 0.0)
-        size = torch.where(height > 0, height.amax(), -height.amin())
+        before = (
+            math.ceil(self.rho * len(pool) - 1e-9) - 1 if self.sign == "kept" else round(self.rho * (len(pool) - 1))
+        )
+        height = torch.where(batch.mask, entropy - pool.sort().values[max(0, before)], 0.0)
+        below = -height.amin() if self.sign == "kept" else height.amin()
+        size = torch.where(height > 0, height.amax(), below)
         return torch.where(height == 0, 0.0, height / size)
 
     def check(self, parts: Mapping[str, Part]) -> None:
@@ -52,7 +55,10 @@ class ByEntropy(Part):
                 raise ObjectiveError(f"{said} disagree: leave one of them out, or give both the same")
 
     def where(self) -> str:
-        return f"h = log H less its {self.rho:g} quantile, over the largest size of its sign, from -1 to 1"
+        where = " in each micro-batch" if self.scope == "microbatch" else ""
+        if self.sign == "lost":
+            return f"h = |log H less its {self.rho:g} quantile, rounded|, over the largest size of its sign{where}"
+        return f"h = log H less its {self.rho:g} quantile, over the largest size of its sign{where}"
 
     def widths(self, height: Tensor) -> tuple[Tensor, Tensor]:
         """[N, T] each: the widths of the clip below and above 1."""

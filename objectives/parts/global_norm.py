@@ -10,12 +10,10 @@ further mean; with over=tokens the mean of the centred rewards is not zero and i
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import centred, group_centred, group_index
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -27,6 +25,7 @@ class GlobalNorm(Advantage):
 
     name = "global_norm"
     paper = "arXiv:2501.03262"
+    troubles = ("few_responses",)
     takes_token_rewards = True
     reads = frozenset({"reward"})
     over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
@@ -49,6 +48,7 @@ class CenterThenGlobalNorm(Advantage):
 
     name = "center_then_global_norm"
     paper = "arXiv:2501.03262"
+    troubles = ("few_responses",)
     minimum_group = 2
     over: str = parameter("rows", ("rows", "tokens"), "what counts the same in the deviation")
 

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -19,6 +17,7 @@ class GradientPreservingClip(Surrogate):
 
     name = "gradient_preserving_clip"
     paper = "arXiv:2509.20712"
+    troubles = ("entropy_collapse", "entropy_explosion")
     reads_bounds = frozenset({"low", "high", "cap"})
     low: float = parameter(0.2, "[0, 1]", "the ratio is clipped to 1 - low below, and to 1 + low above")
     beta1: float = parameter(0.5, "[0, inf)", "share of the gradient below the lower bound where A < 0")
@@ -44,9 +43,11 @@ class GradientPreservingClip(Surrogate):
         return {"low": f"{1 - self.low:g}", "high": f"{1 + self.low:g}"}
 
     def equation(self, numbers: Mapping[str, str]) -> str:
-        lower, upper = f"{self.beta1:g} * {numbers['low']}", f"{self.beta2:g} * {numbers['high']}"
-        cap = f", 0 where A < 0 above {numbers['cap']}" if "cap" in numbers else ""
-        return f"(r, with gradient {lower} below where A < 0, {upper} above where A > 0{cap}) A"
+        low, high = numbers["low"], numbers["high"]
+        below = f"{self.beta1:g} * {low} p / sg[p] where A < 0 and r < {low}"
+        above = f"{self.beta2:g} * {high} p / sg[p] where A > 0 and r > {high}"
+        cap = f", {numbers['cap']} where A < 0 and r > {numbers['cap']}" if "cap" in numbers else ""
+        return f"({below}, {above}{cap}, r elsewhere) A"
 
     def formula(self) -> str:
         return self.equation(self.numbers())

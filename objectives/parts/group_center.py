@@ -7,10 +7,9 @@ The standard deviation is left out, because it weighs easy and hard prompts more
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.groups import group_centred, group_index
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 
@@ -21,6 +20,7 @@ class GroupCenter(Advantage):
 
     name = "group_center"
     paper = "arXiv:2503.20783"
+    troubles = ("mixed_difficulty",)
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:

@@ -9,11 +9,9 @@ group, has an advantage of exactly zero.
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.groups import group_centred, group_deviation, group_index
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 

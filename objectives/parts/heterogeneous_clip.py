@@ -20,6 +20,7 @@ class HeterogeneousClip(ByEntropy, Modifier):
     """Lets sure tokens fall further and unsure ones rise further."""
 
     name = "heterogeneous_clip"
+    troubles = ("exploration",)
     sets = frozenset({"low", "high"})
 
     @property

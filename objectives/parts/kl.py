@@ -5,11 +5,9 @@ k1 = log(pi/pi_ref), k2 = k1^2 / 2, k3 = pi_ref/pi - log(pi_ref/pi) - 1 (GRPO's)
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Penalty
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -21,6 +19,7 @@ class KL(Penalty):
 
     name = "kl"
     paper = "arXiv:2402.03300"
+    troubles = ("noisy_rewards", "entropy_explosion")
     reads = frozenset({"logp_ref"})
     beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss")
     estimator: str = parameter("k3", ("k1", "k2", "k3"), "which estimator")
@@ -39,4 +38,5 @@ class KL(Penalty):
         return self.beta * (estimate if self.clamp is None else estimate.clamp(-10.0, 10.0))
 
     def formula(self) -> str:
-        return f"+ {self.beta:g} * {self.estimator}(pi, pi_ref)"
+        clamp = "" if self.clamp is None else f", log p/p_ref within {self.clamp:g}"
+        return f"+ {self.beta:g} * {self.estimator}(pi, pi_ref{clamp})"

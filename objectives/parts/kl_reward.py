@@ -8,10 +8,9 @@ Estimated at the policy of the rollouts and not differentiated.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Reward
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -23,6 +22,7 @@ class KLReward(Reward):
 
     name = "kl_reward"
     paper = "arXiv:2203.02155"
+    troubles = ("noisy_rewards", "entropy_explosion")
     late = True
     reads = frozenset({"logp_old", "logp_ref"})
     beta: float = parameter(0.05, "[0, inf)", "weight of the divergence in the reward")

@@ -5,11 +5,9 @@ A_i = R_i - mean_{j != i} R_j = G / (G - 1) (R_i - mean_group)
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.groups import group_centred, group_index, group_sum
 from objectives.kinds import Advantage
+from objectives.lazy import Tensor, torch
 from objectives.zoo import register
 
 
@@ -20,6 +18,7 @@ class LeaveOneOut(Advantage):
 
     name = "leave_one_out"
     paper = "arXiv:2402.14740"
+    troubles = ("few_responses", "mixed_difficulty")
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:

@@ -9,11 +9,9 @@ Deviations: each difference is clamped to [-20, 20].
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Mask
+from objectives.lazy import Tensor, torch
 from objectives.part import ASKED, parameter
 from objectives.zoo import register
 
@@ -25,6 +23,7 @@ class OffPolicyMask(Mask):
 
     name = "off_policy_mask"
     paper = "arXiv:2512.02556"
+    troubles = ("stale_rollouts",)
     delta: float = parameter(ASKED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped")
     anchor: str = parameter("old", ("old", "sampler"), "the fall since whom: the policy of the rollouts, or the engine")
     shrinks_denominator = False

@@ -6,10 +6,9 @@ only the tokens that are left).
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Select
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 
@@ -20,6 +19,7 @@ class OverlongFilter(Select):
 
     name = "overlong_filter"
     paper = "arXiv:2503.14476"
+    troubles = ("truncation",)
     reads = frozenset({"truncated"})
 
     def selects(self, batch: TokenBatch) -> Tensor:

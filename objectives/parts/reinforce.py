@@ -9,9 +9,8 @@ Right for one update per rollout only: it does not know that the policy has move
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 

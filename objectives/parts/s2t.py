@@ -6,10 +6,9 @@ I_it = 0  iff  A_it > 0  and  pi(y_it) < tau_p  and  H_it < the q-quantile of H 
 import math
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
 from objectives.kinds import Mask
+from objectives.lazy import Tensor
 from objectives.order import quantile
 from objectives.part import parameter
 from objectives.zoo import register
@@ -22,6 +21,7 @@ class S2T(Mask):
 
     name = "s2t"
     paper = "arXiv:2602.15620"
+    troubles = ("spurious_tokens",)
     tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare")
     q: float = parameter(0.75, "[0, 1]", "quantile of the rare rewarded tokens' entropy below which one is spurious")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the quantile is taken")
@@ -50,4 +50,6 @@ class S2T(Mask):
         return batch.mask & ~(pool & (entropy < quantile(entropy[pool], self.q)))
 
     def formula(self) -> str:
-        return f"not (A > 0 and p < {self.tau_p:g} and H < their {self.q:.0%} quantile)"
+        p, entropy = ("p", "H") if self.source == "current" else ("p_old", "H_old")
+        where = " in each micro-batch" if self.scope == "microbatch" else ""
+        return f"not (A > 0 and {p} < {self.tau_p:g} and {entropy} < their {self.q:.0%} quantile{where})"

@@ -15,11 +15,9 @@ the advantage, which is the same as a factor on the clipped objective, for it is
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Weight
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -33,6 +31,7 @@ class SamplerCorrection(Weight):
 
     name = "sampler_correction"
     paper = "Yao et al. 2025"
+    troubles = ("engine_mismatch", "precision")
     reads = frozenset({"logp_old", "logp_sampler"})
     cap: float | None = parameter(2.0, "(0, inf)", "largest weight; none: no bound")
     low: float = parameter(0.0, "[0, inf)", "smallest weight")

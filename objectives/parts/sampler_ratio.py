@@ -8,10 +8,9 @@ mismatch twice, is refused beside it. Deviations: the log-ratio is clamped to [-
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 
@@ -22,6 +21,7 @@ class SamplerRatio(Ratio):
 
     name = "sampler_ratio"
     paper = "arXiv:2602.04879"
+    troubles = ("engine_mismatch",)
     reads = frozenset({"logp_sampler"})
     excludes = frozenset({"sampler_correction"})
 

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Aggregate
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 

@@ -5,11 +5,9 @@ L = (1/N) sum_i sum_t l_it
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Aggregate
+from objectives.lazy import Tensor, torch
 from objectives.zoo import register
 
 
@@ -20,6 +18,7 @@ class SeqSum(Aggregate):
 
     name = "seq_sum"
     paper = "arXiv:2402.14740"
+    troubles = ("length_growth",)
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         responses = batch.mask.any(1).sum().clamp(min=1)

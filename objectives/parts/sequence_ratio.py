@@ -10,10 +10,9 @@ and so is the product's.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.parts.token_ratio import log_ratio
 from objectives.zoo import register
@@ -26,6 +25,7 @@ class SequenceRatio(Ratio):
 
     name = "sequence_ratio"
     paper = "arXiv:2507.18071"
+    troubles = ("mixture_of_experts", "many_epochs")
     reads_once_moved = frozenset({"logp_old"})
     norm: str = parameter("mean", ("mean", "sum"), "how the log-ratios of a response's tokens are put together")
 
@@ -36,4 +36,4 @@ class SequenceRatio(Ratio):
         return total.clamp(-20.0, 20.0).exp() * (logp - logp.detach()).exp()
 
     def formula(self) -> str:
-        return f"r = exp({self.norm} over the response of log pi(y) / pi_old(y))"
+        return f"r = sg[exp({self.norm} over the response of log pi(y) / pi_old(y))] pi(y) / sg[pi(y)]"

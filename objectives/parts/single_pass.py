@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from objectives.batch import TokenBatch
+from objectives.batch import Prepared
 from objectives.kinds import Schedule
 from objectives.zoo import register
 
@@ -15,7 +15,7 @@ class SinglePass(Schedule):
     name = "single_pass"
     paper = "arXiv:1707.06347"
 
-    def passes(self, batch: TokenBatch) -> tuple[TokenBatch, ...]:
+    def passes(self, batch: Prepared) -> tuple[Prepared, ...]:
         return (batch,)
 
     def formula(self) -> str:

@@ -7,11 +7,10 @@ Deviations: limit and cache follow the run's response limit unless given, in the
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Reward
+from objectives.lazy import Tensor
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -23,6 +22,7 @@ class SoftOverlong(Reward):
 
     name = "soft_overlong"
     paper = "arXiv:2503.14476"
+    troubles = ("truncation", "length_growth")
     max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
     cache: int | None = parameter(None, "[1, inf)", "tokens over which the penalty grows; none: a fifth of the limit")
 
@@ -45,4 +45,5 @@ class SoftOverlong(Reward):
 
     def formula(self) -> str:
         limit = self.max_length or "limit"
-        return f"R += clip(({limit} - {self.cache or 'limit/5'} - |y|) / {self.cache or 'limit/5'}, -1, 0)"
+        cache = self.cache or f"({limit}/5)"
+        return f"R += clip(({limit} - {cache} - |y|) / {cache}, -1, 0)"

@@ -4,12 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
+from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
 from objectives.kinds import Weight
+from objectives.lazy import Tensor, torch
 from objectives.order import largest
 from objectives.part import parameter
 from objectives.zoo import register
@@ -22,6 +20,7 @@ class SurprisalReweighting(Weight):
 
     name = "surprisal_reweighting"
     paper = "arXiv:2606.19236"
+    troubles = ("entropy_collapse", "exploration")
     amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0")
     attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0")
     fraction: float = parameter(0.1, "[0, 1]", "P, share of the tokens of each sign that is weighed")
@@ -58,12 +57,13 @@ class SurprisalReweighting(Weight):
             last["attenuate"] = min(max(last["attenuate"] - step, 0.5), 1.0)
         return {**last, "on": float(entropy < self.target_entropy)}
 
-    def weight(self, batch: TokenBatch) -> Tensor:
+    def weight(self, batch: Prepared) -> Tensor:
         return over_scope(batch, self.scope, self._weight)
 
-    def _weight(self, batch: TokenBatch) -> Tensor:
-        advantage = batch.require("advantage", self.name)
-        state = batch.state.get(self.name, {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate})
+    def _weight(self, batch: Prepared) -> Tensor:
+        advantage = batch.advantage
+        always = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate}
+        state = always if self.target_entropy is None else batch.state_of(self.name)
         surprisal = -batch.require(statistic("logp", self.source), self.name)
         weight = torch.ones_like(advantage)
         if state["on"]:
@@ -76,6 +76,10 @@ class SurprisalReweighting(Weight):
         return largest(surprisal, candidates, max(1, share) if self.fraction else 0)
 
     def formula(self) -> str:
-        gate = "" if self.target_entropy is None else f" while H < {self.target_entropy:g}"
+        gate = "" if self.target_entropy is None else f" while the mean of H_old < {self.target_entropy:g}"
+        moved = ", each moved towards the target by 0.01 a step" if self.adaptive else ""
         low = f", {self.attenuate:g} where A < 0" if self.attenuate < 1 else ""
-        return f"A *= {self.amplify:g} on the {self.fraction:.0%} most surprising where A > 0{low}{gate}"
+        p = "p" if self.source == "current" else "p_old"
+        where = " of each micro-batch" if self.scope == "microbatch" else ""
+        least = f"the {self.fraction:.0%} of the tokens{where} with the least {p}"
+        return f"A *= {self.amplify:g} on {least} where A > 0{low}{gate}{moved}"

@@ -8,11 +8,9 @@ well; here only on responses with tokens. A reward equal to the mean up to round
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.groups import group_index, group_sum
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.zoo import register

@@ -7,12 +7,10 @@ frameworks.
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from objectives.batch import TokenBatch, scope_reads
 from objectives.groups import group_index, group_sum
 from objectives.kinds import Aggregate
+from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -24,6 +22,7 @@ class TokenMean(Aggregate):
 
     name = "token_mean"
     paper = "arXiv:2503.14476"
+    troubles = ("length_growth",)
     scope: str = parameter("minibatch", ("minibatch", "prompt", "microbatch"), "what the mean runs over")
 
     @property

@@ -7,10 +7,9 @@ Deviations: log pi - log pi_old is clamped to [-20, 20] before the exponential, 
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch
 from objectives.kinds import Ratio
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 

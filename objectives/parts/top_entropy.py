@@ -8,10 +8,9 @@ Equal prefixes have equal entropies, and ties at tau are all kept, so that small
 import math
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.batch import TokenBatch, over_scope, scope_reads, statistic
 from objectives.kinds import Mask
+from objectives.lazy import Tensor
 from objectives.order import largest
 from objectives.part import parameter
 from objectives.zoo import register
@@ -24,6 +23,7 @@ class TopEntropy(Mask):
 
     name = "top_entropy"
     paper = "arXiv:2506.01939"
+    troubles = ("credit",)
     fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the share is taken")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
@@ -46,4 +46,6 @@ class TopEntropy(Mask):
         return largest(entropy, batch.mask, max(1, kept))
 
     def formula(self) -> str:
-        return f"H >= the top {self.fraction:.0%} of the {self.scope}'s tokens"
+        entropy = "H" if self.source == "current" else "H_old"
+        where = " of each micro-batch" if self.scope == "microbatch" else ""
+        return f"{entropy} among the top {self.fraction:.0%} of the tokens{where}"

@@ -6,9 +6,8 @@ l_it = -r_it A_it
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from objectives.kinds import Bounds, Surrogate
+from objectives.lazy import Tensor
 from objectives.zoo import register
 
 

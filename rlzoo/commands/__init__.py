@@ -5,15 +5,15 @@ their words first, as torch takes seconds to import and a wrong word should not.
 """
 
 import argparse
+import logging
 import os
-import runpy
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import NoReturn, Protocol
 
+from objectives import VERSION, ObjectiveError
 from rlzoo.commands import (
+    choose,
     compare,
     completion,
     eval,
@@ -21,16 +21,19 @@ from rlzoo.commands import (
     grade,
     inspect,
     leaderboard,
+    map,
     objectives,
     push,
     regrade,
+    suite,
     task,
     train,
     warmup,
 )
 from rlzoo.config import option_as_word
-from rlzoo.errors import UserError, nearest
+from rlzoo.errors import Fault, PlainFormatter, UserError, fault_in, nearest, printable
 from rlzoo.scripts import find_modules_here
+from rlzoo.signals import heard, number_of
 
 
 class Command(Protocol):
@@ -57,8 +60,11 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "leaderboard": leaderboard,
     "inspect": inspect,
+    "map": map,
+    "suite": suite,
     "fit": fit,
     "objectives": objectives,
+    "choose": choose,
     "warmup": warmup,
     "push": push,
     "completion": completion,
@@ -66,31 +72,37 @@ COMMANDS: dict[str, Command] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 done, 1 a run of a grid failed, 2 the user's mistake (said in one line), 130 interrupted."""
+    """Runs a command; 0 done, 1 a fault or failed runs, 2 the user's mistake (each said in a line).
+
+    A signal that asks to end is said in a line, too, and its number is added to 128: 130 for Ctrl-C.
+    """
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(_parser())
     find_modules_here()
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(PlainFormatter())
     after = "nothing is left half done"
     try:
-        arguments = _read(sys.argv[1:] if argv is None else list(argv))
-        after = getattr(arguments, "after", after)
-        status: int | None = arguments.run(arguments)
-        return status or 0
-    except _mistakes() as error:
-        print(f"rlzoo: error: {error}", file=sys.stderr)
+        with heard():
+            arguments = _read(sys.argv[1:] if argv is None else list(argv))
+            after = getattr(arguments, "after", after)
+            status: int | None = arguments.run(arguments)
+            return status or 0
+    except (UserError, ObjectiveError) as error:
+        print(f"rlzoo: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interruption:
         print(f"\nrlzoo: interrupted; {str(interruption) or after}", file=sys.stderr)
-        return 130
+        return 128 + number_of(interruption)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-
-
-def _mistakes() -> tuple[type[Exception], ...]:
-    """What a user's mistake raises; the zoo's error only where it has been imported, and torch with it."""
-    zoo = sys.modules.get("objectives.errors")
-    return (UserError,) if zoo is None else (UserError, zoo.ObjectiveError)
+    except Exception as error:
+        said = str(error) if isinstance(error, Fault) else fault_in(error)
+        if not said:
+            raise
+        print(f"rlzoo: {printable(said)}", file=sys.stderr)
+        return 1
 
 
 def _read(words: list[str]) -> argparse.Namespace:
@@ -125,24 +137,17 @@ class _Parser(argparse.ArgumentParser):
 def _parser(command: str = "") -> argparse.ArgumentParser:
     """Reads the words of one command, or of all; the others are only named, as their tables of keys take time."""
     parser = _Parser(prog="rlzoo", description="Reinforcement-learning objectives for LLM reasoning, compared fairly.")
-    parser.add_argument("--version", action="version", version=f"rlzoo {_version()}")
+    parser.add_argument("--version", action="version", version=f"rlzoo {VERSION}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, file in COMMANDS.items():
-        own = commands.add_parser(
+        subparser = commands.add_parser(
             name,
             help=file.SUMMARY,
             description=file.SUMMARY[0].upper() + file.SUMMARY[1:] + ".",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        own.set_defaults(run=file.run)
+        subparser.set_defaults(run=file.run)
         if command in ("", name):
-            file.declare(own)
+            file.declare(subparser)
     return parser
-
-
-def _version() -> str:
-    """Read from its file: the package around it imports torch."""
-    zoo = find_spec("objectives")
-    assert zoo is not None and zoo.origin is not None
-    return str(runpy.run_path(str(Path(zoo.origin).with_name("version.py")))["VERSION"])

@@ -2,9 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import Config, GridConfig, keys
+from rlzoo.commands.key_table import declare_words, key_table
+from rlzoo.config import own_keys
 
 SUMMARY = "train several objectives on several seeds and rank them"
 WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
@@ -12,11 +11,8 @@ WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
 
 def declare(parser: ArgumentParser) -> None:
     """Objectives, what is ablated, files and keys."""
-    parser.epilog = key_table(keys(GridConfig))
-    words = parser.add_argument(
-        "words", nargs="*", default=[], metavar="EXPRESSION | CONFIG.yaml | key=value", help=WORDS
-    )
-    completed(words, [*keys(GridConfig), *keys(Config)], objectives=True)
+    table = key_table(own_keys("compare"))
+    declare_words(parser, "compare", "EXPRESSION | CONFIG.yaml | key=value", WORDS, table=table, objectives=True)
     parser.add_argument(
         "--ablate", action="append", default=[], metavar="EXPRESSION", help="it, and without each part in turn"
     )

@@ -4,8 +4,8 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from rlzoo.config import Config
-from rlzoo.config.zoo_names import zoo_names
+from objectives import known
+from rlzoo.config import Key
 
 SUMMARY = "print what has a shell complete the words of rlzoo"
 SHELLS = ("bash", "zsh", "fish")
@@ -35,24 +35,26 @@ def complete(parser: ArgumentParser) -> None:
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def completed(action: Action, keys: Iterable[tuple[str, Any, str]], objectives: bool = False) -> None:
+def completed(action: Action, keys: Iterable[Key], objectives: bool = False) -> None:
     """Has a shell complete a command's words: its keys, their values where these are few, and objectives if asked."""
-    names = [name for name, _, _ in keys]
+    taken = {key.name: key for key in keys}
 
     def complete(prefix: str, **_: Any) -> list[str]:
-        key, equals, value = prefix.partition("=")
+        name, equals, _value = prefix.partition("=")
         if equals:
-            return [f"{key}={it}" for it in _values(key) if it.startswith(value)]
-        return [
-            it
-            for it in (*(f"{name}=" for name in names), *(zoo_names() if objectives else ()))
-            if it.startswith(prefix)
-        ]
+            words = [f"{name}={value}" for value in _values(taken.get(name))]
+        else:
+            words = [*(f"{name}=" for name in taken), *(known() if objectives else ())]
+        return [word for word in words if word.startswith(prefix)]
 
     action.completer = complete  # type: ignore[attr-defined]
 
 
-def _values(key: str) -> Iterable[str]:
-    if key in ("objective", "against", "baseline"):
-        return zoo_names()
-    return Config.ranges[key].choices if key in Config.ranges else ()
+def _values(key: Key | None) -> Iterable[str]:
+    if key is None:
+        return ()
+    if key.name == "rollout.engine":
+        from rlzoo.rollout import OWN
+
+        return OWN
+    return known() if key.is_expression else filter(None, key.choices)

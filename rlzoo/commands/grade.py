@@ -3,8 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
+from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.config import GradeConfig, keys, load_config
 
 SUMMARY = "grade anybody's responses: lines with gold and response"
@@ -12,14 +11,13 @@ SUMMARY = "grade anybody's responses: lines with gold and response"
 
 def declare(parser: ArgumentParser) -> None:
     """One file and keys."""
-    parser.epilog = (
+    table = (
         "Each line of FILE.jsonl is an object with `gold` and `response`, and if it likes `prompt`, `data_source` and\n"
         "`id`. It is written with `correct`, `answer` (what the response answers) and `outcome` besides.\n\n"
         + key_table(keys(GradeConfig))
     )
     parser.add_argument("file", metavar="FILE.jsonl", help="gold answers and responses")
-    words = parser.add_argument("words", nargs="*", metavar="key=value", help="later ones win")
-    completed(words, keys(GradeConfig))
+    declare_words(parser, "grade", "key=value", table=table)
 
 
 def run(arguments: Namespace) -> None:

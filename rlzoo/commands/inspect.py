@@ -2,19 +2,15 @@
 
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import InspectConfig, keys
+from rlzoo.commands.key_table import declare_words
 
 SUMMARY = "show what an objective does to each token"
 
 
 def declare(parser: ArgumentParser) -> None:
     """The run and keys."""
-    parser.epilog = key_table(keys(InspectConfig))
     parser.add_argument("folder", metavar="RUN", help="the folder of a run")
-    words = parser.add_argument("words", nargs="*", default=[], metavar="key=value", help="later ones win")
-    completed(words, keys(InspectConfig))
+    declare_words(parser, "inspect", "key=value")
 
 
 def run(arguments: Namespace) -> None:

@@ -1,14 +1,32 @@
-"""The table of keys at the end of a command's help."""
+"""The keys that a command takes, as its words, in its help and for the shell."""
 
 import textwrap
+from argparse import ArgumentParser
 from collections.abc import Iterable
-from typing import Any
+
+from rlzoo.commands.completion import completed
+from rlzoo.config import Key, keys_of
 
 
-def key_table(keys: Iterable[tuple[str, Any, str]], note: str = "") -> str:
-    """Names, defaults and meanings of keys, as `rlzoo.config.keys` gives them; `note` goes into the heading."""
+def declare_words(
+    parser: ArgumentParser,
+    command: str,
+    metavar: str = "CONFIG.yaml | key=value",
+    help: str = "later ones win",
+    nargs: str = "*",
+    table: str = "",
+    objectives: bool = False,
+) -> None:
+    """Adds the words of a command, which a shell completes, and the table of its keys, unless another is given."""
+    parser.epilog = table or key_table(keys_of(command))
+    words = parser.add_argument("words", nargs=nargs, metavar=metavar, help=help)
+    completed(words, keys_of(command), objectives)
+
+
+def key_table(keys: Iterable[Key], note: str = "") -> str:
+    """Names, defaults and meanings of keys; `note` goes into the heading."""
     lines = [f"keys, with their defaults{note}:"]
-    for name, default, meaning in keys:
-        lines.append(f"  {name}={'' if default is None else default}")
-        lines += textwrap.wrap(meaning, width=78, initial_indent="      ", subsequent_indent="      ")
+    for key in keys:
+        lines.append(f"  {key.name}={'' if key.default is None else key.default}")
+        lines += textwrap.wrap(key.meaning, width=78, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)

@@ -2,23 +2,18 @@
 
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import LeaderboardConfig, keys
+from rlzoo.commands.key_table import declare_words
 
-SUMMARY = "compare runs that are done"
+SUMMARY = "compare runs that are done, or a table of results"
 
 
 def declare(parser: ArgumentParser) -> None:
     """Folders and keys."""
-    parser.epilog = key_table(keys(LeaderboardConfig))
-    words = parser.add_argument(
-        "words",
-        nargs="+",
-        metavar="RUN | GRID | EVALUATION | key=value",
-        help="folders of a run, of several runs, of a grid, or of an evaluation",
+    folders = (
+        "folders of a run, of several runs, of a grid, or of an evaluation; or a .csv or .parquet file of any "
+        "trainer's results, with the columns method, seed, problem, sample and value (from 0 to 1), a row a response"
     )
-    completed(words, keys(LeaderboardConfig))
+    declare_words(parser, "leaderboard", "RUN | GRID | EVALUATION | TABLE | key=value", folders, nargs="+")
 
 
 def run(arguments: Namespace) -> None:

@@ -1,14 +1,16 @@
 """`rlzoo objectives`."""
 
 import json
+import tomllib
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from objectives import described, names, parse
+from objectives.peers import PEERS
 from rlzoo.commands.completion import completed
-from rlzoo.config.zoo_names import check_names
-from rlzoo.errors import UserError, nearest
-from rlzoo.peers import PEERS
+from rlzoo.errors import UserError, nearest, one_line
 
 SUMMARY = "show the zoo, an objective, or how two differ; translate to and from other libraries"
 
@@ -24,6 +26,12 @@ def declare(parser: ArgumentParser) -> None:
         "--from", dest="source", metavar="LIBRARY", help=f"the expression for a file of settings of {', '.join(PEERS)}"
     )
     parser.add_argument("--to", dest="target", metavar="LIBRARY", help="the settings there for an expression")
+    parser.add_argument(
+        "--provenance", action="store_true", help="what each method was held against, or those of an EXPRESSION"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="whether EXPRESSIONs keep the laws that every trainer relies on"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
 
 
@@ -32,14 +40,17 @@ def run(arguments: Namespace) -> None:
     if arguments.source or arguments.target:
         _translate(arguments)
         return
-    for expression in arguments.words:
-        check_names(expression)
-
-    from objectives import described, names, parse
-    from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
-
+    if arguments.provenance:
+        _provenance(arguments)
+        return
+    if arguments.check:
+        _check(arguments)
+        return
     written = arguments.words
     parsed = [parse(expression) for expression in written]
+
+    from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
+
     if len(parsed) > 2 or (parsed and arguments.search):
         raise UserError(
             "rlzoo objectives shows the zoo, what mentions a --search WORD of it, one objective, or the difference of "
@@ -59,6 +70,41 @@ def run(arguments: Namespace) -> None:
         print_difference(parsed[0], parsed[1])
 
 
+def _provenance(arguments: Namespace) -> None:
+    """The table of sources, of all recipes or of those that are written."""
+    from objectives import MISSING, PROVENANCE, read_terms
+    from rlzoo.report.zoo import print_provenance
+
+    if arguments.search:
+        raise UserError(
+            "--provenance and --search are two questions: name recipes instead, rlzoo objectives grpo --provenance"
+        )
+    written = {term.name for word in arguments.words for term in read_terms(word)}
+    rows = [row for row in PROVENANCE if not written or row.recipe in written]
+    if not rows:
+        raise UserError(f"--provenance: {' '.join(arguments.words)} names no recipe of the zoo's own")
+    if arguments.json:
+        print(json.dumps({"held": [asdict(row) for row in rows], "missing": {} if written else MISSING}, indent=2))
+    else:
+        print_provenance(rows, {} if written else MISSING)
+
+
+def _check(arguments: Namespace) -> None:
+    """Says that each expression keeps the laws. Raises UserError for the first that breaks one."""
+    if arguments.search or arguments.json or not arguments.words:
+        raise UserError("--check takes expressions alone: rlzoo objectives --check grpo+my_module:my_part")
+
+    from objectives.laws import LAWS
+    from rlzoo.config import RolloutConfig
+    from rlzoo.experiment.trial import try_objective
+
+    for objective in map(parse, arguments.words):
+        for size in (2, 8):
+            if objective.minimum_group <= size:
+                try_objective(objective, RolloutConfig(responses_per_prompt=size), laws=True)
+        print(f"{objective}: keeps the laws on small batches: {LAWS}")
+
+
 def _translate(arguments: Namespace) -> None:
     """From, or to, another library."""
     name = arguments.source or arguments.target
@@ -70,15 +116,29 @@ def _translate(arguments: Namespace) -> None:
     if len(arguments.words) != 1:
         raise UserError(f"{asked} {name} takes one {what}, not {len(arguments.words)}")
     (word,) = arguments.words
-    if arguments.target:
-        check_names(word)
 
-    from objectives import parse
-    from rlzoo.peers.translate import from_peer, load, to_peer
+    from objectives.peers.translate import from_peer, to_peer
     from rlzoo.report.translation import print_translation
 
-    translation = from_peer(name, load(word)) if arguments.source else to_peer(name, parse(word))
+    translation = from_peer(name, _settings_in(word)) if arguments.source else to_peer(name, parse(word))
     if arguments.json:
         print(json.dumps(asdict(translation), indent=2))
     else:
         print_translation(translation, settings=bool(arguments.target))
+
+
+def _settings_in(path: str) -> dict[str, Any]:
+    """The settings in a YAML, JSON or TOML file. Raises UserError."""
+    import yaml
+
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+        settings = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {one_line(error)}") from None
+    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path} is neither YAML, JSON nor TOML: {one_line(error)}") from None
+    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
+        raise UserError(f"{path} holds no settings; name: value, one a line, is what is read")
+    return settings

@@ -2,20 +2,17 @@
 
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import PushConfig, keys, load_config
+from rlzoo.commands.key_table import declare_words
+from rlzoo.config import PushConfig, load_config
 
 SUMMARY = "put a run's model with its card on the Hugging Face hub"
 
 
 def declare(parser: ArgumentParser) -> None:
     """The run, where it goes, and keys."""
-    parser.epilog = key_table(keys(PushConfig))
     parser.add_argument("folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("name", metavar="HUB_NAME", help="OWNER/MODEL")
-    words = parser.add_argument("words", nargs="*", default=[], metavar="key=value", help="later ones win")
-    completed(words, keys(PushConfig))
+    declare_words(parser, "push", "key=value")
 
 
 def run(arguments: Namespace) -> None:

@@ -2,29 +2,24 @@
 
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
+from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.commands.train import FIRST
-from rlzoo.config import Config, keys, load_config
+from rlzoo.config import check_effect, keys_of, load_config
 
 SUMMARY = "show what a task asks, how it grades, and whether a model can learn it"
-READ = ("model.", "task.", "rollout.", "seed")
 
 
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
-    shared = [key for key in keys(Config) if key[0].startswith(READ)]
-    parser.epilog = key_table(shared, FIRST)
-    words = parser.add_argument(
-        "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="as of rlzoo train; later ones win"
-    )
-    completed(words, shared)
+    table = key_table(keys_of("task"), FIRST)
+    declare_words(parser, "task", help="as of rlzoo train; later ones win", table=table)
 
 
 def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
     from rlzoo.experiment.first_check import check_words
 
+    check_effect("task", arguments.words)
     config = load_config(arguments.words)
     check_words(config)  # before torch is imported, which takes seconds
 

@@ -4,10 +4,8 @@ import dataclasses
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import Config, Resolved, ShowConfig, flat, key_and_value, keys, load_config, own_words, resolve
-from rlzoo.errors import UserError
+from rlzoo.commands.key_table import declare_words, key_table
+from rlzoo.config import Config, Resolved, flat, key_and_value, keys_of, load_config, resolve, split_words
 
 SUMMARY = "train a model with an objective"
 FIRST = f" (those of {Config().model.name};\nshow=config prints the defaults of another model or task)"
@@ -16,20 +14,14 @@ FIRST = f" (those of {Config().model.name};\nshow=config prints the defaults of 
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
     shown = flat(dataclasses.asdict(load_config([])))
-    documented = [(name, shown.get(name, default), meaning) for name, default, meaning in keys(Config)]
-    parser.epilog = key_table([*documented, *keys(ShowConfig)], FIRST)
-    words = parser.add_argument(
-        "words", nargs="*", default=[], metavar="CONFIG.yaml | key=value", help="later ones win"
-    )
-    completed(words, [*keys(Config), *keys(ShowConfig)])
+    documented = [dataclasses.replace(key, default=shown.get(key.name, key.default)) for key in keys_of("train")]
+    declare_words(parser, "train", table=key_table(documented, FIRST))
 
 
 def run(arguments: Namespace) -> None:
     """Trains, or shows what would be trained with."""
-    own, words = own_words(arguments.words, ShowConfig)
-    if own.show not in ("", "config"):
-        raise UserError(f"show={own.show} cannot be shown; there is show=config")
-    if own.show:
+    display, words = split_words("train", arguments.words)
+    if display.show:
         print(*_lines(resolve(words)), sep="\n")
         return
 

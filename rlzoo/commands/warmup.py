@@ -3,18 +3,15 @@
 import shlex
 from argparse import ArgumentParser, Namespace
 
-from rlzoo.commands.completion import completed
-from rlzoo.commands.key_table import key_table
-from rlzoo.config import WarmupConfig, keys, load_config
+from rlzoo.commands.key_table import declare_words
+from rlzoo.config import WarmupConfig, load_config
 
 SUMMARY = "make the embedded model by supervised warm-up"
 
 
 def declare(parser: ArgumentParser) -> None:
     """Keys."""
-    parser.epilog = key_table(keys(WarmupConfig))
-    words = parser.add_argument("words", nargs="*", default=[], metavar="key=value", help="later ones win")
-    completed(words, keys(WarmupConfig))
+    declare_words(parser, "warmup", "key=value")
 
 
 def run(arguments: Namespace) -> None:

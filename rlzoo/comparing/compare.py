@@ -14,22 +14,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from objectives import parse
 from rlzoo.comparing.finished_runs import finished_run
-from rlzoo.comparing.grid import Cell, Grid
+from rlzoo.comparing.grid import Cell, Grid, RowName
 from rlzoo.comparing.launchers import LOST, POLL, Elsewhere, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.comparing.sequential import looks, next_look, row_wants_seeds
-from rlzoo.comparing.training_process import PATIENCE
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
+from rlzoo.experiment.code import Code
 from rlzoo.files import locked, read_json_lines
+from rlzoo.statistics.sequential import looks, next_look, wants_seeds
+from rlzoo.statistics.verdicts import Measured
 
 RETRIES = 2
 """How often a run whose worker is lost is started again before it has taken another step."""
 RECENT = 10
 """Steps whose accuracy is averaged for the progress view."""
+_LETTING_GO = 10.0
+"""Seconds in which the processes of a comparison that was killed end, and leave its folder to the next."""
 
 
 class ComparisonView(Protocol):
@@ -58,7 +62,7 @@ def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | No
     with _locked(grid.folder) as lock:
         while True:
             grid.save()
-            failures = _Scheduler([Run(cell) for cell in grid.cells], jobs, view, launcher, lock).run()
+            failures = _Scheduler([CellRun(cell) for cell in grid.cells], jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid)
             if more is grid:
                 return failures
@@ -69,19 +73,24 @@ def with_further_seeds(grid: Grid) -> Grid:
     """With further seeds for the rows that they may decide, and for the baseline; the same grid if there is none."""
     runs = [finished_run(cell) for cell in grid.cells]
     board = make_leaderboard(runs, grid.baseline, looks=len(looks(grid.up_to)))
-    names = {cell.objective: cell.entry.name for cell in grid.cells}
+    names = {cell.entry.identity: cell.entry.name for cell in grid.cells}
     counts = {
-        names[row.objective]: next_look(len(row.seeds), grid.up_to)
+        names[row.identity]: next_look(len(row.seeds), grid.up_to)
         for row in board.rows
-        if row_wants_seeds([it.average for it in row.results.values()], grid.up_to)
+        if any(_wants_seeds(result.average, grid.up_to) for result in row.results.values())
     }
-    more = grid.with_seeds(counts | {names[board.baseline]: max(counts.values(), default=0)})
+    more = grid.with_seeds(counts | {names[board.baseline.identity]: max(counts.values(), default=0)})
     return more if more.further != grid.further else grid
+
+
+def _wants_seeds(measured: Measured, up_to: int) -> bool:
+    verdict, difference = measured.verdict, measured.difference
+    return difference is not None and wants_seeds(verdict.is_claim, verdict.is_unstable, difference.seeds_needed, up_to)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[IO[str]]:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + _LETTING_GO
     while (lock := locked(folder / LOCK)) is None:
         if time.monotonic() > until:
             raise UserError(f"output={folder} is being worked on by another rlzoo compare; wait for it, or stop it")
@@ -103,7 +112,7 @@ class Failure:
 class CellStatus:
     """Where one run of a grid stands."""
 
-    objective: str
+    row: RowName
     seed: int
     state: str
     """`waiting`, `running`, `done` or `failed`."""
@@ -120,7 +129,7 @@ class CellStatus:
     @property
     def name(self) -> str:
         """For a line of text."""
-        return f"{self.objective} seed {self.seed}"
+        return f"{self.row} seed {self.seed}"
 
     @property
     def progress(self) -> str:
@@ -129,7 +138,7 @@ class CellStatus:
 
 
 @dataclass
-class Run:
+class CellRun:
     """A cell on its way."""
 
     cell: Cell
@@ -163,7 +172,7 @@ class Run:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)
         state = "done" if done else "failed" if self.failed else "running" if self.job else "waiting"
-        return CellStatus(self.cell.objective, self.cell.seed, state, len(metrics), steps, accuracy)
+        return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy)
 
     def may_go_on(self) -> bool:
         """Once its worker is lost: whether it is worth another."""
@@ -174,23 +183,29 @@ class Run:
 
 
 class _Scheduler:
-    def __init__(self, runs: Sequence[Run], jobs: int, view: ComparisonView, launcher: Launcher, lock: IO[str]) -> None:
+    def __init__(
+        self, runs: Sequence[CellRun], jobs: int, view: ComparisonView, launcher: Launcher, lock: IO[str]
+    ) -> None:
         self.runs, self.jobs, self.view, self.launcher, self.lock = runs, jobs, view, launcher, lock
         self.failures: list[Failure] = []
-        self.waiting: deque[Run] = deque()
+        self.waiting: deque[CellRun] = deque()
 
     def run(self) -> list[Failure]:
         """Keeps `jobs` processes busy until nothing waits, and ends them if it is interrupted."""
         statuses = {id(run): run.status() for run in self.runs}
         self.waiting.extend(run for run in self.runs if statuses[id(run)].state != "done")
-        slots: dict[int, Run] = {}
+        slots: dict[int, CellRun] = {}
         try:
             with self.view.showing(list(statuses.values())):
                 while self.waiting or slots:
                     for slot in range(self.jobs):
                         if slot not in slots and self.waiting:
-                            slots[slot] = self.waiting.popleft()
-                            self._start(slots[slot], slot)
+                            run = self.waiting.popleft()
+                            if self._is_edited(run):
+                                statuses[id(run)] = run.status()
+                                continue
+                            slots[slot] = run
+                            self._start(run, slot)
                     statuses |= {id(run): run.status() for run in slots.values()}
                     self.view.show(list(statuses.values()))
                     time.sleep(POLL)
@@ -200,14 +215,26 @@ class _Scheduler:
                             statuses[id(run)] = run.status()
                 self.view.show(list(statuses.values()))
         finally:
-            stop([run.job for run in slots.values() if run.job])
+            stop([run.job for run in slots.values() if run.job and not isinstance(run.job, Elsewhere)])
         return self.failures
 
-    def _start(self, run: Run, slot: int) -> None:
+    def _start(self, run: CellRun, slot: int) -> None:
         is_trained = is_held(run.lock)
         run.job = Elsewhere(run.lock) if is_trained else self.launcher.start(run.cell.words, run.log, slot, self.lock)
 
-    def _end(self, run: Run, status: int) -> None:
+    def _is_edited(self, run: CellRun) -> bool:
+        """Whether its code is no longer what the comparison began with, which it then counts as failed for."""
+        cell = run.cell
+        try:
+            is_edited = bool(Code.of(cell.config, parse(cell.entry.expression)).changes(cell.entry.code))
+        except UserError:
+            is_edited = True
+        if is_edited:
+            run.failed = True
+            self.failures.append(Failure(cell, "its code was edited while others were trained", run.log))
+        return is_edited
+
+    def _end(self, run: CellRun, status: int) -> None:
         was_elsewhere, run.job = isinstance(run.job, Elsewhere), None
         if run.cell.folder.finished(run.cell.config):
             return
@@ -215,10 +242,10 @@ class _Scheduler:
             self.waiting.appendleft(run)
             return
         run.failed = True
-        self.failures.append(Failure(run.cell, _said(run.log, status), run.log))
+        self.failures.append(Failure(run.cell, _why_failed(run.log, status), run.log))
 
 
-def _said(log: Path, status: int) -> str:
+def _why_failed(log: Path, status: int) -> str:
     """Why a process failed: the signal that ended it, or the last line of what it said."""
     if status < 0:
         return "its worker was lost" if status == LOST else f"ended by {signal.Signals(-status).name}"

@@ -6,24 +6,24 @@ from hashlib import blake2b
 from pathlib import Path
 
 from rlzoo.config import load_config, words_of
+from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.files import slug
 
 GRID = "grid.json"
 FOLDER = Path("runs/compare")
 LONGEST_NAME = 60
-_OF_NO_INFLUENCE = ("objective", "seed", "output", "resume", "checkpoint.", "log.", "evaluation.every", "task.grader_")
-"""Keys that do not make a grid another one: a grid's own, and those that touch no result."""
 
 
 def default_folder(words: Sequence[str]) -> Path:
     """The folder that holds a grid of these files and keys, or else a new one."""
     settings = _settings(words)
-    own = _names(settings)
-    for folder in (*own, FOLDER):  # all grids were once in that one
+    named = _names(settings)
+    earlier = sorted(FOLDER.parent.glob(f"{FOLDER.name}*"))  # some are named after keys that decide no result
+    for folder in (*named, *earlier):
         if _held(folder) == settings:
             return folder
-    return next((folder for folder in own if not folder.exists()), own[-1])
+    return next((folder for folder in named if not folder.exists()), named[-1])
 
 
 def _names(settings: Sequence[str]) -> list[Path]:
@@ -35,9 +35,8 @@ def _names(settings: Sequence[str]) -> list[Path]:
 
 
 def _settings(words: Sequence[str]) -> list[str]:
-    """What differs from the defaults, however it was said."""
-    found = words_of(load_config(words))
-    return [word.replace('"', "") for word in found if not word.startswith(_OF_NO_INFLUENCE)]
+    """What differs from the defaults and makes another grid, however it was said."""
+    return [word.replace('"', "") for word in words_of(load_config(words), GRID_IDENTITY)]
 
 
 def _held(folder: Path) -> list[str] | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from rlzoo.comparing.finished_runs import FinishedRun, read_runs
 from rlzoo.comparing.problem_sets import SetDecoding
-from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
-from rlzoo.evaluation.kept import RESULTS, read_results
+from rlzoo.evaluation.kept import RESULTS, read_results, without_code
+from rlzoo.experiment.code import changed_sources
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.tasks.benchmarks import GROUPS
 
@@ -58,29 +58,31 @@ def with_evaluations(
     """
     wanted = [member for name in benchmarks for member in GROUPS.get(name, (name,))]
     entries = _entries(paths)
-    found = [_files(run, entries, wanted) for run in runs]
-    shared = [it for it in found[0] if all(it in files for files in found)]
+    of_runs = [_files(run, entries, wanted) for run in runs]
+    shared = [condition for condition in of_runs[0] if all(condition in files for files in of_runs)]
     missing = [name for name in wanted if name not in _sets(shared)]
     if missing or not shared:
-        lacking = next((run for run, own in zip(runs, found, strict=True) if not _sets(own) & {*missing}), runs[-1])
+        lacking = next(
+            (run for run, files in zip(runs, of_runs, strict=True) if not _sets(files) & {*missing}), runs[-1]
+        )
         raise UserError(
             f"{lacking.folder.path} is not evaluated on {', '.join(missing) or 'what the others are'} as the others "
             f"are; rlzoo eval {lacking.folder.path} benchmarks={','.join(missing) or '...'} makes one"
         )
     for condition in shared:
-        _check_same([files[condition] for files in found], entries)
-    left_out = dict.fromkeys(str(it) for files in found for it in files if it not in shared)
+        _check_same([files[condition] for files in of_runs], entries)
+    left_out = dict.fromkeys(str(it) for files in of_runs for it in files if it not in shared)
     notes = [f"Not all runs are evaluated on {name}; left out." for name in left_out]
-    measured = [replace(run, files={it: own[it] for it in shared}) for run, own in zip(runs, found, strict=True)]
+    measured = [replace(run, files={it: files[it] for it in shared}) for run, files in zip(runs, of_runs, strict=True)]
     return measured, notes
 
 
 def _sets(conditions: Iterable[SetDecoding]) -> set[str]:
-    return {it.problem_set for it in conditions}
+    return {condition.problem_set for condition in conditions}
 
 
 def _entries(paths: Iterable[Path]) -> dict[Path, Mapping[str, Any]]:
-    found: dict[Path, Mapping[str, Any]] = {}
+    entries: dict[Path, Mapping[str, Any]] = {}
     for path in paths:
         is_file = path.suffix == ".jsonl"
         folder = path.parent if is_file else path
@@ -89,8 +91,8 @@ def _entries(paths: Iterable[Path]) -> dict[Path, Mapping[str, Any]]:
         for stem in stems:
             if stem not in results or not (folder / f"{stem}.jsonl").is_file():
                 raise UserError(f"{folder / stem}.jsonl is gone, or not in {RESULTS}; rlzoo eval makes both")
-            found[folder / f"{stem}.jsonl"] = results[stem]
-    return found
+            entries[folder / f"{stem}.jsonl"] = results[stem]
+    return entries
 
 
 def _run_of(path: Path, entry: Mapping[str, Any]) -> RunFolder:
@@ -104,7 +106,7 @@ def _run_of(path: Path, entry: Mapping[str, Any]) -> RunFolder:
 
 def _files(run: FinishedRun, entries: Entries, wanted: Sequence[str]) -> dict[SetDecoding, Path]:
     """What was measured of a run, by problem set and decoding."""
-    found: dict[SetDecoding, Path] = {}
+    files: dict[SetDecoding, Path] = {}
     for path, entry in entries.items():
         if entry["run"] is None or _run_of(path, entry).path.resolve() != run.folder.path.resolve():
             continue
@@ -114,17 +116,19 @@ def _files(run: FinishedRun, entries: Entries, wanted: Sequence[str]) -> dict[Se
         if step != run.config.train.steps:
             raise UserError(f"{path} is of step {step} of {run.config.train.steps}; only last steps are compared")
         condition = SetDecoding.of(settings["problem_set"], Decoding(**settings["decoding"]))
-        if condition in found:
-            raise UserError(f"{found[condition]} and {path} are both of {condition}; name files instead of folders")
-        found[condition] = path
+        if condition in files:
+            raise UserError(f"{files[condition]} and {path} are both of {condition}; name files instead of folders")
+        files[condition] = path
     order = {name: place for place, name in enumerate(wanted)}
-    return dict(sorted(found.items(), key=lambda it: order.get(it[0].problem_set, 0)))
+    return dict(sorted(files.items(), key=lambda pair: order.get(pair[0].problem_set, 0)))
 
 
 def _check_same(paths: Sequence[Path], entries: Entries) -> None:
-    first = flat(entries[paths[0]]["settings"])
+    first, code = without_code(entries[paths[0]]["settings"]), entries[paths[0]]["settings"].get("code", {})
     for path in paths[1:]:
-        other = flat(entries[path]["settings"])
+        if change := changed_sources(entries[path]["settings"].get("code", {}), code):
+            raise UserError(f"{paths[0]} and {path} cannot be compared: {change} is not the same; evaluate one again")
+        other = without_code(entries[path]["settings"])
         for key in dict.fromkeys([*first, *other]):
             if first.get(key) != other.get(key) and key not in _OF_A_RUN:
                 raise UserError(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid
+from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid, Identity
 from rlzoo.comparing.sweep import Sweep
-from rlzoo.config import Config, flat
+from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.facts import GRID_IDENTITY
+from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
-from rlzoo.experiment.claim import FREE_TO_CHANGE
 from rlzoo.experiment.identity import Recorded, trained_in
-from rlzoo.experiment.run_folder import RunFolder, missing_steps
+from rlzoo.experiment.run_folder import STEP, RunFolder, missing_steps
 from rlzoo.files import read_json_lines
-
-MAY_DIFFER = ("objective", "seed", *(key for key in FREE_TO_CHANGE if key != "train.steps"))
-"""Keys that runs of one table may set differently."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +30,16 @@ class FinishedRun:
 
     folder: RunFolder
     config: Config
-    name: str
-    """How the objective was asked for."""
+    asked: str
+    """How the objective was asked for; of an ablation the whole."""
     files: Mapping[Decoding, Path]
     """The responses to held-out problems after the last step."""
     sweep: Sweep = NO_SWEEP
+    without: str = ""
+    """Of an ablation, what was taken out of the whole."""
 
     @property
-    def identity(self) -> tuple[str, tuple[tuple[str, float | str], ...]]:
+    def identity(self) -> Identity:
         """Of its row."""
         return self.objective.key, self.sweep.meant
 
@@ -51,18 +51,19 @@ class FinishedRun:
     @cached_property
     def evaluations(self) -> Mapping[Decoding, Evaluation]:
         """After the last step."""
-        return {it: Evaluation.load(path) for it, path in self.files.items()}
+        return {decoding: Evaluation.load(path) for decoding, path in self.files.items()}
 
     @cached_property
-    def asked(self) -> list[tuple[Any, ...]]:
+    def problems(self) -> list[tuple[Any, ...]]:
         """The held-out problems: id, prompt and answer."""
-        records = (it for own in self.evaluations.values() for it in own.records[:: own.samples])
-        return [(it["problem"], it["prompt"], it["answer"]) for it in records]
+        evaluations = self.evaluations.values()
+        records = (record for evaluation in evaluations for record in evaluation.records[:: evaluation.samples])
+        return [(record["problem"], record["prompt"], record["answer"]) for record in records]
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One record per step. Raises UserError if some are lost."""
-        lines = read_json_lines(self.folder.metrics)
+        lines = read_json_lines(self.folder.metrics, STEP)
         lost = missing_steps(lines, self.config.train.steps)
         if lost:
             raise UserError(f"{self.folder.metrics} is damaged: it has lost {lost}; leave this run out")
@@ -71,7 +72,7 @@ class FinishedRun:
     @cached_property
     def timings(self) -> list[dict[str, float]]:
         """One record per step."""
-        return read_json_lines(self.folder.timings)
+        return read_json_lines(self.folder.timings, STEP)
 
     @cached_property
     def environment(self) -> dict[str, str | None]:
@@ -83,7 +84,7 @@ class FinishedRun:
         """Accuracy of every evaluation that training made with its first decoding, by step."""
         decoding = read_decodings(self.config.evaluation.decodings)[0]
         evaluations = read_evaluations(self.folder, decoding)
-        return {step: float(own.column("correct").mean()) for step, own in evaluations.items()}
+        return {step: float(evaluation.column("correct").mean()) for step, evaluation in evaluations.items()}
 
     def curve(self, name: str) -> np.ndarray:
         """[steps] values of a metric."""
@@ -106,11 +107,14 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             done = [finished_run(cell) for cell in grid.cells if cell.folder.finished(cell.config)]
             runs += done
             notes += _left_out(len(grid.cells) - len(done), len(grid.cells), path)
+            notes += [
+                f"Runs of {it.asked} with earlier code, {path / it.name}-SEED, are left out." for it in grid.earlier
+            ]
         elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
-            found = [(folder, folder.read_config()) for folder in (RunFolder(it.parent) for it in inside)]
-            done = [_finished(folder, config, config.objective) for folder, config in found if folder.finished(config)]
+            configs = {folder: folder.read_config() for folder in (RunFolder(file.parent) for file in inside)}
+            done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]
             runs += done
-            notes += _left_out(len(found) - len(done), len(found), path)
+            notes += _left_out(len(configs) - len(done), len(configs), path)
         else:
             runs.append(read_run(RunFolder(path)))
     if not runs:
@@ -124,7 +128,8 @@ def _left_out(missing: int, count: int, path: Path) -> list[str]:
 
 def finished_run(cell: Cell) -> FinishedRun:
     """Of a cell that is done."""
-    return _finished(cell.folder, cell.config, cell.entry.asked, cell.entry.sweep)
+    run = _finished(cell.folder, cell.config)
+    return replace(run, asked=cell.entry.asked, sweep=cell.entry.sweep, without=cell.entry.without)
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
@@ -133,13 +138,13 @@ def read_run(folder: RunFolder) -> FinishedRun:
         raise UserError(f"{folder.path} holds neither a run (config.yaml) nor a grid ({GRID})")
     config = folder.read_config()
     if not folder.finished(config):
-        done = len(read_json_lines(folder.metrics))
+        done = len(read_json_lines(folder.metrics, STEP))
         raise UserError(
             f"the run in {folder.path} is not done (step {done} of {config.train.steps}); "
             f"rlzoo train {folder.config} resume=true goes on with it"
         )
     cell = _cell_of(folder)
-    return finished_run(cell) if cell else _finished(folder, config, config.objective)
+    return finished_run(cell) if cell else _finished(folder, config)
 
 
 def _cell_of(folder: RunFolder) -> Cell | None:
@@ -149,16 +154,44 @@ def _cell_of(folder: RunFolder) -> Cell | None:
     return next((cell for cell in cells if cell.folder.path.resolve() == folder.path.resolve()), None)
 
 
-def _finished(folder: RunFolder, config: Config, name: str, sweep: Sweep = NO_SWEEP) -> FinishedRun:
+def _finished(folder: RunFolder, config: Config) -> FinishedRun:
     decodings = read_decodings(config.evaluation.decodings)
-    files = {it: folder.evaluation(config.train.steps, it) for it in decodings}
-    return FinishedRun(folder, config, name, files, sweep)
+    files = {decoding: folder.evaluation(config.train.steps, decoding) for decoding in decodings}
+    return FinishedRun(folder, config, config.objective, files)
+
+
+def _check_same_code(runs: Sequence[FinishedRun]) -> None:
+    """Refuses runs that were trained with different code of one name, or by versions of rlzoo that differ in it."""
+    of_name: dict[str, FinishedRun] = {}
+    of_key: dict[str, FinishedRun] = {}
+    for run in runs:
+        code = run.objective.code
+        if code is None:
+            continue
+        others = [of_key.setdefault(run.objective.key, run), *(of_name.setdefault(name, run) for name in code.sources)]
+        for other in others:
+            is_same_row = other.objective.key == run.objective.key
+            change = (code if is_same_row else replace(code, meaning="")).changes(other.objective.code)
+            if change:
+                raise UserError(
+                    f"{other.folder.path} and {run.folder.path} cannot be compared: {change} is not the same in both; "
+                    f"leave one of them out, or train it anew with another output="
+                )
+
+
+def unknown_code(runs: Sequence[FinishedRun]) -> list[str]:
+    """Says which runs name code from outside and do not say which: rlzoo did not record that when they were trained."""
+    named = [run for run in runs if outside_names(flat(asdict(run.config)))]
+    unknown = [run.folder.path for run in named if run.objective.code is None]
+    more = f" and {len(unknown) - 1} more runs" if len(unknown) > 1 else ""
+    return [f"Which version of the code of {unknown[0]}{more} it was is not recorded."] if unknown else []
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
     first, seen = runs[0], dict[object, FinishedRun]()
-    settings = flat(asdict(first.config))
+    _check_same_code(runs)
+    settings = deciding(first.config, GRID_IDENTITY)
     for run in runs:
         other = seen.setdefault((run.identity, run.config.seed), run)
         if other is not run:
@@ -168,15 +201,16 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
             )
         swept = {word.partition("=")[0] for word in run.sweep.words}
         swept &= {word.partition("=")[0] for word in first.sweep.words}
-        for key, value in flat(asdict(run.config)).items():
-            if settings.get(key) != value and not key.startswith(MAY_DIFFER) and key not in swept:
+        for key, value in deciding(run.config, GRID_IDENTITY).items():
+            if settings.get(key) != value and key not in swept:
                 raise UserError(
                     f"{first.folder.path} and {run.folder.path} cannot be compared: "
                     f"{key} is {settings.get(key)} in one and {value} in the other"
                 )
-        if run.asked != first.asked:
-            own, their = next((a, b) for a, b in zip_longest(first.asked, run.asked, fillvalue=("none",)) if a != b)
+        if run.problems != first.problems:
+            pairs = zip_longest(first.problems, run.problems, fillvalue=("none",))
+            problem, differing = next(pair for pair in pairs if pair[0] != pair[1])
             raise UserError(
                 f"{first.folder.path} and {run.folder.path} cannot be compared: they were evaluated on different "
-                f"problems, {own[0]} in one and {their[0]} in the other"
+                f"problems, {problem[0]} in one and {differing[0]} in the other"
             )

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,19 +13,54 @@ from typing import Any
 
 from objectives import Objective, ObjectiveError, parse
 from rlzoo.comparing.default_folder import GRID, default_folder
+from rlzoo.comparing.grid_words import read_grid_words
 from rlzoo.comparing.sweep import Sweep, variants
-from rlzoo.comparing.words import read_grid_words
-from rlzoo.config import Config, load_config, words_of
+from rlzoo.config import Config, flat, load_config, words_of
+from rlzoo.config.facts import GRID_IDENTITY, MACHINE
+from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import check_same
+from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import slug, write_json
+from rlzoo.files import write_json
+from rlzoo.source import digest as source_digest
 
+_logger = logging.getLogger(__name__)
 NO_SWEEP = Sweep()
-WITHOUT = " without "
-"""Stands in the names of ablations."""
+Identity = tuple[str, tuple[tuple[str, float | str], ...]]
+"""What a row is known by: the key of its objective, and the settings that it alone has."""
+
+
+@dataclass(frozen=True)
+class RowName:
+    """What a row is called."""
+
+    objective: str
+    """Its shortest expression, told apart from those of the other rows."""
+    asked: str = ""
+    """How it was asked for; of an ablation the whole."""
+    without: str = ""
+    """Of an ablation, what was taken out of the whole."""
+    settings: tuple[str, ...] = ()
+    """Those that it alone has."""
+
+    @property
+    def before_without(self) -> str:
+        """All but what was taken out."""
+        return " ".join([self.asked if self.without else self.objective, *self.settings])
+
+    @property
+    def alias(self) -> str:
+        """What else it is called: how it was asked for, or what an ablation amounts to; empty if there is nothing."""
+        if self.without:
+            return self.objective
+        return "" if self.asked.replace(" ", "") == self.objective else self.asked
+
+    def __str__(self) -> str:
+        ablated = f"{self.asked} without {self.without}" if self.without else self.objective
+        return " ".join([ablated, *self.settings])
 
 
 @dataclass(frozen=True)
@@ -34,17 +70,33 @@ class Entry(Recorded):
     name: str
     """Of its folders, before the seed; settled when it was first asked for."""
     asked: str
-    """How it was first asked for."""
+    """How it was first asked for; of an ablation the whole."""
     sweep: Sweep = NO_SWEEP
+    without: str = ""
+    """Of an ablation, the part that was taken out of the whole."""
 
     @classmethod
-    def of(cls, objective: Objective, asked: str, sweep: Sweep = NO_SWEEP) -> "Entry":
+    def of(cls, objective: Objective, asked: str, sweep: Sweep = NO_SWEEP, without: str = "") -> "Entry":
         """An objective that is asked for now."""
-        name = folder_name(" ".join([asked, *sweep.words]), objective.key)
-        return cls(objective.key, str(objective), name, asked, sweep)
+        name = folder_name(str(RowName(asked, asked, without, sweep.words)), objective.key)
+        return cls(objective.key, str(objective), name, asked, sweep, without)
 
     @property
-    def identity(self) -> tuple[str, tuple[tuple[str, float | str], ...]]:
+    def suffix(self) -> str:
+        """Of the folders of one that there are runs of with other code."""
+        return f"-{source_digest([self.key, self.code.short if self.code else ''])[:8]}"
+
+    @property
+    def first_name(self) -> str:
+        """Of its folders before its code was changed."""
+        return self.name.removesuffix(self.suffix)
+
+    def row_name(self, shown: str) -> RowName:
+        """With the shortest expression as it is shown beside others."""
+        return RowName(shown, self.asked, self.without, self.sweep.words)
+
+    @property
+    def identity(self) -> Identity:
         """What no two of a grid have in common."""
         return self.key, self.sweep.meant
 
@@ -54,8 +106,7 @@ class Cell:
     """One run of a grid: an objective, a seed, the folder, and what `rlzoo train` is called with."""
 
     entry: Entry
-    objective: str
-    """For people: its shortest expression, told apart from those of the grid's other objectives."""
+    row: RowName
     seed: int
     folder: RunFolder
     config: Config
@@ -76,6 +127,8 @@ class Grid:
     """How many seeds an objective may get where they decide something; 0 if all have the same."""
     further: tuple[tuple[str, int], ...] = ()
     """Names of entries and seeds that were added so."""
+    earlier: tuple[Entry, ...] = ()
+    """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -83,7 +136,7 @@ class Grid:
         shown = told_apart(self.objectives)
         entries = {entry.name: entry for entry in self.objectives}
         wanted = [*itertools.product(self.seeds, entries), *((seed, name) for name, seed in self.further)]
-        rows = {name: row_name(shown[it.key], it.asked, it.sweep) for name, it in entries.items()}
+        rows = {name: entry.row_name(shown[entry.key]) for name, entry in entries.items()}
         return [self._cell(entries[name], rows[name], seed) for seed, name in dict.fromkeys(wanted)]
 
     def seeds_of(self, name: str) -> list[int]:
@@ -94,18 +147,19 @@ class Grid:
         """With so many seeds for the entries of these names, the lowest that they do not have."""
         added = []
         for name, count in counts.items():
-            own = self.seeds_of(name)
-            free = (seed for seed in itertools.count() if seed not in own)
-            added += [(name, seed) for seed in itertools.islice(free, max(0, count - len(own)))]
-        return replace(self, further=(*self.further, *sorted(added, key=lambda it: it[1])))
+            seeds = self.seeds_of(name)
+            free = (seed for seed in itertools.count() if seed not in seeds)
+            added += [(name, seed) for seed in itertools.islice(free, max(0, count - len(seeds)))]
+        return replace(self, further=(*self.further, *sorted(added, key=lambda pair: pair[1])))
 
-    def _cell(self, entry: Entry, shown: str, seed: int) -> Cell:
+    def _cell(self, entry: Entry, row: RowName, seed: int) -> Cell:
         folder = RunFolder(self.folder / f"{entry.name}-{seed}")
-        words = (*self.words, *entry.sweep.words)
-        shared: Config = self._configurations[words]
-        config = replace(shared, objective=entry.expression, seed=seed, output=str(folder.path), resume=True)
-        own = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
-        return Cell(entry, shown, seed, folder, config, (*words, *own))
+        config = replace(self._configured(entry), seed=seed, output=str(folder.path), resume=True)
+        of_cell = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
+        return Cell(entry, row, seed, folder, config, (*self.words, *entry.sweep.words, *of_cell))
+
+    def _configured(self, entry: Entry) -> Config:
+        return replace(self._configurations[(*self.words, *entry.sweep.words)], objective=entry.expression)
 
     @cached_property
     def _configurations(self) -> dict[tuple[str, ...], Config]:
@@ -115,9 +169,9 @@ class Grid:
 
     def save(self) -> None:
         """Writes `grid.json`."""
-        objectives = [asdict(entry) for entry in self.objectives]
+        objectives, earlier = ([asdict(it) for it in entries] for entries in (self.objectives, self.earlier))
         values = {"objectives": objectives, "seeds": self.seeds, "words": self.words, "baseline": self.baseline}
-        write_json(self.folder / GRID, {**values, "up_to": self.up_to, "further": self.further})
+        write_json(self.folder / GRID, {**values, "up_to": self.up_to, "further": self.further, "earlier": earlier})
 
     @classmethod
     def load(cls, folder: Path) -> "Grid":
@@ -125,17 +179,30 @@ class Grid:
         try:
             values = json.loads((folder / GRID).read_text(encoding="utf-8"))
             seeds, words = tuple(values["seeds"]), tuple(values["words"])
-            further = tuple((str(key), int(seed)) for key, seed in values.get("further", ()))
-            entries, up_to = _read_entries(values["objectives"]), int(values.get("up_to", 0))
-            return cls(folder, entries, seeds, words, values["baseline"], up_to, further)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            further = tuple((str(key), int(seed)) for key, seed in values["further"])
+            entries, up_to = _once(map(_read_entry, values["objectives"])), int(values["up_to"])
+            earlier = tuple(map(_read_entry, values.get("earlier", ())))
+            return cls(folder, entries, seeds, words, values["baseline"], up_to, further, earlier)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
-    def joined(self) -> "Grid":
-        """With the objectives and seeds that are in the folder from earlier calls."""
+    def configured(self) -> list[dict[str, Any]]:
+        """The keys of its runs, and its baseline's."""
+        rows = [asdict(self._configurations[(*self.words, *it.sweep.words)]) for it in self.objectives]
+        expressions = [*(it.expression for it in self.objectives), self.baseline]
+        return [*map(flat, rows), *({"objective": expression} for expression in expressions)]
+
+    def joined(self, trust: Sequence[str] = ()) -> "Grid":
+        """With the objectives and seeds that are in the folder from earlier calls.
+
+        Raises UserError for code from outside that they alone name and `trust` does not cover.
+        """
         if not (self.folder / GRID).exists():
+            check_recorded([], trust=trust)
             return self
         old = Grid.load(self.folder)
+        recorded = [RecordedKeys(self.folder / GRID, keys) for keys in replace(old, words=self.words).configured()]
+        check_recorded(recorded, self.configured(), trust)
         if self.up_to and old.up_to and self.up_to != old.up_to:
             raise UserError(
                 f"seeds=auto(up_to={self.up_to}), but the grid in {self.folder} looks at its rows as up_to={old.up_to} "
@@ -144,7 +211,42 @@ class Grid:
         objectives = _once([*old.objectives, *self.objectives])
         seeds = tuple(sorted({*old.seeds, *self.seeds}))
         up_to = self.up_to or old.up_to
-        return Grid(self.folder, objectives, seeds, self.words, self.baseline or old.baseline, up_to, old.further)
+        baseline = self.baseline or old.baseline
+        return Grid(self.folder, objectives, seeds, self.words, baseline, up_to, old.further, old.earlier)
+
+    def of_todays_code(self) -> "Grid":
+        """An entry whose runs are of other code, or another meaning, than that of now gives way to one in new folders.
+
+        The runs are kept, and taken up again once the code is what it was. What was not recorded counts as the same.
+        """
+        entries, earlier = dict[Identity, Entry](), {entry.name: entry for entry in self.earlier}
+        for entry in self.objectives:
+            objective = parse(entry.expression)
+            now = replace(entry, key=objective.key, code=Code.of(self._configured(entry), objective))
+            same = [it for it in earlier.values() if (it.identity, it.code) == (now.identity, now.code)]
+            if change := self._change(entry, now):
+                earlier[entry.name] = entry
+                now = replace(now, name=f"{entry.first_name}{now.suffix}")
+                anew = "those of this code are taken up" if same else f"{entry.asked} is trained anew"
+                _logger.warning("%s: the runs in %s are kept, and %s", change, self.folder / f"{entry.name}-SEED", anew)
+            entries.setdefault(now.identity, same[0] if same else now)
+        names = {entry.name for entry in entries.values()}
+        further = tuple((name, seed) for name, seed in self.further if name in names)
+        kept = tuple(entry for entry in earlier.values() if entry.name not in names)
+        return replace(self, objectives=tuple(entries.values()), further=further, earlier=kept)
+
+    def _change(self, entry: Entry, now: Entry) -> str:
+        """In words how the code of an entry that has runs differs from that of now; empty if it does not."""
+        assert now.code is not None
+        if not any(cell.folder.has_steps for cell in self.cells if cell.entry.name == entry.name):
+            return ""
+        if now.key != entry.key:
+            return has_changed(entry.expression, now.key, entry.key, f"the grid in {self.folder}")
+        change = now.code.changes(entry.code)
+        if entry.code is None and now.code.sources:
+            said = "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
+            _logger.warning(said, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
+        return change and f"{change} has changed"
 
     def check(self) -> None:
         """Finds what would stop a run before any starts. Raises UserError or ObjectiveError."""
@@ -152,17 +254,17 @@ class Grid:
             if cell.seed == self.seeds[0]:
                 check(cell.config)
             if cell.folder.holds_run:
-                _check_continues(cell.config, cell.folder)
+                _check_continues(cell)
 
 
 def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Each objective once; one whose name another has already gets a digest behind it."""
-    found: dict[object, Entry] = {}
+    by_identity: dict[Identity, Entry] = {}
     for entry in entries:
-        if entry.identity not in found:
-            is_taken = entry.name in {other.name for other in found.values()}
-            found[entry.identity] = replace(entry, name=f"{entry.name}-{_digest(entry)}") if is_taken else entry
-    return tuple(found.values())
+        if entry.identity not in by_identity:
+            is_taken = entry.name in {other.name for other in by_identity.values()}
+            by_identity[entry.identity] = replace(entry, name=f"{entry.name}-{_digest(entry)}") if is_taken else entry
+    return tuple(by_identity.values())
 
 
 def _digest(entry: Entry) -> str:
@@ -171,28 +273,17 @@ def _digest(entry: Entry) -> str:
     return blake2b(f"{entry.key} {swept}".encode(), digest_size=4).hexdigest() if swept else digest(entry.key)
 
 
-def _read_entries(saved: Any) -> tuple[Entry, ...]:
-    """The objectives of `grid.json`, which once had expressions -> how they were asked for, and named folders so."""
-    if not isinstance(saved, Mapping):
-        return _once(Entry(**{**it, "sweep": Sweep.read(it["sweep"]) if "sweep" in it else NO_SWEEP}) for it in saved)
-    return _once(Entry(parse(it).key, it, _name_once_given(it), asked) for it, asked in saved.items())
+def _read_entry(saved: Mapping[str, Any]) -> Entry:
+    """An objective of `grid.json`; at first it had an ablation's name in place of the whole and what it is without."""
+    asked, _, without = saved["asked"].partition(" without ")
+    ablation = {"without": saved["without"]} if "without" in saved else {"asked": asked, "without": without}
+    read = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
+    return Entry(**{**saved, **ablation, **read})
 
 
-def _name_once_given(expression: str) -> str:
-    name = slug(expression)
-    return name if len(name) <= 100 else f"{name[:90]}-{blake2b(expression.encode(), digest_size=4).hexdigest()}"
-
-
-def _check_means_the_same(entry: Entry, folder: Path) -> None:
-    objective = parse(entry.expression)
-    if objective.key != entry.key:
-        change = has_changed(entry.expression, objective.key, entry.key, f"the grid in {folder}")
-        raise UserError(f"{change}; a grid keeps its objectives, another output= starts afresh")
-
-
-def _check_continues(config: Config, folder: RunFolder) -> None:
+def _check_continues(cell: Cell) -> None:
     try:
-        check_same(config, folder)
+        check_same(cell.config, cell.folder, cell.entry.code)
     except UserError as error:
         raise UserError(f"{error}; another output= keeps both grids") from None
 
@@ -202,50 +293,45 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
 
     Raises UserError or ObjectiveError for what cannot be compared.
     """
-    said = read_grid_words(words)
-    objectives = _objectives(said.expressions, ablated, said.swept)
-    folder = Path(said.own.output) if said.own.output else default_folder(said.settings)
-    is_ablation = bool(ablated) and not said.expressions and not (folder / GRID).exists()
-    baseline = said.own.baseline or (next(variants(ablated[0], ()))[0] if is_ablation else "")
+    asked = read_grid_words(words)
+    objectives = _objectives(asked.expressions, ablated, asked.swept)
+    folder = Path(asked.keys.output) if asked.keys.output else default_folder(asked.settings)
+    is_ablation = bool(ablated) and not asked.expressions and not (folder / GRID).exists()
+    baseline = asked.keys.baseline or (next(variants(ablated[0], ()))[0] if is_ablation else "")
     baseline = baseline and str(parse(baseline))
-    grid = Grid(folder, objectives, tuple(said.own.seeds), said.settings, baseline, said.up_to).joined()
+    grid = Grid(folder, objectives, tuple(asked.keys.seeds), asked.settings, baseline, asked.up_to)
+    grid = grid.joined([path for path in asked.trust if f"trust={path}" not in asked.settings])
+    grid = grid.of_todays_code()
     _check(grid)
-    return grid, said.own.jobs
+    return grid, asked.keys.jobs
 
 
 def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[str]) -> tuple[Entry, ...]:
-    asked = [(parse(text), text, sweep) for word in written for text, sweep in variants(word, swept)]
-    asked += [
-        (objective, name, sweep)
+    entries = [Entry.of(parse(text), text, sweep) for word in written for text, sweep in variants(word, swept)]
+    entries += [
+        Entry.of(objective, text, sweep, without)
         for expression in ablated
         for text, sweep in variants(expression, swept)
-        for objective, name in leave_one_out(text)
+        for objective, without in leave_one_out(text)
     ]
-    if not asked:
+    if not entries:
         raise UserError("there is nothing to compare; name objectives, for example: rlzoo compare grpo dapo stapo")
-    return _once(Entry.of(*it) for it in asked)
-
-
-def row_name(shown: str, asked: str, sweep: Sweep) -> str:
-    """Of an objective, or of an ablation as it was asked for; with the settings that it alone has."""
-    return " ".join([asked if WITHOUT in asked else shown, *sweep.words])
+    return _once(entries)
 
 
 def _check(grid: Grid) -> None:
-    for entry in grid.objectives:
-        _check_means_the_same(entry, grid.folder)
     if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:
         compared = ", ".join(told_apart(grid.objectives).values())
         raise UserError(f"baseline={grid.baseline} is not among what is compared: {compared}")
 
 
 def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
-    """An expression's objective, then those without one part, with a name each; what must stay is passed over."""
+    """An expression's objective, then those without one part, with its name; what must stay is passed over."""
     whole = parse(expression)
-    yield whole, expression
+    yield whole, ""
     for part in whole.parts:
         try:
-            yield whole.without(part.name), f"{expression}{WITHOUT}{part.name}"
+            yield whole.without(part.name), part.name
         except ObjectiveError:
             continue
 
@@ -258,7 +344,4 @@ def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:
 
 def settings_of(config: Config) -> list[str]:
     """The words of a run that hold for others as well."""
-    return [word for word in words_of(config) if word.partition("=")[0] not in _OF_A_CELL]
-
-
-_OF_A_CELL = ("objective", "seed", "output", "resume", "checkpoint.every", "checkpoint.keep")
+    return words_of(config, GRID_IDENTITY | {MACHINE})

@@ -18,6 +18,7 @@ from rlzoo.files import locked
 
 POLL = 0.2
 """Seconds between looks at the jobs."""
+_logger = logging.getLogger(__name__)
 LOST = -128
 """The status of a job whose worker is gone, which no signal has."""
 
@@ -59,15 +60,19 @@ def launching(asked: GridConfig) -> Iterator[Launcher]:
 
 
 def stop(jobs: Sequence[Job]) -> None:
-    """Asks them to end, then makes them."""
+    """Asks them to end, then makes them; at once if that is interrupted."""
     for job in jobs:
         job.cancel()
+    if jobs:
+        _logger.warning("runs that train finish their step and save it; Ctrl-C again ends them at once")
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until and any(job.poll() is None for job in jobs):
-        time.sleep(POLL)
-    for job in jobs:
-        if job.poll() is None:
-            job.kill()
+    try:
+        while time.monotonic() < until and any(job.poll() is None for job in jobs):
+            time.sleep(POLL)
+    finally:
+        for job in jobs:
+            if job.poll() is None:
+                job.kill()
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,8 @@ class Local:
         environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs)), **os.environ}
         devices = _devices()
         if not self.gpus or (len(devices) > 1 and (self.jobs, self.gpus) != (1, 1)):
-            own = [devices[(slot * self.gpus + i) % len(devices)] for i in range(self.gpus)]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+            of_slot = [devices[(slot * self.gpus + i) % len(devices)] for i in range(self.gpus)]
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(of_slot)
         return environment
 
 
@@ -129,7 +134,7 @@ class _Child:
         return self.process.poll()
 
     def cancel(self) -> None:
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGTERM)  # in the background, shells have SIGINT ignored
 
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)

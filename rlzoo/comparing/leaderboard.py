@@ -3,23 +3,27 @@
 Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from objectives import parse
-from rlzoo.comparing.aggregates import area_under_curve, steps_to
-from rlzoo.comparing.finished_runs import FinishedRun, check_comparable
-from rlzoo.comparing.grid import NO_SWEEP, WITHOUT, command_of, row_name
-from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
-from rlzoo.comparing.results import Result, Results, make_results
+from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, unknown_code
+from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
+from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
+from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, accuracies, make_results
 from rlzoo.comparing.sweep import Sweep, number
-from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
+from rlzoo.statistics.aggregates import area_under_curve, steps_to
+from rlzoo.statistics.verdicts import Judged
 
 EXAMPLES = 3
+FinishedRuns: TypeAlias = Mapping[Identity, Sequence[FinishedRun]]
+"""By row."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,12 @@ class Touched:
 
 
 @dataclass(frozen=True)
-class Row:
-    """An objective. Curves are [seeds, steps]; `drift` is the mean distance of the entropy from its start, in nats."""
+class Training:
+    """How a row's runs were trained. Curves are [seeds, steps]."""
 
-    objective: str
-    """Its shortest expression, told apart from those of the other rows; an ablation says what it is without."""
-    name: str
-    """How it was asked for, if otherwise; of an ablation the shortest expression."""
-    seeds: tuple[int, ...]
-    results: Mapping[Decoding, Result]
     entropy: float
     drift: float
+    """The mean distance of the entropy from its start, in nats."""
     gradient_norm: float
     seconds_per_step: float
     tokens_per_second: float
@@ -56,19 +55,27 @@ class Row:
     held_out: Mapping[int, float]
     """avg@k at the first decoding of training, after those steps that all runs evaluated; the mean of the runs."""
     command: str
-    sweep: Sweep = NO_SWEEP
+    """What trains and compares the row again."""
 
-    @property
-    def without(self) -> str:
-        """What was taken out of an ablation."""
-        return self.objective.partition(WITHOUT)[2]
+
+@dataclass(frozen=True)
+class BoardRow:
+    """An objective, or a method of another trainer."""
+
+    identity: Identity
+    name: RowName
+    is_baseline: bool
+    seeds: tuple[int, ...]
+    results: Mapping[Place, Result]
+    training: Training | None = None
+    """None where only results are known."""
+    sweep: Sweep = NO_SWEEP
 
 
 @dataclass(frozen=True)
 class Response:
     """What one row answered."""
 
-    objective: str
     text: str
     is_correct: bool
     right: int
@@ -82,6 +89,7 @@ class Example:
     prompt: str
     answer: str
     responses: Sequence[Response]
+    """In the order of the rows."""
 
 
 @dataclass(frozen=True)
@@ -89,26 +97,57 @@ class Leaderboard:
     """Everything that the tables and the page show; rows from the best to the worst at the first decoding."""
 
     title: str
-    baseline: str
-    rows: Sequence[Row]
-    decodings: Sequence[Decoding]
-    samples: int
-    """Of the first decoding."""
-    samples_at: Mapping[Decoding, int]
+    rows: Sequence[BoardRow]
+    decodings: Sequence[Place]
+    samples_at: Mapping[Place, int]
+    averages: Mapping[Place, Judged[Identity]]
+    """What is said of all rows together by avg@k."""
     problems: int
     setting: Mapping[str, str]
     environment: Mapping[str, Sequence[str]]
     """Every value that the runs have."""
-    planning: Sequence[str]
-    """What could have been found, and what more seeds would."""
+    looks: int
+    """How often the page is looked at while seeds are added."""
+    alike: Sequence[Alike]
     notes: Sequence[str]
+    """What is to be said of the folders."""
     examples: Sequence[Example]
+
+    @property
+    def samples(self) -> int:
+        """Of the first decoding."""
+        return self.samples_at[self.decodings[0]]
+
+    @property
+    def baseline(self) -> BoardRow:
+        """What differences are taken to."""
+        return next(row for row in self.rows if row.is_baseline)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is known how the rows were trained."""
+        return all(row.training for row in self.rows)
+
+    @property
+    def trainings(self) -> Mapping[Identity, Training]:
+        """Of each row of which it is known."""
+        return {row.identity: row.training for row in self.rows if row.training}
+
+    @property
+    def touched(self) -> Mapping[Identity, Mapping[str, Touched]]:
+        """Of each row, by part."""
+        return {row: {touched.part: touched for touched in runs.touched} for row, runs in self.trainings.items()}
+
+    @property
+    def names(self) -> Mapping[Identity, RowName]:
+        """What each row is called."""
+        return {row.identity: row.name for row in self.rows}
 
 
 def make_leaderboard(
     runs: Sequence[FinishedRun],
     baseline: str = "",
-    title: str = "Leaderboard",
+    title: str = "",
     notes: Sequence[str] = (),
     equivalence: float = 0.0,
     looks: int = 1,
@@ -119,43 +158,74 @@ def make_leaderboard(
     Raises UserError or ObjectiveError if they cannot be compared, or if the baseline is not among them.
     """
     check_comparable(runs)
-    shown = told_apart(run.objective for run in runs)
-    by_objective: dict[str, list[FinishedRun]] = {}
+    of_row: dict[Identity, list[FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.config.seed):
-        by_objective.setdefault(row_name(shown[run.objective.key], run.name, run.sweep), []).append(run)
-    baseline = _baseline(baseline, shown, runs)
-    results = make_results(by_objective, baseline, list(runs[0].files), equivalence / 100, looks)
-    decodings = list(results.rows)
-    target = _last_accuracy(by_objective[baseline])
+        of_row.setdefault(run.identity, []).append(run)
+    decodings: list[Place] = list(runs[0].files)
+    parts = next(iter(with_macro_averages(decodings).values()))
+    scored = {row: [_scored(run) for run in of_row[row]] for row in of_row}
+    base = _baseline(baseline, of_row, scored, runs[0].objective.key, parts)
+    results = make_results(scored, base, decodings, equivalence / 100, looks)
+    names, target = _names(of_row), _last_accuracy(of_row[base])
     rows = [
-        _row(objective, own, {decoding: results.rows[decoding][objective] for decoding in decodings}, target)
-        for objective, own in by_objective.items()
+        _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
+        for row in of_row
     ]
-    rows.sort(key=lambda row: -row.results[decodings[0]].accuracy.mean)
-    problems = {it: len(own.records) // own.samples for it, own in runs[0].evaluations.items()}
+    rows = best_first(rows)
     return Leaderboard(
-        title=title,
-        baseline=baseline,
+        title=title or _title(runs[0]),
         rows=rows,
-        decodings=decodings,
-        samples=results.samples[decodings[0]],
+        decodings=list(results.rows),
         samples_at=results.samples,
-        problems=sum(problems[it] for it in with_macro_averages(list(problems))[decodings[0]]),
+        averages=results.averages,
+        problems=sum(len(scored[base][0].answers[part].correct) for part in parts),
         setting=_setting(runs[0], _swept(rows)),
         environment=_environment(runs),
-        planning=results.planning,
-        notes=[*notes, *_looks(looks), *_notes(rows, decodings, results)],
-        examples=_examples({row.objective: by_objective[row.objective][0] for row in rows}),
+        looks=looks,
+        alike=results.alike,
+        notes=[*notes, *unknown_code(runs)],
+        examples=_examples([of_row[row.identity][0] for row in rows]),
     )
 
 
-def _baseline(asked: str, shown: Mapping[str, str], runs: Sequence[FinishedRun]) -> str:
-    """The row of it, the first if it has several; `shown` is that of every key."""
-    key = parse(asked or "grpo").key
-    if asked and key not in shown:
+def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """By accuracy at the first place."""
+    return sorted(rows, key=lambda row: -next(iter(row.results.values())).accuracy.mean)
+
+
+def _scored(run: FinishedRun) -> ScoredRun:
+    answers: dict[Place, Answers] = {decoding: Answers.of(own) for decoding, own in run.evaluations.items()}
+    return ScoredRun(run.config.seed, answers)
+
+
+def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
+    """An ablation is called so, unless that would be the name of two rows."""
+    shown = told_apart(runs[0].objective for runs in of_row.values())
+    names = {}
+    for identity, runs in of_row.items():
+        run = next((run for run in runs if run.without), runs[0])
+        names[identity] = RowName(shown[identity[0]], run.asked, run.without, run.sweep.words)
+    times = Counter(map(str, names.values()))
+    return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
+
+
+def _baseline(
+    asked: str,
+    of_row: FinishedRuns,
+    scored: Mapping[Identity, Sequence[ScoredRun]],
+    first: str,
+    parts: Sequence[Place],
+) -> Identity:
+    """The row of what was asked for; if it was swept, the one with the best mean, as the other rows are shown at
+    their best as well.
+    """
+    key = parse(asked or "grpo", imports=False).key
+    keys = {identity[0] for identity in of_row}
+    if asked and key not in keys:
+        shown = told_apart(runs[0].objective for runs in of_row.values())
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
-    run = next((run for run in runs if run.objective.key == key), runs[0])
-    return row_name(shown[run.objective.key], run.name, run.sweep)
+    rows = [row for row in of_row if row[0] == (key if key in keys else first)]
+    return max(rows, key=lambda row: accuracies(scored[row], parts).mean())
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
@@ -164,19 +234,30 @@ def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
 
 
 def _row(
-    objective: str, runs: Sequence[FinishedRun], results: Mapping[Decoding, Result], baseline_accuracy: float
-) -> Row:
+    name: RowName,
+    is_baseline: bool,
+    runs: Sequence[FinishedRun],
+    results: Mapping[Place, Result],
+    baseline_accuracy: float,
+) -> BoardRow:
+    return BoardRow(
+        identity=runs[0].identity,
+        name=name,
+        is_baseline=is_baseline,
+        seeds=tuple(run.config.seed for run in runs),
+        results=results,
+        training=_training(runs, baseline_accuracy),
+        sweep=runs[0].sweep,
+    )
+
+
+def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training:
     steps = min(len(run.metrics) for run in runs)
     entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
     timings = [line for run in runs for line in run.timings]
     seconds = sum(line["seconds"] for line in timings)
-    expression, name = runs[0].objective.shortest, runs[0].name
     has_curves = all(len(run.held_out) > 2 for run in runs)
-    return Row(
-        objective=objective,
-        name=expression if WITHOUT in name else "" if name.replace(" ", "") == expression else name,
-        seeds=tuple(run.config.seed for run in runs),
-        results=results,
+    return Training(
         entropy=float(entropy[:, -1].mean()),
         drift=float(np.abs(entropy - entropy[:, :1]).mean()),
         gradient_norm=float(np.mean([run.curve("gradient_norm").mean() for run in runs])),
@@ -188,8 +269,7 @@ def _row(
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
         held_out=_held_out(runs),
-        command=command_of(runs[0].config, expression, [run.config.seed for run in runs]),
-        sweep=runs[0].sweep,
+        command=command_of(runs[0].config, runs[0].objective.shortest, [run.config.seed for run in runs]),
     )
 
 
@@ -205,6 +285,11 @@ def _touched(metrics: Sequence[Mapping[str, float]]) -> list[Touched]:
         return float(np.mean([line.get(f"touched/{name}/{measure}", 0.0) for line in metrics]))
 
     return [Touched(name, share(name, "tokens"), share(name, "mass")) for name in names]
+
+
+def _title(run: FinishedRun) -> str:
+    config = run.config
+    return f"{config.model.name} on {config.task.name}, {config.train.steps} steps"
 
 
 def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
@@ -224,60 +309,41 @@ def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
 
 def _evaluation(run: FinishedRun) -> str:
     """Problems and samples, of every problem set once."""
-    found = dict[str, None]()
-    for decoding, own in run.evaluations.items():
+    sizes = dict[str, None]()
+    for decoding, evaluation in run.evaluations.items():
         name = f"{decoding.problem_set}: " if isinstance(decoding, SetDecoding) else ""
-        found[f"{name}{len(own.records) // own.samples} problems x {own.samples} samples"] = None
-    return ", ".join(found)
+        problems = len(evaluation.records) // evaluation.samples
+        sizes[f"{name}{problems} problems x {evaluation.samples} samples"] = None
+    return ", ".join(sizes)
 
 
-def _swept(rows: Sequence[Row]) -> dict[str, str]:
+def _swept(rows: Sequence[BoardRow]) -> dict[str, str]:
     """All values of what differs from row to row."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.sweep.values:
             values.setdefault(name, set()).add(value)
-    return {name: ", ".join(sorted(them, key=_by_number)) for name, them in values.items()}
+    return {name: ", ".join(sorted(swept, key=_by_number)) for name, swept in values.items()}
 
 
 def _by_number(value: str) -> tuple[float, str]:
-    found = number(value)
-    return (np.inf if found is None else found, value)
+    place = number(value)
+    return (np.inf if place is None else place, value)
 
 
 def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """Each value once, of what any run has."""
+    values: dict[str, dict[str, None]] = {}
     for run in runs:
         for key, value in run.environment.items():
-            values = found.setdefault(key, [])
-            if value is not None and str(value) not in values:
-                values.append(str(value))
-    return {key: values for key, values in found.items() if values}
+            if value is not None:
+                values.setdefault(key, {})[str(value)] = None
+    return {key: list(each) for key, each in values.items()}
 
 
-def _looks(looks: int) -> list[str]:
-    return [f"Seeds are added where they decide something; verdicts are corrected for {looks} looks."] * (looks > 1)
-
-
-def _notes(rows: Sequence[Row], decodings: Sequence[Decoding], results: Results) -> list[str]:
-    notes = []
-    if any(len(row.seeds) == 1 for row in rows):
-        notes.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
-    if len({row.seeds for row in rows}) > 1:
-        notes.append("Rows have different seeds; runs are paired as far as they share them.")
-    for decoding in decodings:
-        unstable = [row.objective for row in rows if row.results[decoding].average.is_unstable]
-        if unstable:
-            notes.append(
-                f"At {decoding}, the seeds of {', '.join(unstable)} lie further apart than those of the other rows: "
-                "unstable, and no interval over so few seeds is to be trusted; train more."
-            )
-    return [*notes, *results.alike]
-
-
-def _examples(runs: Mapping[str, FinishedRun]) -> list[Example]:
+def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
     """The problems that the rows disagree about most, answered by the first seed's first sample."""
-    evaluations = [next(iter(run.evaluations.values())) for run in runs.values()]
+    evaluations = [next(iter(run.evaluations.values())) for run in runs]
     right = np.stack([evaluation.column("correct") for evaluation in evaluations])
     spread = np.ptp(right.mean(axis=2), axis=0)
     samples = evaluations[0].samples
@@ -286,8 +352,8 @@ def _examples(runs: Mapping[str, FinishedRun]) -> list[Example]:
         records = [evaluation.records[problem * samples] for evaluation in evaluations]
         prompt = records[0]["prompt"]
         responses = [
-            Response(objective, record["response"], record["correct"] == 1, int(right[i, problem].sum()), samples)
-            for i, (objective, record) in enumerate(zip(runs, records, strict=True))
+            Response(record["response"], record["correct"] == 1, int(right[row, problem].sum()), samples)
+            for row, record in enumerate(records)
         ]
         text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         examples.append(Example(text, records[0]["answer"], responses))

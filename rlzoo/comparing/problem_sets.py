@@ -1,9 +1,8 @@
 """What runs are measured on where that is not their own held-out problems: named problem sets, and all together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from rlzoo.config.decoding import Decoding
 
@@ -36,39 +35,26 @@ class SetDecoding(Decoding):
         return f"{self.problem_set}-{self.alone.slug}"
 
 
-def with_macro_averages(decodings: Sequence[Decoding]) -> dict[Decoding, list[Decoding]]:
+@dataclass(frozen=True)
+class TablePlace:
+    """What a table of another trainer's results says of where and how its values were measured."""
+
+    problem_set: str = ""
+    decoding: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.problem_set, self.decoding or "the table's decoding")))
+
+
+Place: TypeAlias = Decoding | TablePlace
+"""What rows are measured on: a decoding, with the problem set where there are several."""
+
+
+def with_macro_averages(places: Sequence[Place]) -> dict[Place, list[Place]]:
     """What is shown, and what each is the average of: macro averages of several sets first, then each by itself."""
-    by_decoding: dict[Decoding, list[Decoding]] = {}
-    for it in decodings:
-        if isinstance(it, SetDecoding):
-            by_decoding.setdefault(it.alone, []).append(it)
-    macros: dict[Decoding, list[Decoding]] = {
-        SetDecoding.of(MACRO, alone): parts for alone, parts in by_decoding.items() if len(parts) > 1
-    }
-    return {**macros, **{it: [it] for it in decodings}}
-
-
-def macro_values(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """[seeds, problems] values whose mean, and the error of it over problems, are those of the macro average.
-
-    `parts` are [seeds, problems] of each set. The deviations from a set's mean weigh what the set's problems weigh in
-    the macro average, so that problems are resampled as if within each set.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    problems = sum(part.shape[1] for part in parts)
-    means = [part.mean(axis=1, keepdims=True) for part in parts]
-    deviations = [
-        _weight(part.shape[1], problems) / len(parts) * (part - mean) for part, mean in zip(parts, means, strict=True)
-    ]
-    return np.asarray(np.mean(means, axis=0) + np.concatenate(deviations, axis=1))
-
-
-def macro_problems(parts: Sequence[np.ndarray]) -> float:
-    """How many problems of one set would say as much as these of several sets that count the same."""
-    return float(len(parts) ** 2 / sum(1 / part.shape[1] for part in parts))
-
-
-def _weight(own: int, problems: int) -> float:
-    """Of the deviations in a set of so many problems among all, Bessel's correction being that of the set."""
-    return problems / own * (own / max(1, own - 1) * (problems - 1) / problems) ** 0.5
+    of_macro: dict[Place, list[Place]] = {}
+    for place in places:
+        if isinstance(place, SetDecoding | TablePlace) and place.problem_set:
+            of_macro.setdefault(replace(place, problem_set=MACRO), []).append(place)
+    macros = {macro: parts for macro, parts in of_macro.items() if len(parts) > 1}
+    return {**macros, **{place: [place] for place in places}}

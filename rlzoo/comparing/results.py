@@ -1,43 +1,88 @@
 """The figures of every row with every decoding, and what may be said of them."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rlzoo.comparing.aggregates import improvement, interquartile_mean, performance_profile, rank_probabilities
-from rlzoo.comparing.differences import Runs
-from rlzoo.comparing.finished_runs import FinishedRun
-from rlzoo.comparing.problem_sets import macro_problems, macro_values, with_macro_averages
-from rlzoo.comparing.verdicts import HOPELESS, Difference, Measured, Verdicts, judge
-from rlzoo.config.decoding import Decoding
-from rlzoo.evaluation.statistics import Estimate, pass_at_k, powers_of_two
+from rlzoo.comparing.grid import Identity
+from rlzoo.comparing.problem_sets import Place, with_macro_averages
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.statistics.accuracy import pass_at_k, powers_of_two
+from rlzoo.statistics.differences import RunScores
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.macro_averages import macro_problems, macro_values
+from rlzoo.statistics.verdicts import Difference, Judged, Measure, Measured, judge
 
-ByProblem = Mapping[Decoding, Mapping[str, np.ndarray]]
-"""[seeds, problems] values of every row."""
-RunsOf = Mapping[str, Sequence[FinishedRun]]
+
+@dataclass(frozen=True)
+class Answers:
+    """What one trained model answered at one place."""
+
+    correct: np.ndarray
+    """[problems, samples] from 0 to 1; 1 is right."""
+    texts: Hashable
+    """Equal for those who answered just the same."""
+    majorities: np.ndarray | None = None
+    """[problems] maj@k, k all samples; None where it is not known which answers are equal."""
+    length: float | None = None
+    """Mean tokens of a response."""
+    truncated: float | None = None
+    """The share of responses that were stopped by length."""
+
+    @property
+    def samples(self) -> int:
+        """Of each problem."""
+        return int(self.correct.shape[1])
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> "Answers":
+        """Those that an evaluation kept."""
+        return cls(
+            evaluation.column("correct"),
+            tuple(record["response"] for record in evaluation.records),
+            evaluation.majorities,
+            float(evaluation.column("tokens").mean()),
+            evaluation.truncated,
+        )
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """One trained model: what it answered."""
+
+    seed: int
+    answers: Mapping[Place, Answers]
+
+
+RunsOf = Mapping[Identity, Sequence[ScoredRun]]
 """By row."""
+ACCURACY = "avg"
+MEASURES: Mapping[str, Callable[[Answers], np.ndarray | None]] = {
+    ACCURACY: lambda answers: np.asarray(answers.correct.mean(axis=1)),
+    "pass": lambda answers: pass_at_k(answers.correct, answers.samples),
+    "maj": lambda answers: answers.majorities,
+}
+"""What is judged, k being all samples: [problems] values of one model at one place, under the name that stands before
+@k; None where it cannot be known."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A row with one decoding. avg@k, pass@k and maj@k, k all samples, are three pages of verdicts of their own."""
+    """A row at one place."""
 
-    average: Measured
-    passed: Measured
-    majority: Measured
-    p_improvement: float | None
-    """P(improvement), rliable's: the share of pairs of runs that the baseline loses; None for the baseline."""
+    measured: Mapping[str, Measured]
+    """By each of the MEASURES."""
+    scores: np.ndarray
+    """[seeds, sets] avg@k of each run on each problem set."""
     pass_at: Mapping[int, float]
-    length: float
-    truncated: float
-    interquartile_mean: float
-    """Of the runs on all problem sets."""
-    profile: Sequence[float]
-    """The share of them above each of the THRESHOLDS."""
-    ranks: Sequence[float]
-    """The probability of each rank, the first before all."""
+    length: float | None
+    truncated: float | None
+
+    @property
+    def average(self) -> Measured:
+        """By avg@k, the measure that rows are ranked by."""
+        return self.measured[ACCURACY]
 
     @property
     def accuracy(self) -> Estimate:
@@ -49,160 +94,109 @@ class Result:
         """Of avg@k, to the baseline."""
         return self.average.difference
 
-    @property
-    def verdict(self) -> str:
-        """On avg@k."""
-        return self.average.verdict
+
+@dataclass(frozen=True)
+class Alike:
+    """Rows that answered just the same at these places."""
+
+    rows: tuple[Identity, ...]
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Results:
-    """All rows, and sentences on all of them."""
+    """All rows."""
 
-    rows: Mapping[Decoding, Mapping[str, Result]]
-    samples: Mapping[Decoding, int]
+    rows: Mapping[Place, Mapping[Identity, Result]]
+    averages: Mapping[Place, Judged[Identity]]
+    samples: Mapping[Place, int]
     """k; of macro averages the largest."""
-    planning: Sequence[str]
-    alike: Sequence[str]
+    alike: Sequence[Alike]
 
 
 def make_results(
-    runs: RunsOf, baseline: str, decodings: Sequence[Decoding], equivalence: float = 0.0, looks: int = 1
+    runs: RunsOf, baseline: Identity, places: Sequence[Place], equivalence: float = 0.0, looks: int = 1
 ) -> Results:
-    """Every row with every decoding; `equivalence` is a share, as accuracies are.
+    """Every row at every place; `equivalence` is a share, as accuracies are.
 
-    Several problem sets have macro averages before them, which are judged as they are.
+    Several problem sets have macro averages before them, which are judged as they are. All measures at all places
+    are one family of tests.
     """
-    parts_of = with_macro_averages(decodings)
-    shown = list(parts_of)
-    alike = [_alike(runs, baseline, parts) for parts in parts_of.values()]
-    correct = {it: {name: _correct(own, it) for name, own in runs.items()} for it in decodings}
-    samples = {it: correct[it][baseline].shape[2] for it in decodings}
-
-    def measured(values: ByProblem, step: float) -> Verdicts:
-        by_row = [
-            {
-                name: _runs([run.config.seed for run in own], [values[part][name] for part in parts])
-                for name, own in runs.items()
-            }
-            for parts in parts_of.values()
-        ]
-        return judge(by_row, alike, baseline, step, equivalence, looks)
-
-    step = 1 / min(samples.values())
-    averages = measured({it: {name: own.mean(axis=2) for name, own in by.items()} for it, by in correct.items()}, step)
-    passes = measured({it: {name: _passes(own) for name, own in by.items()} for it, by in correct.items()}, 1.0)
-    votes = measured({it: {name: _majorities(own, it) for name, own in runs.items()} for it in decodings}, 1.0)
-    rows: dict[Decoding, dict[str, Result]] = {}
-    for place, (decoding, parts) in enumerate(parts_of.items()):
-        scores = {name: np.stack([correct[it][name].mean(axis=(1, 2)) for it in parts], axis=1) for name in runs}
-        ranks = rank_probabilities(scores)
-        rows[decoding] = {
-            name: Result(
-                averages.rows[place][name],
-                passes.rows[place][name],
-                votes.rows[place][name],
-                None if name == baseline else improvement(scores[name], scores[baseline]),
-                _pass_at([correct[it][name] for it in parts]),
-                float(np.mean([[run.evaluations[it].column("tokens").mean() for run in own] for it in parts])),
-                float(np.mean([[run.evaluations[it].truncated for run in own] for it in parts])),
-                interquartile_mean(scores[name]),
-                performance_profile(scores[name]),
-                ranks[name],
-            )
-            for name, own in runs.items()
+    parts_of, first = with_macro_averages(places), runs[baseline][0].answers
+    names = [name for name, of in MEASURES.items() if all(of(answers) is not None for answers in first.values())]
+    alike = {shown: _same_as(runs, baseline, parts) for shown, parts in parts_of.items()}
+    judged_at = [(name, shown) for name in names for shown in parts_of]
+    measures = []
+    for name, shown in judged_at:
+        scores = {row: _scores(of_row, parts_of[shown], MEASURES[name]) for row, of_row in runs.items()}
+        step = 1 / min(answers.samples for answers in first.values()) if name == ACCURACY else 1.0
+        measures.append(Measure(scores, step, alike[shown]))
+    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
+    rows = {
+        shown: {
+            row: _result({name: judged[name, shown].rows[row] for name in names}, of_row, parts)
+            for row, of_row in runs.items()
         }
-    most = {it: max(samples[part] for part in parts) for it, parts in parts_of.items()}
-    return Results(rows, most, _planning(averages, shown), _alike_rows(alike, shown))
-
-
-def _runs(seeds: Sequence[int], parts: Sequence[np.ndarray]) -> Runs:
-    return Runs(tuple(seeds), macro_values(parts), macro_problems(parts))
-
-
-def _correct(runs: Sequence[FinishedRun], decoding: Decoding) -> np.ndarray:
-    """[seeds, problems, samples]."""
-    return np.stack([run.evaluations[decoding].column("correct") for run in runs])
-
-
-def _passes(correct: np.ndarray) -> np.ndarray:
-    """[seeds, problems] pass@k, k all samples."""
-    return np.stack([pass_at_k(own, correct.shape[2]) for own in correct])
-
-
-def _majorities(runs: Sequence[FinishedRun], decoding: Decoding) -> np.ndarray:
-    """[seeds, problems] maj@k."""
-    return np.stack([run.evaluations[decoding].majorities for run in runs])
-
-
-def _pass_at(parts: Sequence[np.ndarray]) -> dict[int, float]:
-    """Of [seeds, problems, samples] on each set, for every k that all sets have."""
-    largest = min(part.shape[2] for part in parts)
-    return {
-        k: float(np.mean([pass_at_k(part.reshape(-1, part.shape[2]), k).mean() for part in parts]))
-        for k in powers_of_two(largest)
+        for shown, parts in parts_of.items()
     }
+    most = {shown: max(first[part].samples for part in parts) for shown, parts in parts_of.items()}
+    return Results(rows, {shown: judged[ACCURACY, shown] for shown in parts_of}, most, _alike_rows(alike))
 
 
-def _alike(runs: RunsOf, baseline: str, parts: Sequence[Decoding]) -> dict[str, str]:
-    """For every row another, the baseline before all, whose runs answered just the same, seed by seed.
+def _scores(
+    runs: Sequence[ScoredRun], parts: Sequence[Place], by_problem: Callable[[Answers], np.ndarray | None]
+) -> RunScores:
+    sets = [np.stack([np.asarray(by_problem(run.answers[part])) for run in runs]) for part in parts]
+    return RunScores(tuple(run.seed for run in runs), macro_values(sets), macro_problems(sets))
 
-    That one may have further seeds.
+
+def _result(measured: Mapping[str, Measured], runs: Sequence[ScoredRun], parts: Sequence[Place]) -> Result:
+    answers = [run.answers[part] for part in parts for run in runs]
+    correct = [np.concatenate([run.answers[part].correct for run in runs]) for part in parts]
+    largest = min(of_set.shape[1] for of_set in correct)
+    return Result(
+        measured,
+        scores=accuracies(runs, parts),
+        pass_at={
+            k: float(np.mean([pass_at_k(of_set, k).mean() for of_set in correct])) for k in powers_of_two(largest)
+        },
+        length=_mean([own.length for own in answers]),
+        truncated=_mean([own.truncated for own in answers]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where one is not known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def accuracies(runs: Sequence[ScoredRun], parts: Sequence[Place]) -> np.ndarray:
+    """[seeds, sets] avg@k of each run on each problem set."""
+    return np.array([[run.answers[part].correct.mean() for part in parts] for run in runs])
+
+
+def _same_as(runs: RunsOf, baseline: Identity, parts: Sequence[Place]) -> dict[Identity, Identity]:
+    """For every row the first whose runs answered just the same, seed by seed, the baseline before all.
+
+    Only the baseline may have further seeds: a row's figures are those of its own runs.
     """
-    answered: dict[str, dict[int, tuple[tuple[str, ...], ...]]] = {}
-    found = {}
-    for name in sorted(runs, key=lambda name: (name != baseline, -len(runs[name]))):
-        own = {run.config.seed: tuple(_answers(run, it) for it in parts) for run in runs[name]}
-        found[name] = next((it for it, other in answered.items() if _agree(own, other)), name)
-        if found[name] == name:
-            answered[name] = own
-    return found
+    answered: dict[Identity, dict[int, tuple[Hashable, ...]]] = {}
+    same_as = {}
+    for row in sorted(runs, key=lambda row: row != baseline):
+        answers = {run.seed: tuple(run.answers[part].texts for part in parts) for run in runs[row]}
+        like_baseline = answers.items() <= answered.get(baseline, {}).items()
+        earlier = [other for other, theirs in answered.items() if answers == theirs]
+        same_as[row] = baseline if like_baseline else next(iter(earlier), row)
+        answered.setdefault(same_as[row], answers)
+    return same_as
 
 
-def _agree(own: Mapping[int, object], other: Mapping[int, object]) -> bool:
-    return all(seed in other and answers == other[seed] for seed, answers in own.items())
-
-
-def _answers(run: FinishedRun, decoding: Decoding) -> tuple[str, ...]:
-    return tuple(record["response"] for record in run.evaluations[decoding].records)
-
-
-# ---- in words --------------------------------------------------------------------------------------------------------
-
-
-def _planning(averages: Verdicts, decodings: Sequence[Decoding]) -> list[str]:
-    lines = []
-    for decoding, rows, correlation in zip(decodings, averages.rows, averages.correlations, strict=True):
-        known = [it for it in rows.values() if it.difference and it.difference.detectable > 0 and len(it.by_seed) > 1]
-        stable = [it for it in known if not it.is_unstable]
-        if not known:
-            continue
-        found = statistics.median(it.difference.detectable for it in stable or known if it.difference)
-        if found > HOPELESS:
-            seeds = max(len(it.by_seed) for it in rows.values())
-            lines.append(
-                f"At {decoding}, {seeds} seeds are too few: not even a true difference of {100 * HOPELESS:g} points "
-                f"would have been found with 80 % probability. The intervals say no more; train on further seeds."
-            )
-            continue
-        lines.append(
-            f"At {decoding}, a true difference of {100 * found:.1f} points would have been found with 80 % probability "
-            f"(the median of the rows); runs with the same seed are paired with a correlation of "
-            f"{correlation:.2f}."
-        )
-    return lines
-
-
-def _alike_rows(alike: Sequence[Mapping[str, str]], decodings: Sequence[Decoding]) -> list[str]:
-    where: dict[str, list[Decoding]] = {}
-    for decoding, names in zip(decodings, alike, strict=True):
-        for first in dict.fromkeys(names.values()):
-            same = [name for name, other in names.items() if other == first]
-            if len(same) > 1:
-                where.setdefault(" and ".join(same), []).append(decoding)
-    return [f"{_at(own, decodings)}, {rows} answered just the same; they count once." for rows, own in where.items()]
-
-
-def _at(some: Sequence[Decoding], decodings: Sequence[Decoding]) -> str:
-    everywhere = len(some) == len(decodings) > 1
-    return "Everywhere" if everywhere else f"At {'; '.join(map(str, some))}"
+def _alike_rows(same_as: Mapping[Place, Mapping[Identity, Identity]]) -> list[Alike]:
+    where: dict[tuple[Identity, ...], list[Place]] = {}
+    for place, others in same_as.items():
+        for first in dict.fromkeys(others.values()):
+            rows = tuple(row for row, other in others.items() if other == first)
+            if len(rows) > 1:
+                where.setdefault(rows, []).append(place)
+    return [Alike(rows, tuple(places)) for rows, places in where.items()]

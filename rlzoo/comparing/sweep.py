@@ -32,7 +32,7 @@ class Sweep:
         """What its words set, however the numbers are written: 1e-5 is 0.00001."""
         pairs = [(key, value) for key, _, value in (word.partition("=") for word in self.words)]
         numbers = {key: number(value) for key, value in pairs if key not in _keys_of_text()}
-        return tuple((key, value if (one := numbers.get(key)) is None else one) for key, value in pairs)
+        return tuple((key, value if (size := numbers.get(key)) is None else size) for key, value in pairs)
 
     @classmethod
     def read(cls, saved: Mapping[str, Any]) -> "Sweep":
@@ -43,8 +43,8 @@ class Sweep:
 
 def split_settings(settings: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words that every run shares, and those with a list for a key that takes one value."""
-    of_one_value = {name for name, default, _ in keys(Config) if not isinstance(default, (list, tuple, dict))}
-    swept = [word for word in settings if (found := _LIST.fullmatch(word)) and found[1] in of_one_value]
+    of_one_value = {key.name for key in keys(Config) if not isinstance(key.default, (list, tuple, dict))}
+    swept = [word for word in settings if (match := _LIST.fullmatch(word)) and match[1] in of_one_value]
     return tuple(word for word in settings if word not in swept), tuple(swept)
 
 
@@ -54,19 +54,19 @@ def variants(expression: str, swept: Sequence[str]) -> Iterator[tuple[str, Sweep
     Raises UserError for a list without values.
     """
     lists = [list(_LIST.finditer(expression)), *([_whole(word)] for word in swept)]
-    inside, settings = lists[0], [found for one in lists[1:] for found in one]
-    for chosen in itertools.product(*(_values(found) for found in (*inside, *settings))):
+    inside, settings = lists[0], [match for matches in lists[1:] for match in matches]
+    for chosen in itertools.product(*map(_values, (*inside, *settings))):
         text = expression
-        for found, value in reversed(list(zip(inside, chosen, strict=False))):
-            text = f"{text[: found.start()]}{found[1]}={value}{text[found.end() :]}"
-        words = tuple(f"{found[1]}={value}" for found, value in zip(settings, chosen[len(inside) :], strict=True))
-        values = tuple((found[1], value) for found, value in zip((*inside, *settings), chosen, strict=True))
+        for match, value in reversed(list(zip(inside, chosen, strict=False))):
+            text = f"{text[: match.start()]}{match[1]}={value}{text[match.end() :]}"
+        words = tuple(f"{match[1]}={value}" for match, value in zip(settings, chosen[len(inside) :], strict=True))
+        values = tuple((match[1], value) for match, value in zip((*inside, *settings), chosen, strict=True))
         yield text, Sweep(expression, values, words) if values else Sweep()
 
 
 @cache
 def _keys_of_text() -> frozenset[str]:
-    return frozenset(name for name, default, _ in keys(Config) if isinstance(default, str))
+    return frozenset(key.name for key in keys(Config) if isinstance(key.default, str))
 
 
 def number(value: str) -> float | None:
@@ -78,13 +78,13 @@ def number(value: str) -> float | None:
 
 
 def _whole(word: str) -> re.Match[str]:
-    found = _LIST.fullmatch(word)
-    assert found
-    return found
+    match = _LIST.fullmatch(word)
+    assert match
+    return match
 
 
-def _values(found: re.Match[str]) -> list[str]:
-    values = list(dict.fromkeys(value.strip().strip("\"'") for value in found[2].split(",")))
+def _values(match: re.Match[str]) -> list[str]:
+    values = list(dict.fromkeys(value.strip().strip("\"'") for value in match[2].split(",")))
     if not all(values):
-        raise UserError(f"{found[0]} has an empty value; a sweep is written {found[1]}=[1,2]")
+        raise UserError(f"{match[0]} has an empty value; a sweep is written {match[1]}=[1,2]")
     return values

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-PATIENCE = 10.0
-"""Seconds that a process which is told to end has for that."""
+PATIENCE = 300.0
+"""Seconds that a process which is told to end has for that: it finishes its step, and saves it."""
+TORCHRUNS_PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE) - 10)}
+"""The seconds that torchrun, 30 otherwise, gives its processes; versions that do not know it keep to these."""
 RESTARTS = 2
 """How often torchrun starts the processes of a run again when one of them is lost."""
 
@@ -41,7 +43,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=environment,
+            env={**TORCHRUNS_PATIENCE, **(os.environ if environment is None else environment)},
             pass_fds=[lock.fileno()] if lock else [],
             start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children
             preexec_fn=_end_with_parent,
@@ -55,7 +57,7 @@ def run(words: Sequence[str], gpus: int, log: Path, folder: Path) -> int:
         return process.wait()
     finally:  # the worker itself may be told to end
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:

@@ -1,23 +1,34 @@
-"""Every key that a user can set: its default, its meaning, its range, and how files and words set it."""
+"""Every key that a user can set: what is said of each, and how files and words set it."""
 
+from rlzoo.config.agreement import check_agreement
 from rlzoo.config.command_keys import (
     BenchmarksConfig,
-    FitConfig,
     GradeConfig,
     GridConfig,
     InspectConfig,
     LeaderboardConfig,
+    MapConfig,
     PushConfig,
     RegradeConfig,
-    ShowConfig,
     SlurmConfig,
+    SuiteConfig,
+    TrustConfig,
     VerifierConfig,
     WarmupConfig,
-    WarmupTaskConfig,
 )
-from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.config.key_range import Range, check_keys
-from rlzoo.config.ranges import check_ranges
+from rlzoo.config.commands import check_effect, keys_of, own_keys, split_words
+from rlzoo.config.decoding import read_decodings
+from rlzoo.config.facts import Key, keys
+from rlzoo.config.reading import (
+    Resolved,
+    flat,
+    given_keys,
+    load_config,
+    option_as_word,
+    own_words,
+    read_recorded,
+    resolve,
+)
 from rlzoo.config.sections import (
     CheckpointConfig,
     ColumnsConfig,
@@ -30,62 +41,50 @@ from rlzoo.config.sections import (
     TaskConfig,
     TrainConfig,
 )
-from rlzoo.config.words import (
-    EVALUATION_KEYS,
-    Resolved,
-    flat,
-    given_keys,
-    key_and_value,
-    keys,
-    load_config,
-    option_as_word,
-    own_words,
-    resolve,
-    to_yaml,
-    types_of,
-    words_of,
-)
+from rlzoo.config.writing import deciding, key_and_value, to_yaml, words_of
 
 __all__ = [
-    "EVALUATION_KEYS",
     "BenchmarksConfig",
     "CheckpointConfig",
     "ColumnsConfig",
     "Config",
-    "Decoding",
     "EvaluationConfig",
-    "FitConfig",
     "GradeConfig",
     "GridConfig",
     "InspectConfig",
+    "Key",
     "LeaderboardConfig",
     "LogConfig",
     "LoraConfig",
+    "MapConfig",
     "ModelConfig",
     "PushConfig",
-    "Range",
     "RegradeConfig",
     "Resolved",
     "RolloutConfig",
-    "ShowConfig",
     "SlurmConfig",
+    "SuiteConfig",
     "TaskConfig",
     "TrainConfig",
+    "TrustConfig",
     "VerifierConfig",
     "WarmupConfig",
-    "WarmupTaskConfig",
-    "check_keys",
-    "check_ranges",
+    "check_agreement",
+    "check_effect",
+    "deciding",
     "flat",
     "given_keys",
     "key_and_value",
     "keys",
+    "keys_of",
     "load_config",
     "option_as_word",
+    "own_keys",
     "own_words",
     "read_decodings",
+    "read_recorded",
     "resolve",
+    "split_words",
     "to_yaml",
-    "types_of",
     "words_of",
 ]

@@ -1,30 +1,39 @@
 """The keys of the commands other than `rlzoo train`."""
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Annotated, Any, Literal
 
-from rlzoo.config.key_range import Range, check_keys
+from annotated_types import Ge, Gt, Le, Lt
+
+from rlzoo.config.kinds import Count, Expression, Natural, Number, Positive, Share
 from rlzoo.errors import UserError
 
 
 @dataclass
 class ShowConfig:
-    show: str = ""
+    show: Literal["", "config"] = ""
     """`show=config` prints every key with its value and where that comes from, and trains nothing."""
+
+
+@dataclass
+class TrustConfig:
+    trust: list[str] = field(default_factory=list)
+    """Folders or files that others may have made and whose code may run: parts, tasks and rewards from outside that
+    they name are imported, and `model.trust_remote_code` holds. What is typed, or in a YAML file of one's own, needs
+    none."""
 
 
 @dataclass
 class SlurmConfig:
     partition: str = ""
     """The partition that jobs go to; if empty, Slurm's own choice."""
-    time: int = 1440
+    time: Count = 1440
     """Minutes after which Slurm ends a job; another goes on with its run."""
     options: dict[str, Any] = field(default_factory=dict)
     """What else sbatch is told: `slurm.options={account: lab, cpus_per_task: 8}`."""
-    cluster: str = "slurm"
+    cluster: Literal["slurm", "local"] = "slurm"
     """`slurm`, or `local`, which tries the same jobs out as processes of this machine."""
 
 
@@ -34,35 +43,26 @@ LAUNCHERS = {"local": "", "slurm": "submitit", "ray": "ray"}
 
 @dataclass
 class GridConfig:
-    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    seeds: list[Natural] = field(default_factory=lambda: [0, 1, 2])
     """Every objective is trained once with each of them: `seeds=0,1,2`. `seeds=auto(up_to=10)` starts with these three
     and adds seeds to the rows where they decide something, and to the baseline; the folder stays so."""
-    jobs: int = 1
+    jobs: Count = 1
     """How many runs at a time, each in a process of its own; on this machine they share the cores equally."""
-    launcher: str = "local"
+    launcher: Literal["local", "slurm", "ray"] = "local"
     """Where runs are trained: `local` on this machine, `slurm` in jobs of submitit, `ray` in tasks of the cluster that
     RAY_ADDRESS names. Nodes of a cluster see the same files under the same names, and have rlzoo."""
-    gpus: int = 1
+    gpus: Natural = 1
     """GPUs of each run: several on this machine are dealt out, a cluster is asked for them. From 2 up, torchrun starts
     one process on each; 0 asks for none."""
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     output: str = ""
     """The folder of the grid; if empty, runs/compare with its settings behind it, so that a grid of other settings is
     another. What is done there is not done again; further objectives and seeds join it."""
-    baseline: str = ""
+    baseline: Expression = ""
     """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "seeds": Range(least=0),
-        "jobs": Range(least=1),
-        "gpus": Range(least=0),
-        "launcher": Range(choices=tuple(LAUNCHERS)),
-        "slurm.cluster": Range(choices=("slurm", "local")),
-        "slurm.time": Range(least=1),
-    }
 
     def check(self) -> None:
-        """Raises UserError for a number out of range, and for a launcher that is not there or not as it is set up."""
-        check_keys(self)
+        """Raises UserError for a launcher that is not there or not as it is set up."""
         if self.launcher != "slurm" and self.slurm != SlurmConfig():
             raise UserError(f"slurm.* has no effect with launcher={self.launcher}; set launcher=slurm, or leave it out")
         package = LAUNCHERS[self.launcher]
@@ -81,15 +81,15 @@ class GridConfig:
 class LeaderboardConfig:
     output: str = ""
     """Where leaderboard.html, .md and .csv go; if empty, into the folder of the grid, or else runs/leaderboard."""
-    baseline: str = ""
-    """What differences are taken to. If empty: the baseline of the grid, or `grpo` if it is there, or the first."""
-    equivalence: float = 0.0
+    baseline: Expression = ""
+    """What differences are taken to; of a table, one of its methods. If empty: the baseline of the grid, or `grpo` if
+    it is there, or the first."""
+    equivalence: Annotated[Number, Ge(0), Le(100)] = 0.0
     """Points: a row that is surely less than this from the baseline is called the same; 0 asks for nothing."""
     benchmarks: list[str] = field(default_factory=list)
     """What `rlzoo eval` measured of the runs, in place of their held-out problems: `benchmarks=aime24,math500`."""
-    title: str = "Leaderboard"
-    """The heading of the page."""
-    ranges: ClassVar[Mapping[str, Range]] = {"equivalence": Range(least=0, most=100)}
+    title: str = ""
+    """The heading of the page; if empty, model, task and steps, or the name of the table."""
 
 
 @dataclass
@@ -111,9 +111,9 @@ class VerifierConfig:
     """The model to ask for there, e.g. `opencompass/CompassVerifier-3B`."""
     template: str = ""
     """A file with its prompt, which names {question}, {gold_answer} and {llm_response}; if empty, a short one."""
-    parallel: int = 16
+    parallel: Count = 16
     """How many answers are judged at a time."""
-    timeout: float = 120.0
+    timeout: Positive = 120.0
     """Seconds to wait for a verdict."""
 
 
@@ -123,21 +123,14 @@ class RegradeConfig:
     """The folder that the new records go to; if empty, they go beside the old as `NAME.regraded.jsonl`."""
     overwrite: bool = False
     """Put the new records in place of the old."""
-    workers: int = 1
+    workers: Count = 1
     """Processes that grade."""
-    timeout: float = 10.0
+    timeout: Positive = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
-    show: int = 10
+    show: Natural = 10
     """How many changed grades are listed for each file."""
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     """A model that judges what the rules refuse; scores with and without it are shown."""
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "workers": Range(least=1),
-        "timeout": Range(above=0),
-        "show": Range(least=0),
-        "verifier.parallel": Range(least=1),
-        "verifier.timeout": Range(above=0),
-    }
 
 
 @dataclass
@@ -146,38 +139,30 @@ class GradeConfig:
     """The file that the graded lines go to; it must not exist yet."""
     overwrite: bool = False
     """Replace the file that `output` names."""
-    workers: int = 1
+    workers: Count = 1
     """Processes that grade."""
-    timeout: float = 10.0
+    timeout: Positive = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
-    ranges: ClassVar[Mapping[str, Range]] = {"workers": Range(least=1), "timeout": Range(above=0)}
 
 
 @dataclass
 class InspectConfig:
-    step: int | None = None
+    step: Natural | None = None
     """The checkpoint that samples, by its step: the rollouts that come next; 0 is the starting model, none the last."""
-    objective: str = ""
+    objective: Expression = ""
     """What is looked at. If empty, what the run trains with; the rollouts are the same."""
-    against: str = ""
+    against: Expression = ""
     """A second objective, shown beside the first on the same rollouts."""
-    groups: int = 8
+    groups: Count = 8
     """How many groups are shown token by token: those with silenced tokens first, then those with a signal."""
-    tokens: int = 400
+    tokens: Count = 400
     """How many tokens of a response are shown."""
-    probability: float = 0.5
+    probability: Share = 0.5
     """From here up a token counts as probable."""
-    entropy: float = 0.8
+    entropy: Share = 0.8
     """The quantile of the entropy from which a place counts as uncertain."""
     output: str = ""
     """The page to write; if empty, one in the folder `microscope` of the run."""
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "step": Range(least=0),
-        "groups": Range(least=1),
-        "tokens": Range(least=1),
-        "probability": Range(least=0, most=1),
-        "entropy": Range(least=0, most=1),
-    }
 
 
 @dataclass
@@ -201,47 +186,94 @@ class WarmupConfig:
     output: str = "runs/warmup-{task}"
     """The folder of the finished model, which must not exist yet; `rlzoo train` takes it as `model.name`."""
     task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
-    seed: int = 0
+    seed: Natural = 0
     """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
-    slip_rate: float = 0.1
+    slip_rate: Annotated[Number, Ge(0), Lt(1)] = 0.1
     """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
-    hidden_size: int = 128
+    hidden_size: Count = 128
     """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: int = 384
+    intermediate_size: Count = 384
     """Width inside the feed-forward layers."""
-    layers: int = 4
+    layers: Count = 4
     """Transformer layers."""
-    steps: int = 1000
+    steps: Count = 1000
     """Optimiser updates."""
-    clean_fraction: float = 0.0
+    clean_fraction: Share = 0.0
     """The first part of the steps, whose demonstrations have no slips."""
-    demonstrations_per_step: int = 128
+    demonstrations_per_step: Count = 128
     """Demonstrations of one update, each of a new random problem."""
-    learning_rate: float = 2e-3
+    learning_rate: Positive = 2e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "seed": Range(least=0),
-        "slip_rate": Range(least=0, below=1),
-        "hidden_size": Range(least=1),
-        "intermediate_size": Range(least=1),
-        "layers": Range(least=1),
-        "steps": Range(least=1),
-        "clean_fraction": Range(least=0, most=1),
-        "demonstrations_per_step": Range(least=1),
-        "learning_rate": Range(above=0),
-    }
 
 
 @dataclass
 class FitConfig:
-    gpus: int = 1
+    gpus: Count = 1
     """How many GPUs, one process on each."""
-    memory: float = 80.0
+    memory: Positive = 80.0
     """GiB that each GPU has."""
-    teraflops: float = 400.0
+    teraflops: Positive = 400.0
     """TFLOP/s that each GPU reaches, from which hours follow; 400 is two fifths of an H100's in bfloat16."""
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "gpus": Range(least=1),
-        "memory": Range(above=0),
-        "teraflops": Range(above=0),
-    }
+
+
+MapRegime = Literal[
+    "on_policy",
+    "stale",
+    "mismatched",
+    "hard",
+    "long",
+    "sharp",
+    "wrong_rewards",
+    "partial_rewards",
+    "small_groups",
+    "large_groups",
+]
+"""What the map of the zoo may look at; what each is, is said in `rlzoo.mapping.regimes`."""
+
+
+@dataclass
+class MapConfig:
+    regimes: list[MapRegime] = field(default_factory=list)
+    """Where objectives are looked at: `regimes=stale,hard`; all ten if empty."""
+    batches: Annotated[int, Ge(8)] = 24
+    """Batches of rollouts in each regime, which all objectives share."""
+    seed: Natural = 0
+    """Seeds the rollouts; policies and rewards of a regime are always the same."""
+    step: Annotated[Number, Gt(0), Le(0.1)] = 0.01
+    """How far a step moves the policy: the KL divergence of a response, in nats, to second order."""
+    output: str = "runs/map"
+    """Where map.html, .md, .csv and pictures go."""
+
+
+@dataclass
+class SuiteConfig:
+    experiments: list[str] = field(default_factory=list)
+    """Which questions are asked: `experiments=rare_but_right,length_bias`; all that rlzoo has if empty. Others as
+    `my_file.py:EXPERIMENT` or `my_module:EXPERIMENT`."""
+    seeds: list[Natural] = field(default_factory=lambda: [10])
+    """A number is how many of the registered seeds, 1100, 1101, ...; several are the seeds themselves: `seeds=0,1`."""
+    base_against_base: bool = False
+    """Train the base of each experiment with 40 further seeds, and compare it with itself."""
+    jobs: Count = 1
+    """How many cells at a time, each in a process of one thread."""
+    output: str = "runs/suite"
+    """The folder of cells.jsonl, which keeps what is done, and of the tables and the page."""
+
+
+OWN: dict[str, type[Any]] = {
+    "train": ShowConfig,
+    "eval": BenchmarksConfig,
+    "regrade": RegradeConfig,
+    "grade": GradeConfig,
+    "compare": GridConfig,
+    "leaderboard": LeaderboardConfig,
+    "inspect": InspectConfig,
+    "map": MapConfig,
+    "suite": SuiteConfig,
+    "fit": FitConfig,
+    "warmup": WarmupConfig,
+    "push": PushConfig,
+}
+"""Command -> the schema of its own keys."""
+TRUSTING = ("train", "task", "eval", "regrade", "compare", "inspect", "fit")
+"""Those that read files which may name code."""

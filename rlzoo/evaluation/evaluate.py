@@ -13,14 +13,15 @@ from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import KeptBatches, in_order
-from rlzoo.evaluation.statistics import Estimate, majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.model.accelerator import gathered
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import Environment, GradedRollouts
+from rlzoo.statistics.accuracy import majority_at_k, mean_over_problems, pass_at_k, powers_of_two
+from rlzoo.statistics.intervals import Estimate
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.regrading import grading_keys, to_json
 
@@ -107,7 +108,7 @@ class Evaluation:
     @classmethod
     def load(cls, path: Path) -> "Evaluation":
         """Reads what `save` wrote. Raises UserError if that is not all there."""
-        records = read_json_lines(path)
+        records = read_json_lines(path, ("problem", "sample", "correct", "response", "outcome"))
         if not records or len(records) % (1 + max(record["sample"] for record in records)):
             raise damaged(path, f"it ends after {len(records)} responses")
         return cls.of(records)
@@ -143,7 +144,7 @@ class Evaluator:
     """
 
     accelerator: Accelerator
-    sampler: Sampler
+    sampler: Environment
     task: Task
     problems: Sequence[Problem]
     samples: int

@@ -1,5 +1,6 @@
 """Evaluation by itself: loads a model once, and samples and grades every problem set with every decoding."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -15,17 +16,23 @@ from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
 from rlzoo.evaluation.settings import model_settings, settings_of
 from rlzoo.evaluation.target import Target
+from rlzoo.experiment.code import changed_sources, task_sources
 from rlzoo.experiment.environment import environment
+from rlzoo.experiment.identity import trained_in
 from rlzoo.experiment.prompts import check_prompts
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
-from rlzoo.rollout import check_engine, load_engine, warn_of_cache
-from rlzoo.rollout.sampler import Sampler
+from rlzoo.rollout import check_engine, engine_class, load_engine
+from rlzoo.rollout.cache import warn_of_cache
+from rlzoo.rollout.sampler import environment_of
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
 from rlzoo.tasks.grading import GraderPool
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     accelerator = make_accelerator(config.model.precision)
     if not accelerator.is_main_process:
         view.silence()
+    elif target.run is not None:
+        _tell_of_other_code(RunFolder(Path(target.run["folder"])), sets[0].source, config.rollout.engine)
     parts = _parts(sets, config, tokenizer, target.folder)
     to_do = [part for part in parts if not said_by_main(accelerator, is_finished(part.path, part.settings))]
     if to_do:
@@ -98,6 +107,16 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
             KeptBatches(part.path).forget()
         _show(parts, config, view)
     return [part.path for part in parts]
+
+
+def _tell_of_other_code(run: RunFolder, source: TaskConfig, engine: str) -> None:
+    """A task or a reward whose code has changed since the run was trained; an evaluation runs no part."""
+    trained = trained_in(run.path).code if run.objective.exists() else None
+    change = changed_sources(task_sources(source, engine), {} if trained is None else trained.task)
+    if change:
+        _logger.warning(
+            "%s has changed since the run in %s was trained; it is evaluated as it is now", change, run.path
+        )
 
 
 def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[Part]:
@@ -129,7 +148,7 @@ def _evaluate(
     with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
-            sampler = Sampler(engine, graders, tokenizer, config.task.grade_truncated)
+            sampler = environment_of(config.task)(engine, graders, tokenizer, config.task.grade_truncated)
             for part in parts:
                 one, kept = part.problem_set, KeptBatches(part.path)
                 evaluator = Evaluator(
@@ -149,7 +168,10 @@ def _evaluate(
                     if result is not None:
                         result.save(part.path)
                         made = {"model": config.model.name, "run": run, "settings": part.settings}
-                        figures = {"figures": result.summary(), "environment": environment()}
+                        figures = {
+                            "figures": result.summary(),
+                            "environment": environment(*engine_class(config.rollout.engine).packages),
+                        }
                         record_result(part.path, {**made, **figures})
                 accelerator.wait_for_everyone()
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import GradeConfig, check_keys
+from rlzoo.config import GradeConfig
 from rlzoo.errors import UserError
-from rlzoo.files import write_json_lines
+from rlzoo.files import read_json, write_json_lines
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade, prompt_of
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -63,7 +63,6 @@ def _summary(target: Path, written: Sequence[Line]) -> Summary:
 
 
 def _target(config: GradeConfig) -> Path:
-    check_keys(config)
     if not config.output:
         raise UserError("output= names no file; say where the graded lines go: output=OUT.jsonl")
     target = Path(config.output).expanduser()
@@ -96,7 +95,7 @@ def _read(file: Path) -> dict[int, Line]:
 
 def _parsed(text: str, place: str) -> Line:
     try:
-        line = json.loads(text)
+        line = read_json(text)
     except ValueError as error:
         raise UserError(f"{place} is not JSON: {error}") from None
     if not isinstance(line, Mapping):

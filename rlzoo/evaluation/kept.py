@@ -6,6 +6,7 @@ and sample, and as batches are always the same, an evaluation that was killed en
 
 import fcntl
 import json
+import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,13 @@ from typing import Any
 
 from rlzoo.config import flat
 from rlzoo.errors import UserError
+from rlzoo.experiment.code import changed_sources
 from rlzoo.files import locked, read_json_lines, write_json, write_json_lines
 
 RESULTS = "results.json"
 """Of every file of responses in a folder: what decided it, its figures, and what it was made with."""
+
+_logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 Entry = dict[str, Any]
@@ -69,12 +73,23 @@ class KeptBatches:
 
 def check_same_settings(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to go on with, or to take for done, what other settings decided. Raises UserError naming one."""
-    old, new = flat(before), flat(json.loads(json.dumps(now)))
+    if change := changed_sources(now.get("code", {}), before.get("code", {})):
+        raise UserError(f"{change} has changed since {path} was made; another output= keeps both")
+    if now.get("code") and "code" not in before:
+        _logger.warning(
+            "%s does not say which code of %s it is of: rlzoo did not record that", path, ", ".join(now["code"])
+        )
+    old, new = without_code(before), without_code(json.loads(json.dumps(now)))
     for key in dict.fromkeys([*new, *old]):
         if old.get(key) != new.get(key):
             raise UserError(
                 f"{path} was made with {key}={old.get(key)}, and now it is {new.get(key)}; another output= keeps both"
             )
+
+
+def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with dotted keys, but for the digests of code, of which two may know different ones."""
+    return flat({key: value for key, value in settings.items() if key not in ("code", "source_files")})
 
 
 def read_results(folder: Path) -> dict[str, Entry]:

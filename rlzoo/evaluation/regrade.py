@@ -1,13 +1,14 @@
 """Grades the responses that an evaluation has kept once more, with the grader as it is now."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlzoo.config import RegradeConfig, check_keys
+from rlzoo.config import RegradeConfig, flat
+from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
@@ -15,9 +16,10 @@ from rlzoo.evaluation.verifier import Verifier, load_verifier
 from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.environment import environment
 from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.rollout.sampler import environment_of
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.grading import Graded, GraderPool
-from rlzoo.tasks.regrading import grading_task, problem_of
+from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
 
 Record = dict[str, Any]
 Change = tuple[Record, Record]
@@ -41,12 +43,19 @@ class RegradingView(Protocol):
         ...
 
 
-def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView) -> list[Path]:
-    """Regrades files of responses and writes the new records; returns where. Raises UserError before it grades any."""
+def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView, trust: Sequence[str] = ()) -> list[Path]:
+    """Regrades files of responses and writes the new records; returns where.
+
+    Raises UserError before it grades any, also for a task or a reward from outside that a file names and `trust` does
+    not cover.
+    """
     files = _originals(files)
     targets = _targets(files, config)
     verifiers = [load_verifier(config.verifier, target.with_suffix(".verdicts.jsonl")) for target in targets]
     read = {file: _read(file) for file in files}
+    check_recorded([keys for file, records in read.items() for keys in _recorded_keys(file, records)], trust=trust)
+    for file, records in read.items():
+        _check_grades_text(file, records)
     for file, target, verifier in zip(files, targets, verifiers, strict=True):
         records = regraded(read[file], config.workers, config.timeout)
         if verifier:
@@ -103,6 +112,24 @@ def verified(
     ]
 
 
+def _recorded_keys(file: Path, records: Sequence[Record]) -> Iterator[RecordedKeys]:
+    return (RecordedKeys(file, flat({"task": task})) for task in _tasks(records))
+
+
+def _tasks(records: Sequence[Record]) -> Iterable[dict[str, Any]]:
+    """What the lines of a file say of their tasks, each once."""
+    return {json.dumps(record["task"], sort_keys=True): record["task"] for record in records}.values()
+
+
+def _check_grades_text(file: Path, records: Sequence[Record]) -> None:
+    for task in _tasks(records):
+        if not environment_of(grading_config(task)).grades_text:
+            raise UserError(
+                f"{file} cannot be graded again: the rewards of task.name={task['name']} are those of its environment, "
+                f"and do not follow from a response's text; rlzoo eval samples and grades anew"
+            )
+
+
 def _counts_as_empty(record: Record) -> bool:
     return record["outcome"] == "truncated" and not record["task"].get("grade_truncated", False)
 
@@ -137,7 +164,6 @@ def _targets(files: Sequence[Path], config: RegradeConfig) -> list[Path]:
     """Where the new records go. Raises UserError rather than name a file that is read, unless that is asked for."""
     if not files:
         raise UserError("there is nothing to grade again; name files of responses: rlzoo regrade FILE.jsonl")
-    check_keys(config)
     if config.overwrite:
         if config.output:
             raise UserError(f"output={config.output} has no effect with overwrite=true; leave one of them out")

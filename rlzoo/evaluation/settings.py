@@ -9,16 +9,15 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from rlzoo.config import Config, ModelConfig, TaskConfig
+from rlzoo.config import Config, ModelConfig, TaskConfig, keys
 from rlzoo.config.decoding import Decoding
+from rlzoo.config.facts import MACHINE
+from rlzoo.experiment.code import task_sources
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.outside import source_digests
 from rlzoo.tasks.regrading import to_json
 
-_DECIDE_NOTHING = ("problems", "split", "grader_workers", "grader_timeout", "name", "held_out", "held_out_split")
-"""Keys of a task that touch no response and no grade, or say where the data are, whose digest is there."""
 _CHUNK = 2**20
 
 
@@ -43,7 +42,8 @@ def settings_of(
     tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """What decides the responses to a problem set, and their grades, beside the model."""
-    task = {key: value for key, value in asdict(source).items() if key not in _DECIDE_NOTHING}
+    without = {key.name for key in keys(TaskConfig) if key.decides is MACHINE or key.locates_data}
+    task = {name: value for name, value in asdict(source).items() if name not in without}
     return {
         "problem_set": name,
         "task": task,
@@ -57,7 +57,7 @@ def settings_of(
         "seed": config.seed,
         "data": digest(json.dumps([it.prompt, it.answer, to_json(it.data)], default=dict) for it in problems),
         "prompts": digest(json.dumps(tokenizer.encode(it.prompt)) for it in problems),
-        **({"source_files": digests} if (digests := source_digests(source)) else {}),
+        **({"code": sources} if (sources := task_sources(source, config.rollout.engine)) else {}),
     }
 
 

@@ -1,37 +1,34 @@
 """What is evaluated by itself: a run's last checkpoint or any model, on its task or on named benchmarks."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlzoo.config import (
-    EVALUATION_KEYS,
     BenchmarksConfig,
     Config,
-    check_ranges,
+    TrustConfig,
+    check_agreement,
+    check_effect,
+    flat,
     given_keys,
     key_and_value,
     load_config,
     own_words,
+    read_recorded,
+    split_words,
 )
-from rlzoo.errors import UserError, nearest
-from rlzoo.experiment.progress import read_progress
+from rlzoo.config.recorded import RecordedKeys, check_recorded
+from rlzoo.errors import UserError
+from rlzoo.experiment.progress import check_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 
-BENCHMARK_TASK_KEYS = (
-    *("task.instruction", "task.system_prompt", "task.chat_template_kwargs"),
-    *("task.grade_truncated", "task.grader_workers", "task.grader_timeout"),
-)
-"""The keys of a task that have an effect on benchmarks."""
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
-
-_OWN_KEYS = {key.name for key in dataclasses.fields(BenchmarksConfig)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,9 @@ class Target:
 
     def check(self) -> None:
         """What can be checked before torch is imported. Raises UserError."""
-        check_ranges(self.config)
+        if self.run is not None:
+            check_whole(Path(self.config.model.name))
+        check_agreement(self.config)
         locate(self.config.model)
         if not self.benchmarks:
             check_task(self.config.task)
@@ -69,10 +68,13 @@ class Target:
 def read_target(name: str, words: Sequence[str]) -> Target:
     """What to evaluate of a run's folder (its last checkpoint), a model's folder or a hub name.
 
-    Raises UserError for a key without effect, an unknown benchmark, and a run without a checkpoint.
+    Raises UserError for a key without effect, an unknown benchmark, a run without a checkpoint, and code from outside
+    that only the run names.
     """
+    trusted, words = own_words(words, TrustConfig)
     own, benchmarks, words = _split(words)
     config, folder = _evaluation_config(name, words)
+    _check_code(name, words, bool(benchmarks), trusted.trust)
     given = given_keys(words)
     if benchmarks and "evaluation.decodings" not in given:
         config = replace(config, evaluation=replace(config.evaluation, decodings=PAPERS_DECODINGS))
@@ -89,6 +91,17 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     )
 
 
+def _check_code(target: str, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]) -> None:
+    """Of the code that a run names, an evaluation needs the model's, the engine, and but on benchmarks the task."""
+    run, _ = _run_and_checkpoint(Path(target)) or (None, None)
+    needed = ("model.", "rollout.", *([] if on_benchmarks else ["task."]))
+    keys = {} if run is None else flat(asdict(read_recorded(run.config)))
+    recorded = RecordedKeys(
+        Path(target) if run is None else run.config, {key: it for key, it in keys.items() if key.startswith(needed)}
+    )
+    check_recorded([recorded], [flat(asdict(load_config(words)))], trust)
+
+
 def _run(target: Path) -> dict[str, Any] | None:
     run, checkpoint = _run_and_checkpoint(target) or (None, None)
     if run is None or checkpoint is None:
@@ -98,25 +111,21 @@ def _run(target: Path) -> dict[str, Any] | None:
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:
     """What the words say of benchmarks, these, and the other words. Raises UserError for what has no effect."""
-    own, others = own_words(words, BenchmarksConfig)
-    mine = [word for word in words if word not in others]
-    if not any(word.startswith("benchmarks=") for word in mine):
-        if mine:
-            raise UserError(f"{mine[0]!r} has no effect without benchmarks=")
-        return own, [], others
-    benchmarks = find(own.benchmarks)
-    for word in others:
-        if word.startswith("task.") and not word.startswith(BENCHMARK_TASK_KEYS):
-            raise UserError(f"{word!r} has no effect on benchmarks; leave it out")
-    return own, benchmarks, others
+    asked, others = split_words("eval", words)
+    of_benchmarks = [word for word in words if word not in others]
+    if not any(word.startswith("benchmarks=") for word in of_benchmarks):
+        if of_benchmarks:
+            raise UserError(f"{of_benchmarks[0]!r} has no effect without benchmarks=")
+        return asked, [], others
+    check_effect("benchmarks", others)
+    return asked, find(asked.benchmarks), others
 
 
 def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]:
-    for word in words:
-        key = word.partition("=")[0]
-        if "=" in word and (not key.startswith(EVALUATION_KEYS) or key == "model.name"):
-            raise UserError(f"{word!r} has no effect on an evaluation of {target}{nearest(key, _OWN_KEYS)}")
     found = _run_and_checkpoint(Path(target))
+    for word in words:
+        if word.startswith("model.name=") or (found and word.startswith("model.revision=")):
+            raise UserError(f"{word!r} has no effect on an evaluation of {target}; leave it out")
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
     if found is None:
         folder = Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
@@ -124,8 +133,7 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
     run, checkpoint = found
     if checkpoint is None:
         raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
-    run.read_config()
-    config: Config = load_config([str(run.config), *words])
+    config = run.read_config(words)
     config.model.name, config.model.revision = str(checkpoint), None
     beside = run / "evaluation" if checkpoint == run.last_checkpoint() else run / "evaluation" / checkpoint.name
     return config, Path(chosen[-1]) if chosen else beside

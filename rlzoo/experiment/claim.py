@@ -1,38 +1,24 @@
 """Who may write into the folder of a run, and what a resumed run keeps."""
 
-import json
 import logging
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import IO
 
-from objectives import parse
-from rlzoo.config import EVALUATION_KEYS, Config, flat, to_yaml
+from objectives import Objective, parse
+from rlzoo.config import Config, deciding, to_yaml
+from rlzoo.config.commands import is_read
+from rlzoo.config.facts import LENGTH, RUN_IDENTITY
 from rlzoo.errors import UserError
+from rlzoo.experiment.code import Code, keep_sources
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
-from rlzoo.experiment.progress import read_progress
-from rlzoo.experiment.run_folder import RunFolder, evaluated_step, missing_steps
-from rlzoo.files import locked, read_json_lines, write_json, write_json_lines, write_text
-from rlzoo.tasks.outside import source_digests
-
-FREE_TO_CHANGE = (
-    "resume",
-    "output",
-    "checkpoint.",
-    "log.",
-    "evaluation.every",
-    "train.steps",
-    "train.sharding",
-    "task.grader_",
-    "rollout.server",
-)
-"""Keys that a resumed run may set differently: they do not touch the steps already done."""
+from rlzoo.experiment.progress import checkpoints, step_of
+from rlzoo.experiment.run_folder import STEP, RunFolder, evaluated_step, missing_steps
+from rlzoo.files import clear_leftovers, json_lines, locked, read_json_lines, write_json, write_json_lines, write_text
+from rlzoo.rollout import engine_class
 
 LOCK = ".lock"
-SOURCE_FILES = "source_files.json"
-"""Digests of the files that hold the task and the rewards from outside, where a run has any."""
 _logger = logging.getLogger(__name__)
 
 
@@ -41,15 +27,24 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
     No other process may claim it until the returned file is closed. Raises UserError if it cannot be had.
     """
-    digests = source_digests(config.task)
+    for written in (folder.path, folder / "checkpoints", folder / "evaluation"):
+        clear_leftovers(written)
+    objective = parse(config.objective)
+    code = Code.of(config, objective)
     if folder.holds_run:
         if not config.resume:
+            _check_same_code(code, objective, folder)
+            _check_means_the_same(f"objective={config.objective}", objective, folder)
             raise UserError(
                 f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
             )
-        check_same(config, folder)
+        check_same(config, folder, code)
         _tell_of_losses(folder)
-        _tell_of_other_code(folder, digests)
+        if code.sources and trained_in(folder.path).code is None:
+            _logger.warning(
+                "%s does not say which code of %s its steps are of, as rlzoo did not record that; from now on it does",
+                *(folder.path, ", ".join(code.sources)),
+            )
     elif folder.path.is_file():
         raise UserError(f"output={folder.path} is a file; choose another output=")
     elif not folder.config.exists() and _holds_others(folder):
@@ -60,11 +55,9 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         if lock is None:
             raise UserError(f"output={folder.path} is being written by another process; wait for it, or stop it")
         write_text(folder.config, to_yaml(config))
-        objective = parse(config.objective)
-        write_json(folder.objective, {"key": objective.key, **objective.describe()})
-        write_json(folder / "environment.json", environment())
-        if digests:
-            write_json(folder / SOURCE_FILES, digests)
+        keep_sources(folder.source, config, objective)
+        write_json(folder.objective, {"key": objective.key, **objective.describe(), "code": asdict(code)})
+        write_json(folder / "environment.json", environment(*engine_class(config.rollout.engine).packages))
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
     return lock
@@ -73,45 +66,52 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 def _tell_of_losses(folder: RunFolder) -> None:
     """Steps that are behind the run and have no line of metrics: something else than rlzoo cut the file."""
     last = folder.last_checkpoint()
-    lost = missing_steps(read_json_lines(folder.metrics), 0 if last is None else read_progress(last).step)
+    lost = missing_steps(read_json_lines(folder.metrics, STEP), 0 if last is None else step_of(last))
     if lost:
         _logger.warning("%s has lost %s: curves and means will be without", folder.metrics, lost)
-
-
-def _tell_of_other_code(folder: RunFolder, digests: Mapping[str, str]) -> None:
-    """Rewards, or a task, whose file has changed since the run last went on: their names are still the same."""
-    path = folder / SOURCE_FILES
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for written, digest in digests.items():
-        if before.get(written, digest) != digest:
-            _logger.warning("the code of %s has changed: steps before and after it differ in their grades", written)
 
 
 def _holds_others(folder: RunFolder) -> bool:
     return folder.path.exists() and any(path.name != LOCK for path in folder.path.iterdir())
 
 
-def check_same(config: Config, folder: RunFolder) -> None:
-    """Refuses settings that differ from those of the run in the folder, except those that are free to change.
+def check_same(config: Config, folder: RunFolder, code: Code | None = None) -> None:
+    """Refuses settings, and code, that differ from those of the run in the folder and decide its results.
 
-    Before the first step those are free too that the evaluation before it does not depend on.
+    `code` is what is there now, where that is known already. Before the first step those are free that the evaluation
+    before it does not depend on.
     """
     if folder.has_steps:
         _check_same_objective(config, folder)
-    done = len(read_json_lines(folder.metrics))
+    done = len(read_json_lines(folder.metrics, STEP))
     if done > config.train.steps:
         raise UserError(f"train.steps={config.train.steps}, but the run in {folder.path} has {done} steps already")
-    before, now = flat(asdict(folder.read_config())), flat(asdict(config))
-    fixed = () if config.train.schedule == "constant" else ("train.steps",)  # others depend on where the run ends
-    for key in sorted(before.keys() | now.keys()):
-        is_free = (key.startswith(FREE_TO_CHANGE) and key not in fixed) or not (
-            folder.has_steps or key.startswith(EVALUATION_KEYS)
-        )
-        if before.get(key) != now.get(key) and not is_free and key != "objective":
+    is_constant = config.train.schedule == "constant"
+    kept = RUN_IDENTITY - {LENGTH} if is_constant else RUN_IDENTITY  # other schedules depend on where the run ends
+    before, now = deciding(folder.read_config(), kept), deciding(config, kept)
+    for name in sorted({*before, *now} - {"objective"}):
+        if before.get(name) != now.get(name) and (folder.has_steps or is_read(name, "eval")):
             raise UserError(
-                f"{key}={now.get(key)}, but the run in {folder.path} has {before.get(key)}; "
+                f"{name}={now.get(name)}, but the run in {folder.path} has {before.get(name)}; "
                 f"a resumed run keeps its settings"
             )
+    objective = parse(config.objective)
+    _check_same_code(code or Code.of(config, objective), objective, folder)
+
+
+def _check_same_code(code: Code, objective: Objective, folder: RunFolder) -> None:
+    """Before the first step that of the objective is free, as its settings are."""
+    trained = trained_in(folder.path) if folder.objective.exists() else None
+    if trained is None or trained.code is None:
+        return
+    is_begun = folder.has_steps and trained.key == objective.key
+    change = code.changes(trained.code) if is_begun else code.changes_of_task(trained.code)
+    if change:
+        kept = f"; {folder.source} has what it was" if folder.source.is_dir() else ""
+        raise UserError(
+            f"{change} has changed since the run in {folder.path} was trained{kept}; a run keeps its code, another "
+            f"output= starts afresh"
+        )
 
 
 def _check_same_objective(config: Config, folder: RunFolder) -> None:
@@ -119,19 +119,33 @@ def _check_same_objective(config: Config, folder: RunFolder) -> None:
     asked, objective, trained = f"objective={config.objective}", parse(config.objective), trained_in(folder.path)
     if trained.key == objective.key:
         return
-    if trained.meant_now == objective:
+    _check_means_the_same(asked, objective, folder)
+    raise UserError(f"{asked}, but the run in {folder.path} has {trained.expression}; a resumed run keeps its settings")
+
+
+def _check_means_the_same(asked: str, objective: Objective, folder: RunFolder) -> None:
+    trained = trained_in(folder.path) if folder.objective.exists() else None
+    if trained is not None and trained.key != objective.key and trained.meant_now == objective and folder.has_steps:
         change = has_changed(asked, objective.key, trained.key, f"the run in {folder.path}")
         raise UserError(f"{change}; a resumed run keeps its settings, another output= starts afresh")
-    raise UserError(f"{asked}, but the run in {folder.path} has {trained.expression}; a resumed run keeps its settings")
 
 
 def forget_after(folder: RunFolder, step: int) -> None:
     """Drops records of steps that come after the checkpoint that training goes on from: they will be made again."""
     for path in (folder.metrics, folder.timings, folder.responses):
-        records = read_json_lines(path)
-        write_json_lines(path, [record for record in records if record["step"] <= step])
+        write_json_lines(path, (record for record in json_lines(path, STEP) if record["step"] <= step))
     for path in (folder / "evaluation").glob("step-*.jsonl"):
         if evaluated_step(path) > step:
             path.unlink()
-    for partial in (folder / "checkpoints").glob(".*"):
-        shutil.rmtree(partial)
+    for hidden in (folder / "checkpoints").glob(".*"):  # what was damaged, and what earlier versions left
+        shutil.rmtree(hidden, ignore_errors=True)
+    for checkpoint in checkpoints(folder / "checkpoints"):
+        if step_of(checkpoint) > step:  # a damaged one, which nothing goes on from
+            checkpoint.rename(checkpoint.with_name(f".damaged-{checkpoint.name}"))
+
+
+def forget_old_responses(folder: RunFolder, step: int, newest: int) -> None:
+    """After every `newest` steps, drops the responses of those before; the same whenever a run was interrupted."""
+    if newest and step % newest == 0 and step > newest:
+        kept = (record for record in json_lines(folder.responses, STEP) if record["step"] > step - newest)
+        write_json_lines(folder.responses, kept)

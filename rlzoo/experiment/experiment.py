@@ -15,7 +15,9 @@ from rlzoo.experiment.output import output_folder
 from rlzoo.experiment.prompts import check_prompts, check_readable, without_long_prompts
 from rlzoo.experiment.trial import try_objective
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
-from rlzoo.rollout import check_engine, warn_of_cache
+from rlzoo.rollout import check_engine, engine_class
+from rlzoo.rollout.cache import warn_of_cache
+from rlzoo.rollout.sampler import environment_of
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task
 
@@ -97,7 +99,7 @@ def check(config: Config) -> Experiment:
     objective = parse(config.objective)
     check_objective(objective, config.model, config.rollout)
     _check_reference_is_read(objective, config.model)
-    _check_ahead(objective, config.rollout)
+    _check_ahead(objective, config)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
@@ -133,13 +135,19 @@ def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutCo
         )
 
 
-def _check_ahead(objective: Objective, rollout: RolloutConfig) -> None:
+def _check_ahead(objective: Objective, config: Config) -> None:
+    rollout = config.rollout
+    if rollout.ahead and not environment_of(config.task).grades_tokens:
+        raise UserError(
+            f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
+            f"and none of rollouts that a checkpoint has kept; leave it out"
+        )
     if rollout.ahead and "logp_prompt" in objective.needs:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: a part of {objective} reads the prompts' log-probs at rollout time, which "
             f"no engine reports of an older policy; leave it out"
         )
-    if rollout.ahead and rollout.engine != "transformers" and "entropy_old" in objective.needs:
+    if rollout.ahead and "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: a part of {objective} reads the entropy at rollout time, which "
             f"rollout.engine={rollout.engine} does not see of an older policy; leave it out"

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from rlzoo.config import Config, check_ranges
-from rlzoo.config.zoo_names import check_names
+from objectives import parse
+from rlzoo.config import Config, check_agreement
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import locate
+from rlzoo.rollout import check_engine_name
 from rlzoo.tasks import check_task
 
 _ALONE = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "trackio", "wandb")
@@ -15,9 +16,13 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), **{name: (name,) for
 
 
 def check_words(config: Config) -> None:
-    """Checks ranges, names of the model and the task, and trackers. Raises UserError."""
-    check_ranges(config)
-    check_names(config.objective)
+    """Checks what keys say together, the objective, names of the model and the task, and trackers.
+
+    Raises UserError or ObjectiveError.
+    """
+    check_agreement(config)
+    parse(config.objective)
+    check_engine_name(config.rollout.engine)
     check_trackers(config.log.trackers)
     locate(config.model)
     if config.model.lora.rank and find_spec("peft") is None:

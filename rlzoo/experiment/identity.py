@@ -4,12 +4,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from objectives import Objective, ObjectiveError, parse
+from rlzoo.config.recorded import OBJECTIVE, outside_names
 from rlzoo.errors import UserError
-from rlzoo.experiment.run_folder import OBJECTIVE, RunFolder
+from rlzoo.experiment.code import Code
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 
 LONGEST_NAME = 100
@@ -22,12 +24,14 @@ class Recorded:
     key: str
     expression: str
     """What meant it at that time."""
+    code: Code | None = field(default=None, kw_only=True)
+    """None where a version of rlzoo made the file that did not record it."""
 
     @property
     def meant_now(self) -> Objective | None:
-        """What the expression means now; None if it means nothing any more."""
+        """What the expression means now, nothing being imported for it; None if it means nothing any more."""
         try:
-            return parse(self.expression)
+            return parse(self.expression, imports=False)
         except ObjectiveError:
             return None
 
@@ -41,16 +45,29 @@ class Recorded:
 def trained_in(folder: Path) -> Recorded:
     """The objective of the run in a folder; where none is recorded, what its configuration says means now.
 
-    Raises UserError or ObjectiveError where neither can be read.
+    Imports nothing. Raises UserError or ObjectiveError where neither can be read.
     """
     if not (folder / OBJECTIVE).exists():
-        written = RunFolder(folder).read_config().objective
-        return Recorded(parse(written).key, written)
+        return _as_configured(RunFolder(folder))
     try:
         values = json.loads((folder / OBJECTIVE).read_text(encoding="utf-8"))
-        return Recorded(str(values["key"]), str(values["expression"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Recorded(str(values["key"]), str(values["expression"]), code=Code.read(values.get("code")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / OBJECTIVE} is not readable: {error}") from None
+
+
+def _as_configured(run: RunFolder) -> Recorded:
+    written = run.read_config().objective
+    try:
+        return Recorded(parse(written, imports=False).key, written)
+    except ObjectiveError:
+        if not outside_names({"objective": written}):
+            raise
+        raise UserError(
+            f"{run.path} has no {OBJECTIVE}, and {run.config} names code of its own, objective={written}, and is not "
+            f"obeyed; if you trust it, rlzoo train {run.config} output={run.path} trust={run.path} resume=true "
+            f"writes down what it means"
+        ) from None
 
 
 def told_apart(recorded: Iterable[Recorded]) -> dict[str, str]:

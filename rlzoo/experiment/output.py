@@ -6,9 +6,10 @@ from string import Formatter
 
 from objectives import Objective, ObjectiveError
 from rlzoo.config import Config
+from rlzoo.config.recorded import CONFIG
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import Recorded, digest, folder_name, trained_in
-from rlzoo.experiment.run_folder import CONFIG, RunFolder
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 
 NAMES = ("task", "objective", "seed")

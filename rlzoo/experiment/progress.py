@@ -1,18 +1,23 @@
-"""Where training stands, as every checkpoint records it."""
+"""What a checkpoint is: where training stands, and the list of its files with their checksums."""
 
+import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlzoo.errors import UserError, one_line
+from rlzoo.files import write_json
+
+_logger = logging.getLogger(__name__)
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
 ADAPTERS, AHEAD = "training/adapters.safetensors", "training/ahead.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
-_ONCE = {PROGRESS: "training.json", OPTIMIZER: "optimizer.safetensors"}
-"""Where older versions kept them."""
+MANIFEST = "training/manifest.json"
+"""The step, and of every file its bytes and its checksum; older versions wrote none."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +37,82 @@ class Progress:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The complete checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if of_training(path, PROGRESS).is_file())
+    """The checkpoints of a run, oldest first; each is there as a whole, but may have been damaged since."""
+    return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
 
 
-def model_files(checkpoint: Path) -> list[Path]:
-    """What of a checkpoint is the model: all that is not there to go on training."""
-    training = {Path(PROGRESS).parent.name, *_ONCE.values()}
-    return sorted(path for path in checkpoint.iterdir() if path.name not in training)
+def step_of(checkpoint: Path) -> int:
+    """The step that it was saved after, as its name says."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def write_manifest(checkpoint: Path, step: int) -> None:
+    """Lists the files of a checkpoint, which is complete but for this."""
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
+    listed = {str(path.relative_to(checkpoint)): _fingerprint(path) for path in files}
+    write_json(checkpoint / MANIFEST, {"step": step, "files": listed})
+
+
+def _fingerprint(path: Path) -> dict[str, int | str]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "blake2b": hashlib.file_digest(file, "blake2b").hexdigest()}
+
+
+def damage(checkpoint: Path) -> str:
+    """What is not as it was saved, in words; empty if all is. Without a list of its files, what lacks is seen alone."""
+    if not (checkpoint / MANIFEST).is_file():
+        needed = ("config.json", PROGRESS, OPTIMIZER)
+        lacking = [name for name in needed if not (checkpoint / name).is_file()]
+        return f"it has no {lacking[0]}" if lacking else ""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        step, files = manifest["step"], dict(manifest["files"])
+        if step_of(checkpoint) != step or not {"config.json", PROGRESS, OPTIMIZER} <= files.keys():
+            return f"{MANIFEST} is that of another"
+        for name, saved in files.items():
+            if not (checkpoint / name).is_file():
+                return f"it has no {name}"
+            if _fingerprint(checkpoint / name) != saved:
+                return f"{name} is not what was saved"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{MANIFEST} is not readable: {one_line(error)}"
+    return ""
+
+
+def check_whole(checkpoint: Path) -> None:
+    """Raises UserError for a checkpoint that is damaged; a warning says of one that it has no checksums."""
+    if found := damage(checkpoint):
+        raise UserError(damaged_in_words(checkpoint, found))
+    if not (checkpoint / MANIFEST).is_file():
+        _logger.warning("%s is of a version without checksums: whether it is as it was saved is not known", checkpoint)
+
+
+def newest_whole(folder: Path) -> Path | None:
+    """The newest checkpoint that is as it was saved, warnings naming newer ones; None if there never was any.
+
+    Raises UserError if there are some and all are damaged.
+    """
+    found = checkpoints(folder)
+    for number, checkpoint in enumerate(reversed(found), 1):
+        if not (why := damage(checkpoint)):
+            check_whole(checkpoint)
+            return checkpoint
+        if number == len(found):
+            raise UserError(damaged_in_words(checkpoint, why))
+        _logger.warning("the checkpoint %s is damaged: %s; the one before it is taken", checkpoint, why)
+    return None
+
+
+def damaged_in_words(checkpoint: Path, why: str) -> str:
+    """That it is, and what to do."""
+    remedy = "remove this folder, and resume=true goes on from the one before, or from the first step"
+    return f"the checkpoint {checkpoint} is damaged: {why}; {remedy}"
 
 
 def read_progress(checkpoint: Path) -> Progress:
     """Where training stood. Raises UserError if that cannot be read."""
     with readable(checkpoint):
-        return Progress(**json.loads(of_training(checkpoint, PROGRESS).read_text(encoding="utf-8")))
+        return Progress(**json.loads((checkpoint / PROGRESS).read_text(encoding="utf-8")))
 
 
 @contextmanager
@@ -54,11 +121,4 @@ def readable(checkpoint: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        remedy = "remove this folder, and resume=true goes on from the one before, or from the first step"
-        raise UserError(f"the checkpoint {checkpoint} is damaged: {one_line(error)}; {remedy}") from None
-
-
-def of_training(checkpoint: Path, name: str) -> Path:
-    """Where a checkpoint has its progress or its optimiser."""
-    path = checkpoint / name
-    return path if path.is_file() else checkpoint / _ONCE[name]
+        raise UserError(damaged_in_words(checkpoint, one_line(error))) from None

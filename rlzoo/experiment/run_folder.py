@@ -1,16 +1,19 @@
 """The folder that a run leaves: what lies where."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import Config, given_keys, load_config
+from rlzoo.config import Config, given_keys, read_recorded
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.recorded import CONFIG, OBJECTIVE
 from rlzoo.errors import UserError
-from rlzoo.experiment.progress import checkpoints, read_progress
+from rlzoo.experiment.progress import checkpoints, step_of
 
-CONFIG, OBJECTIVE = "config.yaml", "objective.json"
+STEP = ("step",)
+"""What every line of metrics, timings and responses has."""
 _ALWAYS = ("objective", "seed", "model.name", "task.name", "train.steps")
 """Keys that the configuration of every run has, of whatever version."""
 
@@ -29,21 +32,25 @@ class RunFolder:
         """The resolved configuration."""
         return self.path / CONFIG
 
-    def read_config(self) -> Config:
-        """The configuration of the run. Raises UserError if there is none, or not all of it."""
+    def read_config(self, words: Sequence[str] = ()) -> Config:
+        """The configuration of the run, as data, under these words. Raises UserError if not all of it is there."""
         if not self.config.is_file():
             raise UserError(f"{self.path} is not the folder of a run: it has no {CONFIG}")
         given = given_keys([str(self.config)])
         missing = [key for key in _ALWAYS if key not in given]
         if missing:
             raise UserError(f"{self.config} has lost {', '.join(missing)}; put back what the run was started with")
-        config: Config = load_config([str(self.config)])
-        return config
+        return read_recorded(self.config, words)
 
     @property
     def objective(self) -> Path:
-        """What it trains: key, expression and description."""
+        """What it trains: key, expression, description, and the digests of the code."""
         return self.path / OBJECTIVE
+
+    @property
+    def source(self) -> Path:
+        """Copies of the files of code from outside, to be read; nothing imports them."""
+        return self.path / "source"
 
     @property
     def metrics(self) -> Path:
@@ -57,13 +64,18 @@ class RunFolder:
 
     @property
     def responses(self) -> Path:
-        """Some sampled responses of every step."""
+        """Some sampled responses of every step, or of the newest ones."""
         return self.path / "responses.jsonl"
 
     @property
     def curves(self) -> Path:
-        """The learning curves, the last thing that a run makes."""
+        """The learning curves as a picture."""
         return self.path / "curves.png"
+
+    @property
+    def end(self) -> Path:
+        """What training writes once all is done that its last step asks for: which step that was."""
+        return self.path / "finished.json"
 
     def evaluation(self, step: int, decoding: Decoding) -> Path:
         """Every response of the evaluation after a step."""
@@ -82,7 +94,7 @@ class RunFolder:
 
     def checkpoint(self, step: int) -> Path | None:
         """The checkpoint after a step; None for step 0, the starting model. Raises UserError if it is not there."""
-        done = {read_progress(path).step: path for path in checkpoints(self.path / "checkpoints")}
+        done = {step_of(path): path for path in checkpoints(self.path / "checkpoints")}
         if step != 0 and step not in done:
             there = ", ".join(map(str, [0, *done]))
             raise UserError(
@@ -102,10 +114,14 @@ class RunFolder:
         return self.config.exists() and (self.has_steps or any((self / "evaluation").glob("*.jsonl")))
 
     def finished(self, config: Config) -> bool:
-        """Whether the run that this configuration describes is done: all evaluations after its last step are there."""
+        """Whether training said that the run of this configuration is done, and its evaluations are there."""
         decodings = read_decodings(config.evaluation.decodings)
         last = [self.evaluation(config.train.steps, decoding) for decoding in decodings]
-        return self.curves.exists() and all(path.exists() for path in last)
+        if self.end.exists():
+            is_ended = json.loads(self.end.read_text(encoding="utf-8"))["step"] == config.train.steps
+        else:
+            is_ended = self.curves.exists()  # stood for the end before training wrote it
+        return is_ended and all(path.exists() for path in last)
 
 
 def missing_steps(lines: Sequence[Mapping[str, Any]], done: int) -> str:

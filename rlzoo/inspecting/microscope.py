@@ -1,28 +1,33 @@
 """The token microscope: the real rollouts of a step, seen through one or two objectives."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from objectives import Objective, TokenBatch, parse, quantile
-from rlzoo.config import InspectConfig, TaskConfig, check_keys
+from objectives import Account, Objective, TokenBatch, parse, quantile, whole_groups
+from rlzoo.config import InspectConfig, TaskConfig, flat
+from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
+from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import Experiment, check, check_objective
 from rlzoo.experiment.identity import has_changed, trained_in
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
-from rlzoo.inspecting.view import Comparison, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
+from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
-from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.run import load
+from rlzoo.training.scoring import Scorer
 
+_logger = logging.getLogger(__name__)
 SCORED = frozenset({"logp_old", "entropy_old"})
 """What is scored whatever the objectives read."""
 
@@ -59,7 +64,7 @@ class Microscope:
         return [most_silenced(self.batch, self.collected.rollouts.tokens, view) for view in self.views]
 
     @property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> Agreement | None:
         """Of the two views, if there are two."""
         return compare_views(self.batch, *self.views) if len(self.views) == 2 else None
 
@@ -104,15 +109,17 @@ class Microscope:
         return chosen
 
 
-def inspect_run(run: str, settings: InspectConfig) -> Microscope:
+def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) -> Microscope:
     """Samples again what a checkpoint of a run sampled next, and looks at it.
 
     Weights, problems, seed and code are those of training, and so are the rollouts, bitwise on the same machine. Raises
-    UserError or ObjectiveError for a run, a step, an objective or a setting that is of no use.
+    UserError or ObjectiveError for a run, a step, an objective or a setting that is of no use, and for code from
+    outside that the run alone names and `trust` does not cover.
     """
     folder = RunFolder(Path(run))
-    check_keys(settings)
     config = folder.read_config()
+    typed = [{"objective": settings.objective}, {"objective": settings.against}]
+    check_recorded([RecordedKeys(folder.config, flat(asdict(config)))], typed, trust)
     objectives = [
         parse(expression)
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
@@ -130,36 +137,52 @@ def inspect_run(run: str, settings: InspectConfig) -> Microscope:
     elif folder.last_checkpoint() is None:
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
+    _tell_of_other_code(folder, experiment)
     needs = SCORED.union(*(objective.needs & {"logp_ref", "logp_prompt"} for objective in objectives))
-    with load_trainer(experiment, make_accelerator(config.model.precision), folder, settings.step, needs) as trainer:
-        collected = trainer.collect()
-        batch, minibatches = _scored(trainer, collected, needs)
-        views = [look(it, batch, minibatches, _state(trainer, folder, it)) for it in objectives]
-        step = trainer.progress.step
+    accelerator = make_accelerator(config.model.precision)
+    with load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer:
+        collected = scorer.collect()
+        batch, minibatches = _scored(scorer, collected, needs), config.train.minibatches_per_step
+        views = [look(objective, batch, minibatches, _state(scorer, folder, objective)) for objective in objectives]
+        step = scorer.progress.step
     return Microscope(
         folder, experiment, settings, step, collected, batch, views, _recorded(folder, config.task, step, collected)
     )
 
 
-def _scored(trainer: Trainer, collected: Collected, needs: frozenset[str]) -> tuple[TokenBatch, list[Tensor]]:
-    """The batch on the CPU, as graded: each objective shapes and selects for itself; and the rows of each mini-batch.
+def _tell_of_other_code(folder: RunFolder, experiment: Experiment) -> None:
+    """What is looked at is calculated by the code that is there now."""
+    code, trained = Code.of(experiment.config, experiment.objective), trained_in(folder.path)
+    is_same = trained.key == experiment.objective.key
+    if change := code.changes(trained.code) if is_same else code.changes_of_task(trained.code):
+        _logger.warning("%s has changed since the run in %s was trained; it is shown as it is now", change, folder.path)
 
-    It knows the micro-batches that training would make.
+
+def _scored(scorer: Scorer, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+    """The batch on the CPU, as graded: each objective shapes and selects for itself.
+
+    It knows the policy that the first update of training meets, and the micro-batches that training would make.
     """
-    batch = trainer.scored(collected, needs)
-    minibatches = list(trainer.minibatches(batch))
-    micro_batch = sum(trainer.micro_batch_numbers(collected, rows) for rows in minibatches)
-    batch = batch.with_fields(micro_batch=micro_batch, reward=collected.reward, selected=None, touched={})
-    return batch.with_fields(**{k: v.cpu() for k, v in batch.tensors().items()}), minibatches
+    batch = scorer.scored(collected, needs)
+    logp, entropy = batch.logp_old, batch.entropy_old
+    if scorer.has_moved(collected):
+        known = needs if scorer.engine.sees_entropy else needs - {"entropy_old"}
+        batch = scorer.scored_by_age(collected, known, moved=True)
+        batch = batch if scorer.engine.sees_entropy else batch.with_fields(entropy_old=entropy)
+    numbers = torch.zeros(len(batch.mask), dtype=torch.long, device=batch.mask.device)
+    for rows in whole_groups(batch.require("group", "inspect"), scorer.config.train.minibatches_per_step):
+        numbers[rows] = scorer.micro_batch_numbers(collected, rows)
+    batch = TokenBatch.of(batch, logp=logp, entropy=entropy, micro_batch=numbers, reward=collected.reward)
+    return batch.with_fields(account=Account(), **{name: values.cpu() for name, values in batch.tensors().items()})
 
 
-def _state(trainer: Trainer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
+def _state(scorer: Scorer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
     """The state of its controllers, which only the run's own objective has."""
-    return trainer.progress.objective_state if objective.key == trained_in(folder.path).key else {}
+    return scorer.progress.objective_state if objective.key == trained_in(folder.path).key else {}
 
 
 def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:
-    records = [record for record in read_json_lines(folder.responses) if record["step"] == step + 1]
+    records = [record for record in read_json_lines(folder.responses, STEP) if record["step"] == step + 1]
     graded = collected.examples[0]
     again = [response_record(graded, row, task) for row in range(min(len(records), len(graded.texts)))]
     names = ("prompt", "response", "tokens")

@@ -17,7 +17,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import GradedRollouts, environment_of
 from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
 from rlzoo.tasks.grading import Graded, GraderPool
 
@@ -72,7 +72,7 @@ class TaskLook:
         with GraderPool(self.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
             policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
             with closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine:
-                sampler = Sampler(engine, graders, self.tokenizer, config.task.grade_truncated)
+                sampler = environment_of(config.task)(engine, graders, self.tokenizer, config.task.grade_truncated)
                 sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
                 seed = step_seed(config.seed, 0, "task")
                 return sampler(self.fitting, rollout.responses_per_prompt, sampling, seed)

@@ -1,21 +1,21 @@
 """What an objective does to each token of scored rollouts, and how that sums up."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from objectives import Mask, Objective, Plan, Ratio, Select, Surrogate, TokenBatch, Weight
+from objectives import Action, Loop, Mask, Objective, Plan, Ratio, Select, Step, Surrogate, TokenBatch
 
 
 @dataclass(frozen=True)
 class View:
     """What an objective does with N responses of up to T tokens, before its first update.
 
-    [N, T], zero beyond the responses, unless said otherwise. The policy is the one that sampled; so the passes of an
-    objective, and the mini-batches of a step, all see it unmoved.
+    [N, T], zero beyond the responses, unless said otherwise. All passes, and all mini-batches of a step, see the policy
+    that the first update meets.
     """
 
     objective: Objective
@@ -30,7 +30,9 @@ class View:
     advantage: Tensor
     """After them."""
     weights: Mapping[str, Tensor]
-    """Part -> its factor (or summand) on each token."""
+    """Part -> its factor on each token, or what it adds there, in the order in which they are carried out."""
+    summands: frozenset[str]
+    """Those of them that add."""
     ratio: Tensor
     left_out: Mapping[str, Tensor]
     """Part of stage 2 -> [N] bool: responses that are not trained on."""
@@ -74,77 +76,73 @@ class View:
 def look(
     objective: Objective,
     batch: TokenBatch,
-    minibatches: Sequence[Tensor] = (),
+    minibatches: int = 1,
     state: Mapping[str, Mapping[str, float]] | None = None,
 ) -> View:
-    """What an objective does with scored rollouts, through its own `prepare`, `plan` and `loss`.
+    """What an objective does with scored rollouts, as its own account says it.
 
-    `minibatches` are the rows of each mini-batch, all rows if empty; `state` is that of its controllers. `batch` has
-    `logp_old` and `entropy_old`, and the other fields that the objective reads.
+    `minibatches` is how many a pass has; `state` is that of its controllers. `batch` has `logp_old` and `entropy_old`,
+    and the other fields that the objective reads; without `logp` the policy is the one that sampled.
     """
-    batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
-    minibatches = minibatches or [torch.arange(len(batch.mask))]
-    selected = objective.select(batch)
-    prepared = objective.prepare(batch, state)
-    advantages = objective.advantages(batch)
-    unweighted = prepared.with_fields(advantage=torch.where(batch.mask, batch.like_tokens(advantages), 0.0))
+    if batch.logp is None:
+        batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
+    step = Loop(objective, minibatches, moved=True).begin(batch, state)
+    prepared, (entry,) = step.prepared, step.prepared.account.of(Action.ADVANTAGE)
     tokens = batch.mask.sum(1).clamp(min=1)
-    response_advantage = advantages if advantages.dim() == 1 else (advantages * batch.mask).sum(1) / tokens
-    weights = {part.name: part.weight(unweighted) for part in objective.all(Weight) if not part.planned}
-    zeros = torch.zeros_like(response_advantage)[:, None].repeat(1, batch.mask.shape[1])
-    found = {name: zeros.clone() for name in ("advantage", "ratio", "push", "penalty")}
+    response_advantage = entry.value if entry.value.dim() == 1 else (entry.value * batch.mask).sum(1) / tokens
+    zeros = torch.zeros_like(prepared.advantage)
+    seen = {name: zeros.clone() for name in ("advantage", "ratio", "push", "penalty")}
     update_pass = torch.zeros_like(batch.mask, dtype=torch.long)
+    weights: dict[str, Tensor] = {}
+    summands: set[str] = set()
     touched: dict[str, Tensor] = {}
-    for number, rows, plan in _plans(objective, prepared, minibatches):
+    for number, rows, plan in _plans(step):
         logp = plan.batch.require("logp", "look")
-        found["advantage"][rows] = plan.batch.require("advantage", "look")
-        found["ratio"][rows] = torch.where(plan.batch.mask, objective.the(Ratio).ratio(plan.batch, logp), 0.0).detach()
-        found["push"][rows] += objective.push(plan)
-        found["penalty"][rows] += objective.push(
+        seen["advantage"][rows] = plan.batch.advantage
+        seen["ratio"][rows] = torch.where(plan.batch.mask, objective.the(Ratio).ratio(plan.batch, logp), 0.0).detach()
+        seen["push"][rows] += objective.push(plan)
+        seen["penalty"][rows] += objective.push(
             replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
         )
         mine = plan.batch.mask if plan.batch.policy_mask is None else plan.batch.mask & plan.batch.policy_mask
         update_pass[rows] = torch.where(mine, number, update_pass[rows])
-        for name, tokens in objective.touched(plan, slice(None), logp).items():
-            touched.setdefault(name, torch.zeros_like(batch.mask))[rows] |= tokens
-        for part in objective.all(Weight):
-            if part.planned:
-                weights.setdefault(part.name, torch.ones_like(zeros))[rows] = part.weight(plan.batch)
+        for name, acted in objective.touched(plan, slice(None), logp).items():
+            touched.setdefault(name, torch.zeros_like(batch.mask))[rows] |= acted
+        for done in plan.batch.account:
+            if done.action in (Action.ADD, Action.WEIGH):
+                weights.setdefault(done.part, zeros.clone())[rows] = torch.where(plan.batch.mask, done.value, 0.0)
+                summands |= {done.part} if done.action is Action.ADD else set()
     masks = objective.all(Mask)
     return View(
         objective=objective,
         tokens=batch.mask,
-        reward=selected.require("reward", "look"),
+        reward=prepared.require("reward", "look"),
         response_advantage=response_advantage,
-        unweighted=unweighted.require("advantage", "look"),
-        weights={name: torch.where(prepared.mask, values, 0.0) for name, values in weights.items()},
+        unweighted=torch.where(batch.mask, batch.like_tokens(entry.value), 0.0),
+        weights=weights,
+        summands=frozenset(summands),
         left_out={part.name: touched[part.name].any(1) for part in objective.all(Select)},
         silenced={part.name: touched[part.name] for part in masks},
         without={part.name: _push(objective.without(part.name), batch, minibatches, state) for part in masks},
         touched=touched,
         update_pass=update_pass,
-        logit_push=found["push"] * -torch.expm1(batch.require("logp_old", "look")),
-        **found,
+        logit_push=seen["push"] * -torch.expm1(batch.require("logp", "look")),
+        **seen,
     )
 
 
-def _plans(
-    objective: Objective, prepared: TokenBatch, minibatches: Sequence[Tensor]
-) -> Iterator[tuple[int, Tensor, Plan]]:
-    for number, update in enumerate(objective.passes(prepared), start=1):
-        for rows in minibatches:
-            yield number, rows, objective.plan(update.rows(rows))
+def _plans(step: Step) -> Iterator[tuple[int, Tensor, Plan]]:
+    """The pass from 1, the rows and the plan of every update, with the statistics that the batch has."""
+    for update in step.updates():
+        yield update.pass_number + 1, step.rows[update.part], step.plan(update)
 
 
 def _push(
-    objective: Objective,
-    batch: TokenBatch,
-    minibatches: Sequence[Tensor],
-    state: Mapping[str, Mapping[str, float]] | None,
+    objective: Objective, batch: TokenBatch, minibatches: int, state: Mapping[str, Mapping[str, float]] | None
 ) -> Tensor:
-    prepared = objective.prepare(batch, state)
-    push = torch.zeros_like(prepared.require("advantage", "look"))
-    for _, rows, plan in _plans(objective, prepared, minibatches):
+    step = Loop(objective, minibatches, moved=True).begin(batch, state)
+    push = torch.zeros_like(step.prepared.advantage)
+    for _, rows, plan in _plans(step):
         push[rows] += objective.push(plan)
     return push
 
@@ -185,7 +183,7 @@ class Silenced:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Agreement:
     """Two objectives on the same rollouts, in numbers of tokens."""
 
     tokens: int
@@ -218,7 +216,7 @@ def quadrants(batch: TokenBatch, view: View, probable: float, uncertain: float) 
 def most_silenced(batch: TokenBatch, tokens: Tensor, view: View) -> list[Silenced]:
     """What each part silences, by token, the most frequent first; `tokens` [N, T] are the ids."""
     probability, entropy = batch.require("logp_old", "silenced").exp(), batch.require("entropy_old", "silenced")
-    found = []
+    counted = []
     for part, silenced in view.silenced.items():
         without = view.without[part]
         whole = float(without.abs().sum()) or 1.0
@@ -230,16 +228,16 @@ def most_silenced(batch: TokenBatch, tokens: Tensor, view: View) -> list[Silence
 
         sums = zip(total(probability), total(entropy), total(without), total(without.abs()), strict=True)
         for token, n, (p, h, push, size) in zip(ids.tolist(), counts.tolist(), sums, strict=True):
-            found.append(Silenced(token, part, n, p / n, h / n, push / n, size / whole))
-    return sorted(found, key=lambda it: (-it.count, -it.push_share, it.token))
+            counted.append(Silenced(token, part, n, p / n, h / n, push / n, size / whole))
+    return sorted(counted, key=lambda token: (-token.count, -token.push_share, token.token))
 
 
-def compare_views(batch: TokenBatch, first: View, second: View) -> Comparison:
+def compare_views(batch: TokenBatch, first: View, second: View) -> Agreement:
     """How far two objectives agree."""
     a, b = first.push[batch.mask].double(), second.push[batch.mask].double()
     quiet = [view.any_silenced[batch.mask] for view in (first, second)]
     norm = float(a.norm() * b.norm())
-    return Comparison(
+    return Agreement(
         tokens=len(a),
         cosine=float(a @ b) / norm if norm else float("nan"),
         opposite=int((a * b < 0).sum()),

@@ -78,5 +78,7 @@ def gathered(accelerator: Accelerator, items: Sequence[T]) -> list[T]:
 
 
 def said_by_main(accelerator: Accelerator, value: bool) -> bool:
-    """The main process's value, on all processes: they may see other files than it does."""
+    """The main process's value, on all processes: they may see other files, or another time, than it does."""
+    if accelerator.num_processes == 1:
+        return value
     return bool(broadcast(torch.tensor(int(value), device=accelerator.device)))

@@ -7,7 +7,10 @@ import torch
 
 from rlzoo.model.policy import Policy
 
-SIZE = {"cpu": 2048, "cuda": 8192}
+SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 8192)}
+"""Of the matrices whose product is timed, ascending."""
+LONG = 0.05
+"""Seconds of a product after which no larger one is tried: bfloat16 takes some processors a minute."""
 
 
 def forward_flops(policy: Policy, positions: int, predictions: int) -> float:
@@ -25,17 +28,23 @@ def forward_flops(policy: Policy, positions: int, predictions: int) -> float:
 
 @torch.no_grad()
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations per second of a square matrix product, the best of a few."""
-    size = SIZE.get(device.type, 2048)
-    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    best = float("inf")
-    for _ in range(5):
-        _finish(device)
-        started = time.perf_counter()
-        left @ right
-        _finish(device)
-        best = min(best, time.perf_counter() - started)
-    return 2.0 * size**3 / best
+    """Floating-point operations per second of a square matrix product: the best of a few, of growing sizes."""
+    peak = 0.0
+    for size in SIZES.get(device.type, SIZES["cpu"]):
+        left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        seconds = min(_seconds(left, right) for _ in range(5))
+        peak = max(peak, 2.0 * size**3 / seconds)
+        if seconds > LONG:
+            break
+    return peak
+
+
+def _seconds(left: torch.Tensor, right: torch.Tensor) -> float:
+    _finish(left.device)
+    started = time.perf_counter()
+    left @ right
+    _finish(left.device)
+    return time.perf_counter() - started
 
 
 def _finish(device: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,9 +134,16 @@ class Policy(nn.Module):
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
-        """Takes over the weights of a saved policy of the same architecture."""
+        """Takes over the weights of a saved policy of the same architecture. Raises ValueError if some lack."""
         with without_progress_bars():
-            saved = type(self.model).from_pretrained(folder, dtype=torch.float32)
+            loaded: Any = type(self.model).from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+            )
+        saved, info = loaded
+        if lacking := sorted(info["missing_keys"]):
+            raise ValueError(f"its weights lack {lacking[0]}")
+        if broken := not_finite(saved.state_dict()):
+            raise ValueError(f"{broken} holds what is no number")
         self.model.load_state_dict(saved.state_dict())
 
     def frozen_copy(self) -> "Policy":
@@ -307,6 +314,10 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
     model, info = loaded
     if missing := sorted(info["missing_keys"]):
         raise UserError(f"model.name={config.name}: its files lack the weights {', '.join(missing[:3])}")
+    if broken := not_finite(model.state_dict()):
+        raise UserError(
+            f"model.name={config.name}: its weights {broken} hold what is no number; take another checkpoint"
+        )
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer.backend) > rows:
         raise UserError(
@@ -314,6 +325,11 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
         )
     _make_savable(model)
     return Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts)
+
+
+def not_finite(weights: Mapping[str, Tensor]) -> str:
+    """The name of a tensor with NaN or infinity in it; empty if there is none."""
+    return next((name for name, it in weights.items() if it.is_floating_point() and not it.isfinite().all()), "")
 
 
 def _make_savable(model: PreTrainedModel) -> None:

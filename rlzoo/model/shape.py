@@ -23,6 +23,13 @@ class Shape:
     vocabulary: int
     tied: bool
     qk_norm: bool = False
+    windowed: int = 0
+    """Layers that do not attend to the whole text."""
+
+    @property
+    def cached_numbers(self) -> int:
+        """Keys and values that are kept for each token of a text that is continued."""
+        return 2 * (self.layers - self.windowed) * self.kv_heads * self.head_size
 
     @property
     def linear(self) -> int:
@@ -54,15 +61,16 @@ def shape_of(config: ModelConfig) -> Shape:
     if config.name in KNOWN:
         return KNOWN[config.name]
     text: Any = model_config(config).get_text_config()
-    heads = text.num_attention_heads
+    heads = getattr(text, "num_attention_heads", None) or 0
     return Shape(
         hidden=text.hidden_size,
         intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
         layers=text.num_hidden_layers,
         heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        head_size=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        head_size=getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0),
         vocabulary=text.vocab_size,
         tied=bool(text.tie_word_embeddings),
         qk_norm=text.model_type in QK_NORM,
+        windowed=sum(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()),
     )

@@ -1,7 +1,9 @@
 """Text to token ids and back, usable before any weights load."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from jinja2 import TemplateError
@@ -20,39 +22,63 @@ from rlzoo.model.pretrained import Pretrained, locate
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.text import begun_by
 
+_PARTING = "\ufdd0"
+"""Parts what looks like a special token in a prompt until its template is rendered; Unicode has no such character."""
 _END_OF_PROMPT = 32
 """Tokens, more than the opening and closing of a thought have."""
+
+
+def _parted(special: re.Match[str]) -> str:
+    return f"{special[0][0]}{_PARTING}{special[0][1:]}"
 
 
 @dataclass(frozen=True)
 class Tokenizer:
     """A Hugging Face tokenizer with what a run needs to know of its model.
 
-    `stop_tokens` end a response; `context_length` is the most positions the model was made for, None if not said;
-    `cached_numbers` are the keys and values that it keeps for each token of a text that it continues, 0 if not said.
+    `stop_tokens` end a response; `context_length` is the most positions the model was made for, None if not said.
     """
 
     backend: PreTrainedTokenizerBase
     stop_tokens: frozenset[int]
     context_length: int | None
     uses_template: bool
-    cached_numbers: int = 0
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """What the chat template is told besides the messages."""
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
         """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
 
-        Plain text gets the special tokens that the tokenizer adds by default.
+        Plain text gets the special tokens that the tokenizer adds by default. Those that are written in a prompt are
+        its text; special are those of the tokenizer and the template alone.
         """
-        if not isinstance(prompt, str) and self.uses_template:
-            messages = [dict(message) for message in prompt]
-            ids: Any = self.backend.apply_chat_template(
-                messages, add_generation_prompt=True, return_dict=False, **self.template_options
-            )
+        if isinstance(prompt, str) or not self.uses_template:
+            text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
+            return list(self.backend(text, split_special_tokens=True)["input_ids"])
+        options = {"add_generation_prompt": True, **self.template_options}
+        messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
+        if messages == list(prompt):
+            ids: Any = self.backend.apply_chat_template(messages, return_dict=False, **options)
             return list(ids)
-        text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
-        return list(self.backend(text)["input_ids"])
+        rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
+        return [token for piece in re.split(f"({self._special.pattern})", rendered) for token in self._piece(piece)]
+
+    @cached_property
+    def _special(self) -> re.Pattern[str]:
+        """Any special token as text, the longest first; nothing where there is none."""
+        added = {token.content for token in self.backend.added_tokens_decoder.values() if token.special}
+        written = sorted({*added, *self.backend.all_special_tokens}, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, written)) or "(?!)")
+
+    def _piece(self, text: str) -> list[int]:
+        """The token ids of a special token that a template wrote, or of the text between two."""
+        if self._special.fullmatch(text):
+            number: Any = self.backend.convert_tokens_to_ids(text)
+            return [int(number)]
+        plain = text.replace(_PARTING, "")
+        return (
+            list(self.backend(plain, add_special_tokens=False, split_special_tokens=True)["input_ids"]) if plain else []
+        )
 
     def begun(self, prompt: Sequence[int]) -> str:
         """What the end of a rendered prompt has begun of the response, `<think>` as a rule; "" if nothing."""
@@ -103,7 +129,7 @@ def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | No
         if not uses_template or name not in str(backend.chat_template):
             why = f"the chat template of {config.name} reads no {name}" if uses_template else "no chat template is used"
             raise UserError(f"task.chat_template_kwargs.{name}={options[name]} has no effect: {why}; leave it out")
-    tokenizer = Tokenizer(backend, stops, context, uses_template, _cached_numbers(model), options)
+    tokenizer = Tokenizer(backend, stops, context, uses_template, options)
     if not uses_template:
         return tokenizer
     _try_template(config, tokenizer)
@@ -175,16 +201,6 @@ def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
     ids = backend(behind, add_special_tokens=False)["input_ids"] if found and behind else []
     special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
     return frozenset(ids[:1]) & special
-
-
-def _cached_numbers(model: PretrainedConfig) -> int:
-    """Keys and values of a token in all layers that attend to the whole text."""
-    text = model.get_text_config()
-    heads = getattr(text, "num_attention_heads", None) or 0
-    size = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else 0)
-    kinds = getattr(text, "layer_types", None)
-    layers = kinds.count("full_attention") if kinds else getattr(text, "num_hidden_layers", 0)
-    return 2 * layers * size * (getattr(text, "num_key_value_heads", None) or heads)
 
 
 def _try_template(config: ModelConfig, tokenizer: Tokenizer) -> None:

@@ -14,22 +14,15 @@ from rlzoo.config import Config, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import trained_in
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import file_written_atomically, read_json_lines
 from rlzoo.report.smoothing import smoothed
-from rlzoo.training.run import Outcome
-
-
-def draw_curves(outcome: Outcome) -> None:
-    """Into the run folder."""
-    evaluations = next(iter(outcome.evaluations.values()))
-    figure = curves_figure(outcome.metrics, evaluations, str(outcome.experiment.objective), outcome.experiment.config)
-    save_figure(figure, outcome.folder.curves)
+from rlzoo.statistics.intervals import Estimate
 
 
 def curves_of(folder: RunFolder) -> Figure:
     """Those of a run so far. Raises UserError if no step is done."""
-    config, metrics = folder.read_config(), read_json_lines(folder.metrics)
+    config, metrics = folder.read_config(), read_json_lines(folder.metrics, STEP)
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
     evaluations = read_evaluations(folder, read_decodings(config.evaluation.decodings)[0])
@@ -43,7 +36,7 @@ def curves_figure(
     with themed(palette="colorblind"):
         figure = Figure(figsize=(11, 7), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True)
-        panels = [("accuracy", "accuracy"), ("entropy", "entropy of the policy (nats)")]
+        panels = [("accuracy", "accuracy (%)"), ("entropy", "entropy of the policy (nats)")]
         panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]
         for axis, (name, title) in zip(axes.flat, panels, strict=True):
             _draw(axis, metrics, name, title)
@@ -70,19 +63,27 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) -> None:
     steps = [line["step"] for line in metrics]
-    values = [line[name] for line in metrics]
+    values = [(100 if name == "accuracy" else 1) * line[name] for line in metrics]
     axis.plot(steps, values, color="C0", alpha=0.3, linewidth=1)
     axis.plot(steps, smoothed(values), color="C0", linewidth=2, label="training rollouts, smoothed")
     axis.set_title(title, loc="left", fontsize=11)
 
 
+def draw_estimates(
+    axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], is_flat: bool = False, **look: Any
+) -> None:
+    """Means in % with their intervals over their places, or beside them where they are to lie flat."""
+    means = [100 * estimate.mean for estimate in estimates]
+    reach = [[100 * (it.mean - it.low) for it in estimates], [100 * (it.high - it.mean) for it in estimates]]
+    if is_flat:
+        axis.errorbar(means, places, xerr=reach, **look)
+    else:
+        axis.errorbar(places, means, yerr=reach, **look)
+
+
 def _draw_evaluations(axis: Axes, evaluations: Mapping[int, Evaluation]) -> None:
     estimates = [evaluation.accuracy for evaluation in evaluations.values()]
-    means = [estimate.mean for estimate in estimates]
-    below = [estimate.mean - estimate.low for estimate in estimates]
-    above = [estimate.high - estimate.mean for estimate in estimates]
-    axis.errorbar(
-        list(evaluations), means, yerr=[below, above], fmt="o", color="C3", capsize=4, label="held out, 95 % interval"
-    )
-    axis.set_ylim(0, 1)
+    label = "held out, 95 % interval"
+    draw_estimates(axis, list(evaluations), estimates, fmt="o", color="C3", capsize=4, label=label)
+    axis.set_ylim(0, 100)
     axis.legend(loc="lower right", fontsize=9)

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.statistics import Estimate, macro_average, pass_at_k
-from rlzoo.report.words import percent
+from rlzoo.report.formatting import percent
+from rlzoo.statistics.accuracy import macro_average, pass_at_k
+from rlzoo.statistics.intervals import Estimate
 
 
 def results_tables(results: Mapping[str, Evaluation], conditions: str) -> list[Table]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from matplotlib.ticker import MaxNLocator
 
+from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import Leaderboard
-from rlzoo.comparing.verdicts import Measured
-from rlzoo.config.decoding import Decoding
+from rlzoo.comparing.problem_sets import Place
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.verdicts import Measured
 
 MARGIN = 0.04
 SPACE = 0.75
@@ -25,9 +27,10 @@ class Scale:
     @classmethod
     def over(cls, rows: Sequence[Measured]) -> "Scale":
         """Wide enough for 0, every seed, and intervals that are not many times as wide as these."""
-        dots = [0.0, *(dot for it in rows for dot in against(it))]
-        ends = [end for it in rows if it.difference for end in (it.difference.low, it.difference.high)]
-        inner = [end for it in rows if it.difference for end in (it.difference.alone.low, it.difference.alone.high)]
+        dots = [0.0, *(dot for row in rows for dot in against(row))]
+        differences = [row.difference for row in rows if row.difference]
+        ends = [end for difference in differences for end in (difference.low, difference.high)]
+        inner = [end for difference in differences for end in (difference.alone.low, difference.alone.high)]
         span = max(max(dots) - min(dots), 0.5 * (max(inner, default=0.0) - min(inner, default=0.0)), 0.002)
         low = max(min([*dots, *ends]), min(dots) - SPACE * span)
         high = min(max([*dots, *ends]), max(dots) + SPACE * span)
@@ -42,18 +45,17 @@ class Scale:
     def ticks(self) -> list[tuple[float, str]]:
         """Round values, in points, with their places."""
         values = MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(100 * self.low, 100 * self.high)
-        return [(self.at(it / 100), f"{it:g}") for it in values if self.low < it / 100 < self.high]
+        return [(self.at(tick / 100), f"{tick:g}") for tick in values if self.low < tick / 100 < self.high]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A row on the scale; all places are from 0 to 100."""
+    """Where a row is drawn, each from 0 to 100."""
 
-    mean: float
-    low: float
-    high: float
-    alone_low: float
-    alone_high: float
+    together: Estimate
+    """The difference, with the interval that holds for the page."""
+    alone: Estimate
+    """With that of the row alone."""
     is_cut_below: bool
     """The interval goes on beyond the scale."""
     is_cut_above: bool
@@ -66,8 +68,8 @@ class Forest:
     """All rows with one decoding."""
 
     scale: Scale
-    marks: dict[str, Mark]
-    """By objective."""
+    marks: dict[Identity, Mark]
+    """By row."""
 
     @property
     def zero(self) -> float:
@@ -75,10 +77,10 @@ class Forest:
         return self.scale.at(0.0)
 
 
-def forest(board: Leaderboard, decoding: Decoding) -> Forest:
+def forest(board: Leaderboard, decoding: Place) -> Forest:
     """The differences of avg@k."""
     scale = Scale.over([row.results[decoding].average for row in board.rows])
-    marks = {row.objective: _mark(row.results[decoding].average, row.seeds, scale) for row in board.rows}
+    marks = {row.identity: _mark(row.results[decoding].average, row.seeds, scale) for row in board.rows}
     return Forest(scale, marks)
 
 
@@ -89,26 +91,17 @@ def against(measured: Measured) -> list[float]:
 
 
 def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> Mark:
-    mean, low, high, alone_low, alone_high = (0.0,) * 5
-    if it := measured.difference:
-        mean, low, high, alone_low, alone_high = it.mean, it.low, it.high, it.alone.low, it.alone.high
+    together = measured.difference or Estimate(0.0, 0.0, 0.0)
+    alone = measured.difference.alone if measured.difference else together
+    page, row = (Estimate(*map(scale.at, (it.mean, it.low, it.high))) for it in (together, alone))
     dots = [
         (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
         for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
     ]
-    return Mark(
-        scale.at(mean),
-        scale.at(low),
-        scale.at(high),
-        scale.at(alone_low),
-        scale.at(alone_high),
-        is_cut_below=low < scale.low,
-        is_cut_above=high > scale.high,
-        dots=dots,
-    )
+    return Mark(page, row, together.low < scale.low, together.high > scale.high, dots)
 
 
-def as_text(it: Mark, zero: float, is_baseline: bool) -> str:
+def as_text(mark: Mark, zero: float, is_baseline: bool) -> str:
     """TEXT_WIDTH characters: the baseline's line, the interval of the page, thick where that of the row alone lies."""
 
     def place(value: float) -> int:
@@ -116,10 +109,12 @@ def as_text(it: Mark, zero: float, is_baseline: bool) -> str:
 
     line = [" "] * TEXT_WIDTH
     if not is_baseline:
-        line[place(it.low) : place(it.high) + 1] = "─" * (place(it.high) + 1 - place(it.low))
-        line[place(it.alone_low) : place(it.alone_high) + 1] = "━" * (place(it.alone_high) + 1 - place(it.alone_low))
-        line[place(it.low)] = "◂" if it.is_cut_below else line[place(it.low)]
-        line[place(it.high)] = "▸" if it.is_cut_above else line[place(it.high)]
+        for interval, stroke in ((mark.together, "─"), (mark.alone, "━")):
+            reach = slice(place(interval.low), place(interval.high) + 1)
+            line[reach] = stroke * (reach.stop - reach.start)
+        ends = ((mark.together.low, mark.is_cut_below, "◂"), (mark.together.high, mark.is_cut_above, "▸"))
+        for end, _, arrow in (it for it in ends if it[1]):
+            line[place(end)] = arrow
     line[place(zero)] = "┃" if is_baseline else "┼" if line[place(zero)] != " " else "│"
-    line[place(it.mean)] = "┃" if is_baseline else "●"
+    line[place(mark.together.mean)] = "┃" if is_baseline else "●"
     return "".join(line)

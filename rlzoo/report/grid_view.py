@@ -73,9 +73,9 @@ class GridView:
         seeds = list(dict.fromkeys(cell.seed for cell in cells))
         for seed in seeds:
             table.add_column(str(seed), justify="right", no_wrap=True)
-        at = {(cell.objective, cell.seed): cell for cell in cells}
-        for objective in dict.fromkeys(cell.objective for cell in cells):
-            table.add_row(Text(objective), *(_entry(at.get((objective, seed))) for seed in seeds))
+        at = {(cell.row, cell.seed): cell for cell in cells}
+        for row in dict.fromkeys(cell.row for cell in cells):
+            table.add_row(Text(str(row)), *(_entry(at.get((row, seed))) for seed in seeds))
         running = [Text(f"{cell.name}: {cell.progress}", overflow="fold") for cell in cells if cell.state == "running"]
         return Group(table, *running, Text(self.summary(cells), style="bold"))
 

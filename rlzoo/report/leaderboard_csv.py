@@ -2,78 +2,79 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from rlzoo.comparing.aggregates import THRESHOLDS
-from rlzoo.comparing.leaderboard import Leaderboard, Row
-from rlzoo.comparing.problem_sets import SetDecoding
-from rlzoo.comparing.verdicts import Measured
-from rlzoo.config.decoding import Decoding
-from rlzoo.report.words import printable
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
+from rlzoo.comparing.problem_sets import Place, SetDecoding, TablePlace
+from rlzoo.errors import printable
+from rlzoo.report.board_sentences import verdict_words
+from rlzoo.report.board_statistics import ACCURACIES, BY_DECODING, BY_ROW, Value
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.verdicts import Measured
 
 
 def comma_separated(board: Leaderboard) -> str:
     """One line for each row and decoding, with a column for each seed; shares and accuracies from 0 to 1."""
     text, rows = io.StringIO(), records(board)
-    names = dict.fromkeys(name for row in rows for name in row)  # problem sets have different numbers of samples
-    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _as_a_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
+def _as_a_cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula has an apostrophe before it, as spreadsheets write it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
 def records(board: Leaderboard) -> list[dict[str, object]]:
-    """The figures of each row and decoding."""
-    seeds = sorted({seed for row in board.rows for seed in row.seeds})
-    return [_record(row, decoding, seeds) for decoding in board.decodings for row in board.rows]
+    """The figures of each row and decoding, all with the same names; None where a row has none.
+
+    Where only results are known, figures that no row has are left out.
+    """
+    rows = [_record(board, row, decoding) for decoding in board.decodings for row in board.rows]
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if board.is_trained or value is not None)
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
-def _record(row: Row, decoding: Decoding, seeds: Sequence[int]) -> dict[str, object]:
-    result = row.results[decoding]
+def _record(board: Leaderboard, row: BoardRow, decoding: Place) -> dict[str, object]:
+    tables = [[ACCURACIES], *BY_DECODING.values(), *BY_ROW.values()]
+    figures: dict[str, object] = {}
+    for statistic in (statistic for table in tables for statistic in table):
+        figures |= _figures(statistic.name, statistic.value(board, row, decoding), row)
     return {
-        "objective": printable(row.objective),
-        "without": printable(row.without),
-        "problem_set": decoding.problem_set if isinstance(decoding, SetDecoding) else "held out",
-        "temperature": decoding.temperature,
-        "top_p": decoding.top_p,
+        "objective": printable(str(row.name)),
+        "without": printable(row.name.without),
+        **_place(decoding),
         "seeds": " ".join(map(str, row.seeds)),
-        "accuracy": result.accuracy.mean,
-        **_measured("", result.average),
-        "p_improvement": result.p_improvement,
-        **{f"pass@{k}": value for k, value in result.pass_at.items()},
-        **_measured("pass_", result.passed),
-        "maj": result.majority.estimate.mean,
-        **_measured("maj_", result.majority),
-        **_by_seed("accuracy", result.average, row, seeds),
-        **_by_seed("pass", result.passed, row, seeds),
-        **_by_seed("maj", result.majority, row, seeds),
-        "interquartile_mean": result.interquartile_mean,
-        **{f"above_{threshold:g}": share for threshold, share in zip(THRESHOLDS, result.profile, strict=True)},
-        **{f"p_rank_{place}": share for place, share in enumerate(result.ranks, 1)},
-        "held_out_area": row.area,
-        "steps_to_baseline": " ".join("" if step is None else str(step) for step in row.steps_to_baseline),
-        "entropy": row.entropy,
-        "entropy_drift": row.drift,
-        "length": result.length,
-        "truncated": result.truncated,
-        "gradient_norm": row.gradient_norm,
-        "seconds_per_step": row.seconds_per_step,
-        "tokens_per_second": row.tokens_per_second,
-        "command": printable(row.command),
+        **figures,
+        **({"command": printable(row.training.command)} if row.training else {}),
     }
 
 
-def _by_seed(name: str, measured: Measured, row: Row, seeds: Sequence[int]) -> dict[str, object]:
-    """Nothing where a row does not have a seed that others have."""
-    values = dict(zip(row.seeds, measured.by_seed, strict=True))
-    return {f"{name}_seed_{seed}": values.get(seed) for seed in seeds}
+def _place(place: Place) -> dict[str, object]:
+    if isinstance(place, TablePlace):
+        return {"problem_set": printable(place.problem_set), "decoding": printable(place.decoding)}
+    problem_set = place.problem_set if isinstance(place, SetDecoding) else "held out"
+    return {"problem_set": problem_set, "temperature": place.temperature, "top_p": place.top_p}
 
 
-def _measured(prefix: str, it: Measured) -> dict[str, object]:
-    difference = it.difference
+def _figures(name: str, value: Value, row: BoardRow) -> dict[str, object]:
+    if isinstance(value, Measured):
+        return {**_figures(name, value.estimate, row), **_difference(name, value), **_by_seed(name, value, row)}
+    if isinstance(value, Estimate):
+        return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
+    if isinstance(value, Mapping):
+        return {f"{name}{place}".replace(" ", "_"): number for place, number in value.items()}
+    return {name: value}
+
+
+def _difference(name: str, measured: Measured) -> dict[str, object]:
+    prefix, difference = "" if name == ACCURACIES.name else f"{name}_", measured.difference
     return {
-        f"{prefix or 'accuracy_'}low": it.estimate.low,
-        f"{prefix or 'accuracy_'}high": it.estimate.high,
         f"{prefix}difference": difference and difference.mean,
         f"{prefix}difference_low": difference and difference.low,
         f"{prefix}difference_high": difference and difference.high,
@@ -82,5 +83,9 @@ def _measured(prefix: str, it: Measured) -> dict[str, object]:
         f"{prefix}p_page": difference and difference.p_value,
         f"{prefix}detectable": difference and difference.detectable,
         f"{prefix}seeds_needed": difference and difference.seeds_needed,
-        f"{prefix}verdict": it.verdict,
+        f"{prefix}verdict": verdict_words(measured.verdict),
     }
+
+
+def _by_seed(name: str, measured: Measured, row: BoardRow) -> dict[str, object]:
+    return {f"{name}_seed_{seed}": mean for seed, mean in zip(row.seeds, measured.by_seed, strict=True)}

@@ -4,8 +4,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlzoo.rollout.cache import GIB
 from rlzoo.training.arithmetic import Arithmetic
-from rlzoo.training.memory import GIB, Fit
+from rlzoo.training.memory import Fit
 
 
 def print_fit(fit: Fit, model: str, gpus: int) -> None:

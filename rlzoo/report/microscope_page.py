@@ -285,6 +285,7 @@ def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
         "push": numbers(view.push[row, :count]),
         "logit": numbers(view.logit_push[row, :count]),
         "weights": {name: numbers(weight[row, :count]) for name, weight in view.weights.items()},
+        "adds": sorted(view.summands),
         "silenced": {name: quiet.nonzero()[:, 0].tolist() for name, quiet in silenced.items()},
         "without": {name: numbers(view.without[name][row, :count]) for name in silenced},
         "clipped": view.clipped[row, :count].nonzero()[:, 0].tolist(),

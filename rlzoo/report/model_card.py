@@ -10,19 +10,21 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rlzoo.config import Config, load_config, words_of
+from rlzoo.config import Config, words_of
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.facts import FOLDER, Decides
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_text
-from rlzoo.report.words import percent
+from rlzoo.report.formatting import percent
+from rlzoo.report.published import published_config
 
 CARD = "README.md"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
-class Row:
+class BeforeAndAfter:
     """The held-out evaluations with one decoding, before and after training."""
 
     decoding: Decoding
@@ -43,11 +45,11 @@ def write_model_card(run: RunFolder, model: Path) -> None:
 
 def model_card(run: RunFolder) -> str:
     """The text of the card, with metadata as the Hugging Face hub reads them, from what lies in a run's folder."""
-    config: Config = load_config([str(run.config)])
+    config = published_config(run)
     rows = [
-        Row(decoding, found[min(found)], found[max(found)])
+        BeforeAndAfter(decoding, by_step[min(by_step)], by_step[max(by_step)])
         for decoding in read_decodings(config.evaluation.decodings)
-        if (found := read_evaluations(run, decoding))
+        if (by_step := read_evaluations(run, decoding))
     ]
     environment = Environment(
         loader=PackageLoader("rlzoo.report"), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -57,12 +59,12 @@ def model_card(run: RunFolder) -> str:
         config=config,
         objective=_read(run.objective),
         environment={name: value for name, value in _read(run / "environment.json").items() if value},
-        command=shlex.join(["rlzoo", "train", *(word for word in words_of(config) if _repeats(word))]),
+        command=shlex.join(["rlzoo", "train", *words_of(config, frozenset(Decides) - {FOLDER})]),
         rows=rows,
     )
 
 
-def _metadata(config: Config, name: str, rows: list[Row]) -> ModelCardData:
+def _metadata(config: Config, name: str, rows: list[BeforeAndAfter]) -> ModelCardData:
     results = [
         EvalResult(
             task_type="text-generation",
@@ -88,11 +90,5 @@ def _is_on_the_hub(name: str) -> bool:
     return bool(_HUB_NAME.fullmatch(name)) and not Path(name).exists()
 
 
-def _repeats(word: str) -> bool:
-    """Whether it belongs into a command for somebody else's machine."""
-    return not word.startswith(("output=", "resume="))
-
-
 def _read(file: Path) -> dict[str, Any]:
-    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return dict(found)
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}

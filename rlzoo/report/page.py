@@ -4,7 +4,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rlzoo.comparing.leaderboard import Leaderboard
-from rlzoo.report import figures, words
+from rlzoo.errors import printable
+from rlzoo.report import board_sentences, board_statistics, figures, formatting
 from rlzoo.report.forest import forest
 
 SYMBOLS = dict(zip(figures.MARKERS, "●■◆▲▼✚★✖", strict=True))
@@ -17,7 +18,7 @@ def templates() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        finalize=lambda it: words.printable(it) if type(it) is str else it,
+        finalize=lambda shown: printable(shown) if type(shown) is str else shown,
     )
 
 
@@ -26,27 +27,27 @@ def page(board: Leaderboard) -> str:
     template = templates().get_template("page.html")
     return template.render(
         board=board,
-        headlines=words.headlines(board),
-        summary=words.summary(board),
         strokes=figures.strokes(board.rows),
         symbols=SYMBOLS,
-        words=words,
-        is_ablation=any(row.without for row in board.rows),
+        words=formatting,
+        sentences=board_sentences,
+        statistics=board_statistics,
+        is_ablation=any(row.name.without for row in board.rows),
         breakable=breakable,
         shortened=shortened,
         forests={decoding: forest(board, decoding) for decoding in board.decodings},
-        parts=sorted({touched.part for row in board.rows for touched in row.touched}),
-        touched={row.objective: {it.part: it for it in row.touched} for row in board.rows},
+        parts=sorted({part for of_row in board.touched.values() for part in of_row}),
+        touched=board.touched,
         shade=shade,
-        curves=(figures.accuracy_curves(board), figures.entropy_curves(board)),
-        swept=[Markup(it) for it in figures.swept_curves(board)],
-        pareto=Markup(figures.accuracy_against_drift(board)),
+        curves=(figures.accuracy_curves(board), figures.entropy_curves(board)) if board.is_trained else (),
+        swept=[Markup(figure) for figure in figures.swept_curves(board)],
+        pareto=Markup(figures.accuracy_against_drift(board)) if board.is_trained else "",
     )
 
 
-def breakable(expression: str) -> Markup:
+def breakable(expression: object) -> Markup:
     """An expression that may be broken between its words."""
-    return Markup("<wbr>").join(escape(words.printable(piece)) for piece in words.pieces(expression))
+    return Markup("<wbr>").join(escape(printable(piece)) for piece in formatting.pieces(str(expression)))
 
 
 def shade(share: float) -> int:

@@ -1,17 +1,29 @@
 """A run's model, with its card and curves, on the Hugging Face hub."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from rlzoo.config import PushConfig
+from rlzoo.config import PushConfig, to_yaml
 from rlzoo.errors import UserError, one_line
-from rlzoo.experiment.progress import model_files
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.published import published_config
+
+MODEL_FILES = (
+    *("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja"),
+)
+"""What of a checkpoint is uploaded, with the shards of the weights; nothing else that lies there is."""
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 
 def push(run: str, name: str, config: PushConfig) -> str:
     """Uploads a run's last checkpoint as one commit of OWNER/MODEL; returns its address.
 
-    What only training needs stays here. Raises UserError for a run without a checkpoint, and for what the hub refuses.
+    The model's files, the curves, the card and the configuration are uploaded, the last two made anew and without paths
+    of this machine. Raises UserError for a run without a checkpoint, for a link among these files, and for what the hub
+    refuses.
     """
     folder = RunFolder(Path(run))
     if not folder.config.exists():
@@ -19,14 +31,15 @@ def push(run: str, name: str, config: PushConfig) -> str:
     checkpoint = folder.last_checkpoint()
     if checkpoint is None:
         raise UserError(f"{run} has no checkpoint yet; rlzoo train {folder.config} resume=true goes on with it")
+    files = list(_files(folder, checkpoint))
 
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError
 
     from rlzoo.report.model_card import CARD, model_card
 
-    files = [*model_files(checkpoint), *(path for path in (folder.curves, folder.config) if path.exists())]
-    operations = [CommitOperationAdd(path.name, path) for path in files if path.name != CARD]
+    operations = [CommitOperationAdd(path.name, path) for path in files]
+    operations.append(CommitOperationAdd(folder.config.name, to_yaml(published_config(folder)).encode()))
     operations.append(CommitOperationAdd(CARD, model_card(folder).encode()))
     api = HfApi()
     try:
@@ -40,3 +53,20 @@ def push(run: str, name: str, config: PushConfig) -> str:
     except Exception as error:  # the hub's errors, and those of the connection, which its versions name differently
         raise UserError(f"the hub at {api.endpoint} refused {name}: {one_line(error)}") from None
     return str(address)
+
+
+def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:
+    """The model and the curves. Raises UserError if one of them, or a folder on the way, is a link."""
+    shards = sorted(path.name for path in checkpoint.iterdir() if _SHARD.fullmatch(path.name))
+    for path in (*(checkpoint / name for name in (*MODEL_FILES, *shards)), folder.curves, folder.config):
+        if not path.exists() and not path.is_symlink():
+            continue
+        inside = path.relative_to(folder.path)
+        linked = next((it for it in (path, *path.parents[: len(inside.parts) - 1]) if it.is_symlink()), None)
+        if linked is not None or not path.is_file():
+            raise UserError(
+                f"{linked or path} is {'a link' if linked else 'no file'}, and rlzoo push uploads files alone; put "
+                f"what is to be published in its place, or remove it"
+            )
+        if path != folder.config:
+            yield path

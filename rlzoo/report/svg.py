@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import seaborn as sns
@@ -26,10 +27,21 @@ PLOT = "plot"
 
 def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
     """An inline SVG element; its text is text and its ids are its own."""
-    prefix = re.sub(r"\W+", "-", label)
+    with page_style(label):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axis = figure.subplots()
+        sns.despine(ax=axis)
+        axis.patch.set_gid(PLOT)
+        draw(axis)
+        return figure_as_svg(figure, label)
+
+
+@contextmanager
+def page_style(label: str) -> Iterator[None]:
+    """Figures in the page's colours; `label` is what a screen reader says of them."""
     style: Any = {
         "svg.fonttype": "none",
-        "svg.hashsalt": prefix,
+        "svg.hashsalt": _prefix(label),
         "font.family": "sans-serif",
         "font.size": 9.0,
         "text.parse_math": False,
@@ -37,13 +49,13 @@ def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: 
         **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     }
     with sns.axes_style("whitegrid"), rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        axis = figure.subplots()
-        sns.despine(ax=axis)
-        axis.patch.set_gid(PLOT)
-        draw(axis)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        yield
+
+
+def figure_as_svg(figure: Figure, label: str) -> str:
+    """The element of a figure that was drawn in `page_style`."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     written = buffer.getvalue()
     text = written[written.index("<svg") :]
     for color, meaning in PAGE_COLORS.items():
@@ -51,4 +63,8 @@ def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: 
     opening = rf'<svg viewBox="\1" role="img" aria-label="{label}">'
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    return re.sub(r'(id="|"#|url\(#)', rf"\1{prefix}-", text).replace("xlink:href", "href")
+    return re.sub(r'(id="|"#|url\(#)', rf"\1{_prefix(label)}-", text).replace("xlink:href", "href")
+
+
+def _prefix(label: str) -> str:
+    return re.sub(r"\W+", "-", label)

@@ -18,16 +18,16 @@ from rlzoo.comparing.grid import settings_of
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
-from rlzoo.evaluation.statistics import paired_difference
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.console import plain_console
-from rlzoo.report.curves import draw_curves
+from rlzoo.report.curves import curves_of, save_figure
 from rlzoo.report.evaluation import changes_table, results_tables
+from rlzoo.report.formatting import percent
 from rlzoo.report.model_card import write_model_card
-from rlzoo.report.words import percent
+from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.training.run import PHASES, Outcome, ShowStep
-from rlzoo.training.troubles import Watch, trouble
+from rlzoo.training.standstill import Watch, standstill
 
 
 class Terminal:
@@ -48,6 +48,8 @@ class Terminal:
         written = config.objective.replace(" ", "")
         canonical = str(experiment.objective)
         grid.add_row("objective", canonical if written == canonical else f"{written}  =  {canonical}")
+        for line in experiment.objective.unused:
+            grid.add_row("", line)
         for part in experiment.objective.parts:
             grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
         machine = f"{device} in {counted(processes, 'process')}"
@@ -101,8 +103,8 @@ class Terminal:
                     self.console.print(row.heading())
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
-                if found := watch(metrics):
-                    self.console.print(f"warning: {found}", style="bold red")
+                if warning := watch(metrics):
+                    self.console.print(f"warning: {warning}", style="bold red")
                 progress.update(task, completed=metrics["step"])
 
             if done < steps:
@@ -112,7 +114,10 @@ class Terminal:
 
     def interrupted(self) -> None:
         """The step under way is finished first."""
-        self.console.print("interrupted: this step is finished and saved first; Ctrl-C again ends it at once")
+        self.console.print(
+            "interrupted: this step is finished and saved first; if the run is killed before, resume=true goes on from "
+            "its last checkpoint; Ctrl-C again ends it at once"
+        )
 
     def show_evaluations(
         self, decoding: Decoding, results: Mapping[str, Evaluation], paths: Sequence[Path], max_tokens: int
@@ -173,12 +178,12 @@ class Terminal:
         folder, model = outcome.folder, outcome.folder.last_checkpoint()
         if model is not None:
             write_model_card(folder, model)
-        draw_curves(outcome)
-        self.console.print(_comparison({it: _first_and_last(found) for it, found in outcome.evaluations.items()}))
+        save_figure(curves_of(folder), folder.curves)
+        self.console.print(_comparison({it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
-        if found := trouble(outcome.metrics):
-            self.console.print(Text(f"not learning: at the end {found}", style="bold red"))
+        if cause := standstill(outcome.metrics):
+            self.console.print(Text(f"not learning: at the end {cause}", style="bold red"))
         self._say("curves", str(folder.curves))
         self._say("metrics", str(folder.metrics))
         self._say("model", str(model))

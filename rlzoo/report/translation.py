@@ -3,7 +3,7 @@
 import yaml
 from rich.console import Console
 
-from rlzoo.peers.translate import Translation
+from objectives.peers.translate import Translation
 from rlzoo.report.console import plain_console
 
 

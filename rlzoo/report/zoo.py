@@ -1,33 +1,28 @@
 """The zoo as a table, and one objective explained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from objectives import Name, Objective, Stage, names, read_terms
+from objectives import TROUBLES, Name, Objective, Provenance, Stage, names, read_terms
+from rlzoo.choosing.costs import costs
 from rlzoo.errors import UserError, nearest
 from rlzoo.report.console import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
-COSTS = {
-    "logp_ref": "a frozen reference model, and a forward of it per step",
-    "logp_prompt": "a forward of the prompts per step",
-    "logp_old": "a scoring forward per step (none if a step makes one update)",
-    "entropy_old": "entropies at rollout time, from the scoring forward",
-}
 
 
 def found(names: Sequence[Name], word: str) -> list[Name]:
     """Those that mention a word: in what they are called, what they do, where they come from or what they say.
 
-    Raises UserError if none does.
+    What users say of the troubles that they address counts as well. Raises UserError if none does.
     """
     said = {
-        name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc)
+        name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc, *_told(name))
         for name in names
     }
     mentioned = [name for name in names if word.lower() in " ".join(said[name]).lower()]
@@ -38,23 +33,26 @@ def found(names: Sequence[Name], word: str) -> list[Name]:
     return mentioned
 
 
+def _told(name: Name) -> Iterator[str]:
+    for tag in name.troubles:
+        yield from (tag, *TROUBLES[tag].words)
+
+
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
-    """Recipes and parts by stage, one line or two each."""
+    """Recipes and parts by stage, a few lines each; variants are told where one recipe is explained."""
     console = console or plain_console()
     stages = [*(stage.name.lower() for stage in Stage), "several"]
-    for kind, variants in (("recipe", "variants"), ("part", "")):
+    for kind in ("recipe", "part"):
         rows = sorted((name for name in names if name.kind == kind), key=lambda name: stages.index(name.stage))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(kind, no_wrap=True)
-        table.add_column(variants, overflow="fold", max_width=14)
-        table.add_column("paper", no_wrap=True)
         table.add_column("what it does", overflow="fold")
+        table.add_column("paper", overflow="fold", max_width=10)
         for stage, group in groupby(rows, key=lambda name: name.stage):
             table.add_row(f"[{stage}]" if stage != "several" else "[several stages]", style="bold")
             for name in group:
-                aliases = "".join(f"\n  = {alias}" for alias in name.aliases)
-                about = ", ".join(name.variants)
-                table.add_row(name.name + aliases, about, name.paper.removeprefix("arXiv:"), name.summary)
+                aliases = f" (also {', '.join(name.aliases)})" if name.aliases else ""
+                table.add_row(name.name, name.summary + aliases, name.paper.removeprefix("arXiv:"))
         if rows:
             console.print(table)
     console.print("papers are arXiv numbers; rlzoo objectives 'stapo(tau_p=0.005)+clip_higher' explains an expression")
@@ -64,6 +62,8 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
     console = console or plain_console()
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
+    for line in objective.unused:
+        console.print(line, soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("stage", "part", "formula", "paper"):
         table.add_column(heading, overflow="fold", no_wrap=heading in ("stage", "paper"))
@@ -81,6 +81,19 @@ def print_objective(written: str, objective: Objective, console: Console | None 
             console.print()
             for line in paragraphs(docs[term.name]):
                 console.print(line)
+
+
+def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], console: Console | None = None) -> None:
+    """What each variant was held against, and what is not in the zoo."""
+    console = console or plain_console()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("variant", "held against", "source", "difference", "open"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "difference")
+    for row in rows:
+        table.add_row(f"{row.recipe}({row.variant})", row.against, row.source, row.difference, row.open)
+    console.print(table)
+    for name, reason in missing.items():
+        console.print(f"not here: {name}: {reason}", soft_wrap=True)
 
 
 def _print_parameters(written: str, objective: Objective, console: Console) -> None:
@@ -148,17 +161,4 @@ def paragraphs(doc: str) -> list[str]:
             lines.append(line)
         else:
             lines[-1] += " " + line
-    return lines
-
-
-def costs(objective: Objective) -> list[str]:
-    """What the trainer calculates for an objective beyond one forward and backward over the rollouts."""
-    lines = [f"{objective.pass_count} update pass{'es' * (objective.pass_count > 1)} over the rollouts of a step"]
-    lines += [text for field, text in COSTS.items() if field in objective.needs]
-    if objective.reads_current:
-        lines.append("a forward without gradient before each update once the policy has moved, for current statistics")
-    if objective.refills:
-        lines.append("further rollouts in place of the groups that are dropped")
-    if objective.needs_entropy_gradient:
-        lines.append("the gradient of the full-vocabulary entropy")
     return lines

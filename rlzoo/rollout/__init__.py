@@ -1,75 +1,83 @@
-"""Rollout engines behind one protocol."""
+"""Rollout engines behind one protocol. What an engine can do stands at its class; nothing asks for its name."""
 
-import logging
-import os
-
-import torch
+from dataclasses import fields
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
-from rlzoo.errors import UserError
-from rlzoo.model.policy import Policy
-from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import RolloutEngine
+from rlzoo.errors import UserError, nearest
+from rlzoo.tasks.outside import is_outside, load_outside
 
-_logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from rlzoo.model.policy import Policy
+    from rlzoo.model.tokenizer import Tokenizer
+    from rlzoo.rollout.base import RolloutEngine
 
-
-def check_engine(config: Config) -> None:
-    """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
-    rollout = config.rollout
-    read_by = {"kv_cache_gib": (rollout.kv_cache_gib, "vllm"), "server": (rollout.server, "vllm_server")}
-    for key, (value, reader) in read_by.items():
-        if value is not None and rollout.engine != reader:
-            raise UserError(f"rollout.{key}={value} has no effect with rollout.engine={rollout.engine}; leave it out")
-    if rollout.engine != "transformers":
-        from rlzoo.rollout.vllm_engine import check
-
-        check(rollout, config.evaluation)
-    if rollout.engine == "vllm_server":
-        from rlzoo.rollout.vllm_server import check_server
-
-        check_server(rollout, config.model)
+OWN = {
+    "transformers": ("rlzoo.rollout.transformers_engine", "TransformersEngine"),
+    "vllm": ("rlzoo.rollout.vllm_engine", "VllmEngine"),
+    "vllm_server": ("rlzoo.rollout.vllm_server", "VllmServer"),
+}
+"""The engines of this package: name -> module and class. Their modules import what samples when they are loaded."""
 
 
-def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:
-    """Says if keys and values of the responses decoded side by side could outgrow all memory: vLLM makes them wait."""
-    length = rollout.max_prompt_tokens + rollout.max_response_tokens
-    length = min(length, tokenizer.context_length or length)
-    response = tokenizer.cached_numbers * length * (2 if model.precision == "bfloat16" else 4)
-    memory, needed = total_memory(), response * rollout.rows_per_batch
-    if rollout.engine == "transformers" and needed > memory:
-        _logger.warning(
-            "rollout.rows_per_batch=%d: keys and values of so many responses of %d tokens with their prompts take %.0f "
-            "GiB, and there are %.0f; if most responses become that long, set rollout.engine=vllm or "
-            "rollout.rows_per_batch=%d",
-            *(rollout.rows_per_batch, length, needed / 2**30, memory / 2**30, max(1, memory // 2 // response)),
+def check_engine_name(written: str) -> None:
+    """Raises UserError for an engine that is neither of this package nor written as one from outside."""
+    if written not in OWN and not is_outside(written):
+        raise UserError(
+            f"rollout.engine={written} is not one of {', '.join(OWN)}{nearest(written, OWN, most=1)} "
+            f"(one of your own is written my_module:MyEngine or ./my_file.py:MyEngine)"
         )
 
 
-def total_memory() -> int:
-    """Bytes of the device that this process samples on."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def engine_class(written: str) -> "type[RolloutEngine]":
+    """The engine that `rollout.engine` names. Raises UserError if there is none, or if it lacks what an engine has."""
+    check_engine_name(written)
+    if written in OWN:
+        module, name = OWN[written]
+        return getattr(import_module(module), name)
+
+    from rlzoo.rollout.base import RolloutEngine
+
+    loaded: type[RolloutEngine] = load_outside("rollout.engine", written)
+    if not isinstance(loaded, type):
+        raise UserError(f"rollout.engine={written} is no class")
+    wanted = [name for name in {**RolloutEngine.__annotations__, **vars(RolloutEngine)} if not name.startswith("_")]
+    if missing := [name for name in wanted if not hasattr(loaded, name)]:
+        raise UserError(f"rollout.engine={written} has no {', no '.join(missing)}; an engine has {', '.join(wanted)}")
+    return loaded
+
+
+def check_engine(config: Config) -> None:
+    """Refuses an engine that cannot run here and settings it would not heed, before any model loads.
+
+    A key of the section whose default is none is for the engines that say that they read it.
+    """
+    engine = engine_class(config.rollout.engine)
+    for item in fields(RolloutConfig):
+        value = getattr(config.rollout, item.name)
+        if item.default is None and value is not None and item.name not in engine.reads:
+            raise UserError(
+                f"rollout.{item.name}={value} has no effect with rollout.engine={config.rollout.engine}; leave it out"
+            )
+    engine.check(config)
 
 
 def load_engine(
     config: RolloutConfig,
     model: ModelConfig,
-    policy: Policy,
-    tokenizer: Tokenizer,
+    policy: "Policy",
+    tokenizer: "Tokenizer",
     version: int = 0,
     will_be_sharded: bool = False,
-) -> RolloutEngine:
-    """The engine that `rollout.engine` names; the policy has `version` updates behind it."""
-    if config.engine == "vllm":
-        from rlzoo.rollout.vllm_engine import VllmEngine
+) -> "RolloutEngine":
+    """The engine that `rollout.engine` names; the policy has `version` updates behind it.
 
-        return VllmEngine(policy, tokenizer, config, model, version, will_be_sharded)
-    if config.engine == "vllm_server":
-        from rlzoo.rollout.vllm_server import VllmServer
+    Raises UserError if it calculates by itself and its log-probs are not the policy's.
+    """
+    from rlzoo.rollout.handover import check_agreement
 
-        return VllmServer(policy, tokenizer, config, model, version)
-    from rlzoo.rollout.transformers_engine import TransformersEngine
-
-    return TransformersEngine(policy, tokenizer, model.precision, config.rows_per_batch, version, will_be_sharded)
+    engine = engine_class(config.engine)(policy, tokenizer, config, model, version, will_be_sharded)
+    if not engine.shares_weights:
+        check_agreement(engine, policy, config, model)
+    return engine

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
+from rlzoo.model.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Sampling:
 
     Of what `min_p` times the likeliest token's probability leaves, the `top_k` likeliest, and of these the nucleus.
     A response ends before one of the `stop` texts; an engine may go on, what it writes behind them is cut off.
+    `noise` is the standard deviation of an offset on every token's logit, for engines that read `rollout.noise`.
     """
 
     max_response_tokens: int
@@ -25,6 +28,7 @@ class Sampling:
     top_k: int = 0
     min_p: float = 0.0
     stop: tuple[str, ...] = ()
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,43 @@ class Rollouts:
 
 
 class RolloutEngine(Protocol):
-    """Samples responses. Token ids go in and come out; text is never re-tokenised."""
+    """Samples responses. Token ids go in and come out; text is never re-tokenised.
 
-    sees_entropy: bool
+    What an engine can do stands at its class, and is read before an engine is made.
+    """
+
+    sees_entropy: ClassVar[bool]
     """Whether the entropies that it reports are those of the whole vocabulary."""
-    apart: bool
+    apart: ClassVar[bool]
     """Whether it samples on devices of its own with weights of its own, so that it can while the policy trains."""
+    shares_weights: ClassVar[bool]
+    """Whether it calculates with the policy's model: with its very weights, or a copy where it needs another dtype or
+    whole weights of a sharded policy. The log-probs of one that calculates by itself are compared when it is loaded."""
+    sleeps: ClassVar[bool]
+    """Whether it gives the memory of a GPU back while the policy trains."""
+    kv_cache_gib: ClassVar[float | None]
+    """GiB that it sets aside here for keys and values unless `rollout.kv_cache_gib` says; None if these grow."""
+    reads: ClassVar[frozenset[str]]
+    """The keys of `rollout` that it reads among those whose default is none."""
+    packages: ClassVar[tuple[str, ...]]
+    """The distributions that sample, whose versions a run records."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        config: RolloutConfig,
+        model: ModelConfig,
+        version: int = 0,
+        will_be_sharded: bool = False,
+    ) -> None:
+        """Takes the policy's weights, `version` updates old; they may be shared out over the processes afterwards."""
+        ...
+
+    @classmethod
+    def check(cls, config: Config) -> None:
+        """Raises UserError for settings that it cannot follow, and if it cannot run here; nothing is loaded yet."""
+        ...
 
     def generate(
         self,

@@ -1,5 +1,7 @@
 """One token drawn from each row of logits, with its log-prob and the entropy of what it was drawn from."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -23,8 +25,10 @@ def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
     The distribution is softmax(logits / temperature) without tokens below `min_p` times the likeliest, cut to the
     `top_k` likeliest, then to the smallest nucleus of mass `top_p`, and renormalised.
     At temperature 0 the token is the likeliest, and log-prob and entropy are those of softmax(logits).
-    `logits` are overwritten.
+    `sampling.noise` perturbs the logits first, and what is said is of the perturbed ones. `logits` are overwritten.
     """
+    if sampling.noise:
+        logits += offset(sampling.noise, logits.shape[1]).to(logits)
     if sampling.temperature > 0:
         logits /= sampling.temperature
     logits -= logits.amax(1, keepdim=True)
@@ -39,6 +43,12 @@ def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
     total = weights.sum(1)
     logp = logits.gather(1, tokens[:, None]).squeeze(1) - total.log()
     return tokens, logp, total.log() - torch.linalg.vecdot(weights, logits) / total
+
+
+@cache
+def offset(deviation: float, tokens: int) -> Tensor:
+    """[V] what is added to the logit of each token, always the same, normal with this standard deviation."""
+    return deviation * torch.randn(tokens, generator=torch.Generator().manual_seed(0))
 
 
 def _nucleus_edge(weights: Tensor, top_p: float) -> Tensor:

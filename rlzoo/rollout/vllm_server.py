@@ -7,8 +7,8 @@ The server is started by hand, before the run, and may serve one run after the o
         --logprobs-mode processed_logprobs --generation-config vllm --max-num-seqs 512 --skip-tokenizer-init \
         --load-format dummy --weight-transfer-config '{"backend": "nccl"}'
 
-`command` has it for a configuration, and so has every error. `--tensor-parallel-size` and the like may be added. In its
-dev mode it takes weights from whoever reaches it: it belongs on a network that is closed to others.
+`VllmServer.command` has it for a configuration, and so has every error. `--tensor-parallel-size` and the like may be
+added. In its dev mode it takes weights from whoever reaches it: it belongs on a network that is closed to others.
 """
 
 import json
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -28,82 +28,19 @@ import requests
 import torch
 from torch import Tensor
 
-from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
 from rlzoo.model.pretrained import locate
 from rlzoo.model.sharding import resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.handover import check_agreement, checkpoint_weights
-from rlzoo.rollout.vllm_engine import rollouts_of
+from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.vllm_engine import PACKAGES, check_vllm, rollouts_of
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 6 * 3600
-RECEIVERS = {"nccl": "NCCLWeightTransferEngine", "rlzoo_gloo": "GlooEngine"}
-"""What takes the weights in the server, by the way that they come."""
 AS_NUMBERS = {"logprobs": 0, "ignore_eos": True, "return_token_ids": True, "return_tokens_as_token_ids": True}
 """Makes the server answer without a tokenizer: token ids, and the log-prob of each."""
-
-
-def command(rollout: RolloutConfig, model: ModelConfig) -> str:
-    """What starts a server that serves this configuration, on GPUs if this machine has some."""
-    found = locate(model)
-    words = {
-        "--model": found.path,
-        "--served-model-name": model.name,
-        "--port": str(urlsplit(rollout.server or "").port or 8000),
-        "--dtype": model.precision,
-        "--hf-overrides": json.dumps({"head_dtype": "float32"}),
-        "--logprobs-mode": "processed_logprobs",
-        "--generation-config": "vllm",
-        "--max-num-seqs": str(rollout.rows_per_batch),
-        "--load-format": "dummy",
-        "--weight-transfer-config": json.dumps({"backend": _backend()}),
-    }
-    flags = ["--skip-tokenizer-init"]
-    if model.revision:
-        words["--revision"] = model.revision
-    if model.trust_remote_code:
-        flags.append("--trust-remote-code")
-    if not torch.cuda.is_available():
-        words |= {"--kv-cache-memory-bytes": "1G", "--worker-extension-cls": "rlzoo.rollout.gloo_transfer.Extension"}
-        flags.append("--enforce-eager")
-    given = [word for pair in words.items() for word in pair]
-    start = "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
-    return f"{start} {shlex.join([*given, *flags])}"
-
-
-def check_server(rollout: RolloutConfig, model: ModelConfig) -> None:
-    """Raises UserError if there is no server, or one that serves something else or takes no weights."""
-    if rollout.server is None:
-        raise UserError(
-            "rollout.engine=vllm_server needs rollout.server=http://HOST:PORT, the address of a server that was "
-            f"started with `{command(rollout, model)}`"
-        )
-    if urlsplit(rollout.server).scheme not in ("http", "https") or urlsplit(rollout.server).port is None:
-        raise UserError(f"rollout.server={rollout.server} is no address; it must be like http://HOST:PORT")
-    with _heard(rollout, model):
-        served = _served(rollout)
-        if model.name not in served:
-            raise UserError(_wrong(rollout, model, f"it serves {', '.join(served)}, not model.name={model.name}"))
-        refusal = requests.post(f"{rollout.server}/init_weight_transfer_engine", json={"init_info": {}}, timeout=60)
-        if refusal.status_code == 404:
-            raise UserError(_wrong(rollout, model, "it is not in dev mode and takes no weights"))
-        if RECEIVERS[_backend()] not in refusal.text:  # which says whose the missing values are
-            raise UserError(_wrong(rollout, model, f"it takes no weights by {_backend()}"))
-        alone = {"model": model.name, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], **AS_NUMBERS}
-        if _response(_answer("POST", f"{rollout.server}/v1/completions", alone)["choices"][0]).logprobs.logprobs != [0]:
-            raise UserError(_wrong(rollout, model, "its log-probs are not those of what it samples from"))
-
-
-def _served(rollout: RolloutConfig) -> dict[str, int]:
-    """The longest prompt with its response, by model."""
-    return {one["id"]: int(one["max_model_len"]) for one in _answer("GET", f"{rollout.server}/v1/models")["data"]}
-
-
-def _backend() -> str:
-    """How weights travel: vLLM's own way, or ours where there are no GPUs."""
-    return "nccl" if torch.cuda.is_available() else "rlzoo_gloo"
 
 
 class VllmServer:
@@ -113,25 +50,98 @@ class VllmServer:
     decodes at the moment changes the rounding of the logits. If another run gives the server weights, that is noticed.
     """
 
-    sees_entropy = False
-    apart = True
+    sees_entropy, apart, shares_weights, sleeps = False, True, False, False
+    kv_cache_gib = None
+    reads = frozenset({"server"})
+    packages = PACKAGES
+    backend: ClassVar[str] = "nccl"
+    """How weights travel, as vLLM calls it."""
+    receiver: ClassVar[str] = "NCCLWeightTransferEngine"
+    """What takes them in the server."""
 
     def __init__(
-        self, policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: ModelConfig, version: int = 0
+        self,
+        policy: Policy,
+        tokenizer: Tokenizer,
+        config: RolloutConfig,
+        model: ModelConfig,
+        version: int = 0,
+        will_be_sharded: bool = False,
     ) -> None:
         self.config, self.model, self.version = config, model, version
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.source = _Source(policy, torch.bfloat16 if model.precision == "bfloat16" else torch.float32)
-        with self._heard():
+        with self._heard(config, model):
             self.longest = _served(config)[model.name]
             self.transfer = self._connected()
         self.sync(policy, version)
-        check_agreement(self, policy, config, model)
+
+    @classmethod
+    def check(cls, config: Config) -> None:
+        """Raises UserError for settings that vLLM cannot follow, and if there is no server that can serve the run."""
+        check_vllm(config)
+        if not torch.cuda.is_available():
+            raise UserError(
+                f"rollout.engine={config.rollout.engine} sends the weights from GPU to GPU, and this machine has none; "
+                f"leave it out"
+            )
+        cls.check_server(config.rollout, config.model)
+
+    @classmethod
+    def check_server(cls, rollout: RolloutConfig, model: ModelConfig) -> None:
+        """Raises UserError if there is no server, or one that serves something else or takes no weights."""
+        if rollout.server is None:
+            raise UserError(
+                f"rollout.engine={rollout.engine} needs rollout.server=http://HOST:PORT, the address of a server that "
+                f"was started with `{cls.command(rollout, model)}`"
+            )
+        if urlsplit(rollout.server).scheme not in ("http", "https") or urlsplit(rollout.server).port is None:
+            raise UserError(f"rollout.server={rollout.server} is no address; it must be like http://HOST:PORT")
+        with cls._heard(rollout, model):
+            served = _served(rollout)
+            if model.name not in served:
+                raise UserError(
+                    cls._wrong(rollout, model, f"it serves {', '.join(served)}, not model.name={model.name}")
+                )
+            refusal = requests.post(f"{rollout.server}/init_weight_transfer_engine", json={"init_info": {}}, timeout=60)
+            if refusal.status_code == 404:
+                raise UserError(cls._wrong(rollout, model, "it is not in dev mode and takes no weights"))
+            if cls.receiver not in refusal.text:  # which says whose the missing values are
+                raise UserError(cls._wrong(rollout, model, f"it takes no weights by {cls.backend}"))
+            alone = {"model": model.name, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], **AS_NUMBERS}
+            first = _response(_answer("POST", f"{rollout.server}/v1/completions", alone)["choices"][0])
+            if first.logprobs.logprobs != [0]:
+                raise UserError(cls._wrong(rollout, model, "its log-probs are not those of what it samples from"))
+
+    @classmethod
+    def command(cls, rollout: RolloutConfig, model: ModelConfig) -> str:
+        """What starts a server that serves this configuration."""
+        located = locate(model)
+        words = {
+            "--model": located.path,
+            "--served-model-name": model.name,
+            "--port": str(urlsplit(rollout.server or "").port or 8000),
+            "--dtype": model.precision,
+            "--hf-overrides": json.dumps({"head_dtype": "float32"}),
+            "--logprobs-mode": "processed_logprobs",
+            "--generation-config": "vllm",
+            "--max-num-seqs": str(rollout.rows_per_batch),
+            "--load-format": "dummy",
+            "--weight-transfer-config": json.dumps({"backend": cls.backend}),
+        }
+        flags = ["--skip-tokenizer-init"]
+        if model.revision:
+            words["--revision"] = model.revision
+        if model.trust_remote_code:
+            flags.append("--trust-remote-code")
+        given = [word for pair in words.items() for word in pair]
+        start = "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
+        return f"{start} {shlex.join([*given, *flags])}"
 
     def sync(self, policy: Policy, version: int) -> None:
         """Sends the policy's weights; all processes together."""
         self.source.policy, self.version = policy, version
-        with self._heard():
+        with self._heard(self.config, self.model):
             if self.transfer.is_sender:
                 self._call("POST", "pause?mode=wait")
             self.transfer.send_weights()
@@ -170,7 +180,8 @@ class VllmServer:
             own = {"prompt": list(prompt), "max_tokens": room, "seed": _seed(seed, number)}
             return list(self._call("POST", "v1/completions", {**requested, **own})["choices"])
 
-        with self._heard(), ThreadPoolExecutor(max(1, self.config.rows_per_batch // responses_per_prompt)) as threads:
+        side_by_side = max(1, self.config.rows_per_batch // responses_per_prompt)
+        with self._heard(self.config, self.model), ThreadPoolExecutor(side_by_side) as threads:
             answers = list(threads.map(answered, prompts, numbers or range(len(prompts))))
             responses = [_response(choice) for choices in answers for choice in choices]
             now = self._call("GET", "weight_info")["weight_version"]
@@ -195,16 +206,19 @@ class VllmServer:
         from vllm.distributed.weight_transfer.clients import HTTPVLLMWeightSyncClient
         from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
-        if _backend() == "nccl":
-            from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo as InitInfo
-        else:
-            from rlzoo.rollout.gloo_transfer import GlooTrainerInitInfo as InitInfo
         address, port = self._meeting_place()
         size = 1 + int(self._call("GET", "get_world_size")["world_size"])
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         client = HTTPVLLMWeightSyncClient(str(self.config.server), SECONDS_TO_ANSWER)
-        where = InitInfo(address, port, size, rank=rank)
+        where = self.meeting()(address, port, size, rank=rank)
         return WeightTransferTrainerFactory.trainer_init(where, client=client, source=self.source)
+
+    @staticmethod
+    def meeting() -> Any:
+        """The class that says where trainer and workers meet: address, port, how many they are, and the rank here."""
+        from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+        return NCCLTrainerInitInfo
 
     def _meeting_place(self) -> tuple[str, int]:
         """The address of this machine as the server sees it, and a free port."""
@@ -218,8 +232,23 @@ class VllmServer:
     def _call(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> Any:
         return _answer(method, f"{self.config.server}/{path}", content)
 
-    def _heard(self) -> Any:
-        return _heard(self.config, self.model)
+    @classmethod
+    @contextmanager
+    def _heard(cls, rollout: RolloutConfig, model: ModelConfig) -> Iterator[None]:
+        """While the server is talked to."""
+        try:
+            yield
+        except requests.HTTPError as error:
+            said = one_line(error.response.text if error.response is not None else error)
+            raise UserError(cls._wrong(rollout, model, f"it refused: {said}")) from None
+        except requests.ConnectionError:
+            raise UserError(cls._wrong(rollout, model, "no server answers there")) from None
+        except (requests.RequestException, OSError) as error:
+            raise UserError(cls._wrong(rollout, model, one_line(error))) from None
+
+    @classmethod
+    def _wrong(cls, rollout: RolloutConfig, model: ModelConfig, what: str) -> str:
+        return f"rollout.server={rollout.server}: {what}; start it with `{cls.command(rollout, model)}`"
 
 
 @dataclass
@@ -243,6 +272,11 @@ class _Source:
         return ((name, weight.detach().to(self.dtype)) for name, weight in weights)
 
 
+def _served(rollout: RolloutConfig) -> dict[str, int]:
+    """The longest prompt with its response, by model."""
+    return {one["id"]: int(one["max_model_len"]) for one in _answer("GET", f"{rollout.server}/v1/models")["data"]}
+
+
 def _seed(seed: int, number: int) -> int:
     """Of a prompt's first response; vLLM adds the number of the response."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(2))
@@ -262,21 +296,3 @@ def _answer(method: str, address: str, content: Mapping[str, Any] | None = None)
     answer = requests.request(method, address, json=content, timeout=limits)
     answer.raise_for_status()
     return answer.json() if answer.content else None
-
-
-@contextmanager
-def _heard(rollout: RolloutConfig, model: ModelConfig) -> Iterator[None]:
-    """While the server is talked to."""
-    try:
-        yield
-    except requests.HTTPError as error:
-        said = one_line(error.response.text if error.response is not None else error)
-        raise UserError(_wrong(rollout, model, f"it refused: {said}")) from None
-    except requests.ConnectionError:
-        raise UserError(_wrong(rollout, model, "no server answers there")) from None
-    except (requests.RequestException, OSError) as error:
-        raise UserError(_wrong(rollout, model, one_line(error))) from None
-
-
-def _wrong(rollout: RolloutConfig, model: ModelConfig, what: str) -> str:
-    return f"rollout.server={rollout.server}: {what}; start it with `{command(rollout, model)}`"

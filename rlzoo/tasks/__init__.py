@@ -64,10 +64,6 @@ def check_task(config: TaskConfig) -> None:
     """Raises UserError for what can be refused before anything is read and any large package imported."""
     if config.wrong_reward >= 1:
         raise UserError(f"task.wrong_reward={config.wrong_reward} must be less than 1, the reward of a right answer")
-    if config.problems < 1:
-        raise UserError(f"task.problems={config.problems} must be at least 1")
-    if config.few_shot < 0:
-        raise UserError(f"task.few_shot={config.few_shot} must be at least 0")
     _kind(config.name).check(config)
     load_rewards(config)
 
@@ -98,6 +94,14 @@ def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
     return _own(config)
 
 
+def written_outside(name: str) -> str | None:
+    """`module:name` or `file.py:name` of a task from outside, also of one that a package announces; None for others."""
+    if name in OWN or name.startswith(_REASONING_GYM):
+        return None
+    written = _announced().get(name, name) if name.isidentifier() else name
+    return written if is_outside(written) else None
+
+
 @dataclass(frozen=True)
 class _Kind:
     check: Callable[[TaskConfig], object]
@@ -111,8 +115,7 @@ def _kind(name: str) -> _Kind:
         return _Kind(_own, lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
     if name.startswith(_REASONING_GYM):
         return _Kind(_check_reasoning_gym, _reasoning_gym, _reasoning_gym_to_grade)
-    written = _announced().get(name, name) if name.isidentifier() else name
-    if is_outside(written):
+    if written := written_outside(name):
         return _Kind(
             lambda config: _check_outside(config, written),
             lambda config, seed, held_out: load_outside_task(written, config, seed=seed, held_out_problems=held_out),

@@ -25,9 +25,16 @@ LONGEST_ANSWER = 1000
 DEEPEST_ANSWER = 10
 """Brackets within brackets. Those gold answers nest at most 4; the time that parsing takes is exponential in it."""
 
+_HIDES = re.compile(r"\\[hv]?phantom(?![A-Za-z])")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
+_GOLD_CHOICE = re.compile(r"(?:\\text\w*\s*\{\s*)?\(([A-Z])\)\s*\}?[\s\\~]*([^\s}\\~].*|\\.*\w.*)", re.DOTALL)
+_RATIO = re.compile(r"[^:<>=]+(?::[^:<>=]+){2,}")
+_NOTHING = {"dne": "does not exist", "no solutions": "no solution", "no real solutions": "no real solution"}
+_EMPTY = (r"\emptyset", "")
+_FURTHER_CHOICE = re.compile(r"\(([A-Z])\)|^([A-Z])[).:]|(?:[,;/&]|\b(?:or|and)\b)\W*([A-Z])(?=[).:,;]|\W*$)")
+"""Another label behind the first: `or (C)`, `C. D.`, `, C: 8`."""
 _PERCENTAGE = re.compile(r"-?[1-9]\d*(?:\.\d+)?")
 _PERCENT = re.compile(r"\s*\\?%$")
 
@@ -45,16 +52,28 @@ class Gold:
 def equivalent(gold: str, answer: str) -> bool:
     """Whether the two are equal; bounded neither in time nor in memory, so call it in a `GraderPool`.
 
-    Numbers are compared without tolerance, to 6 decimals beyond the leading zeros: 41.8 is not 41.78. 52 is `52_8`, as
-    problems name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52.
+    Numbers are compared exactly: 0.1 is not 0.1000001. Only where the gold one has no end as a decimal, such as 1/3,
+    and within lists, is a decimal taken whose first 6 places beyond the leading zeros agree. 52 is `52_8`, as problems
+    name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52. A phantom earns
+    nothing.
     """
-    if _is_too_long(answer):
+    if _is_too_long(answer) or _HIDES.search(answer):
         return False
+    if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
+        return _is_choice_or_its_value(choice, answer)
     wanted = understood(gold)
     given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
     if not given.holds or not _may_be_equal(wanted.answer, given):
         return False
     return any(_equal(wanted, reading) for reading in given.readings) or _equal_regions(wanted, given)
+
+
+def _is_choice_or_its_value(choice: re.Match[str], answer: str) -> bool:
+    """Whether an answer is the letter of a gold `(A) 3`, its value, or the two together."""
+    given = _GOLD_CHOICE.fullmatch(answer.strip())
+    if given:
+        return given[1] == choice[1] and equivalent(choice[2], given[2])
+    return equivalent(choice[1], answer) or equivalent(choice[2], answer)
 
 
 def right(gold: str, boxes: Boxes) -> bool:
@@ -106,8 +125,12 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     wanted, given = gold.answer.readings[0].latex, reading.latex
     if letter := _LETTER.fullmatch(wanted):
         choice = _LETTER.fullmatch(given) or _CHOICE.match(given)
-        return (choice is not None and letter[1] in choice.groups()) or same(gold.meanings, parsed(given))
-    if _words(wanted) and _words(wanted) == _words(given):
+        return (choice is not None and _chosen(given, choice) == {letter[1]}) or same(gold.meanings, parsed(given))
+    if gold.answer.base is not None and gold.answer.base != "10":
+        return wanted.upper() == given.upper()
+    if _RATIO.fullmatch(wanted) or _RATIO.fullmatch(given):
+        return _equal_ratios(wanted.split(":"), given.split(":"))
+    if _words(wanted) and (_words(wanted) == _words(given) or (_words(wanted) == "no solution" and given in _EMPTY)):
         return True
     if same(gold.meanings, parsed(given)):
         return True
@@ -118,10 +141,25 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     return only_one_says_percent and all(map(_PERCENTAGE.fullmatch, bare)) and same(parsed(bare[0]), parsed(bare[1]))
 
 
+def _equal_ratios(wanted: list[str], given: list[str]) -> bool:
+    """Whether the members of two ratios are proportional."""
+    if len(wanted) != len(given):
+        return False
+    crossed = [((wanted[0], there), (one, given[0])) for one, there in zip(wanted[1:], given[1:], strict=True)]
+    return all(same(*(parsed(rf"({a}) \cdot ({b})") for a, b in pair)) for pair in crossed)
+
+
+def _chosen(given: str, choice: re.Match[str]) -> set[str]:
+    """The labels that an answer gives, the one that it begins with among them."""
+    further = _FURTHER_CHOICE.finditer(given[choice.end() :])
+    return {label for found in (choice, *further) for label in found.groups() if label}
+
+
 def _words(latex: str) -> str:
     """What a text says, in small letters; "" if it is none."""
     words = re.sub(r"\\text\s*|[{}().,'\"]", "", latex).strip()
-    return " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
+    words = " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
+    return _NOTHING.get(words, words)
 
 
 def _equal_regions(gold: Gold, given: Answer) -> bool:

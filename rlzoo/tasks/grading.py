@@ -2,34 +2,43 @@
 
 A grader runs third-party code on what a model wrote: it may hang, crash, or be talked into running the answer itself
 (some scorers of reasoning-gym evaluate it as Python). So every response is graded in a worker process with a limit of
-time and memory, and no right to write files, start processes or open connections (which rewards from outside may, to
-ask a judge). That stops accidents, not attackers.
+time and memory. The kernel lets the graders of this package, and those of reasoning-gym, write nothing, start no
+process and open no connection (`boundary`). Where it cannot, and around graders of the user's own, which are the user's
+code, an audit hook of Python does so, which stops accidents and not attackers; rewards may open connections, to ask a
+judge.
 """
 
 import contextlib
+import inspect
 import logging
 import os
 import resource
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pebble import ProcessPool
+from pebble import ProcessExpired, ProcessPool
 
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import Fault, UserError, one_line
 from rlzoo.scripts import WithoutMain
+from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
 
 MEMORY_LIMIT = 4 * 2**30
 """Bytes of address space of one worker."""
 
+LARGEST_REWARD = 1e18
+"""Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
+STALLED = 60.0
+"""Seconds beyond two time-outs after which a response that waits is taken for lost: to start a worker takes less."""
 _GRACE = 3.0
 _ATTEMPTS = 3
 _logger = logging.getLogger(__name__)
@@ -47,9 +56,12 @@ class GraderPool:
     """Grades responses in `workers` processes, each response in at most `timeout` seconds.
 
     Use it as a context manager. A response whose grading takes longer is killed with its worker, costs that time and no
-    other response anything. One whose grading raises or crashes the worker has failed and is logged, but a UserError is
-    raised here: it says that the grader is of no use. Workers inherit nothing from this process but its environment: no
-    threads, no torch, no Ctrl-C. A grader that `may_connect` may open connections in them.
+    other response anything. A worker may be killed from outside, so that a response whose worker dies is graded again;
+    one that ends three of them, or whose grading raises, has failed and is logged, but a UserError is raised here: it
+    says that the grader is of no use. Workers inherit nothing from this process but its environment: no threads, no
+    torch; and they hear none of the signals that ask to end. A grader that `may_connect` may open connections in them.
+    Where the kernel has no boundary for them, a warning says so, once. A grader that is `instant` compares a few
+    characters and does nothing else: it is called in this process.
     """
 
     def __init__(self, grader: Grader, workers: int = 1, timeout: float = 10.0) -> None:
@@ -62,63 +74,98 @@ class GraderPool:
         self.timeout = timeout
 
     def __enter__(self) -> Self:
+        if self._is_instant:
+            return self
+        if _is_confined(self.grader):
+            _tell_of_no_boundary()
         self._start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stop()
+        if not self._is_instant:
+            self._stop()
+
+    @property
+    def _is_instant(self) -> bool:
+        return getattr(self.grader, "instant", False)
 
     def grade(self, problems: Sequence[Problem], responses: Sequence[str]) -> list[Graded]:
-        """Grades response i to problem i, in order. Raises RuntimeError if workers cannot be started."""
+        """Grades response i to problem i, in order. Raises Fault if workers cannot be started."""
         pairs = list(zip(problems, responses, strict=True))
+        if self._is_instant:
+            return [Graded(self.grader(*pair), "graded") for pair in pairs]
         graded: dict[int, Graded] = {}
-        attempts = 0
+        ended = Counter[int]()
+        fruitless = 0
         while len(graded) < len(pairs):
-            before = len(graded)
-            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded})
-            attempts = attempts + 1 if len(graded) == before else 0
-            if attempts == _ATTEMPTS:
-                raise RuntimeError("the processes of the grader cannot be started; their output says why")
+            before = len(graded) + ended.total()
+            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded}, ended)
+            fruitless = 0 if len(graded) + ended.total() > before else fruitless + 1
+            if fruitless == _ATTEMPTS:
+                raise Fault("the processes of the grader cannot be started; their output says why")
         return [graded[i] for i in range(len(pairs))]
 
-    def _round(self, pairs: Mapping[int, tuple[Problem, str]]) -> dict[int, Graded]:
-        """Grades what it can before the pool breaks, if it does, and mends the pool."""
-        futures = {i: self._pool.schedule(_grade, pair, timeout=self.timeout) for i, pair in pairs.items()}
-        graded = {i: self._graded(pairs[i][0], future) for i, future in futures.items()}
-        if None in graded.values():
+    def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int]) -> dict[int, Graded]:
+        """Grades what it can, and begins the pool again if it breaks; `ended` counts a response's workers that died."""
+        graded: dict[int, Graded] = {}
+        is_broken = False
+        futures = {i: self._scheduled(*pair) for i, pair in pairs.items()}
+        for i, future in futures.items():
+            try:
+                graded[i] = self._graded(pairs[i][0], future, is_broken, is_last=ended[i] + 1 >= _ATTEMPTS)
+            except ProcessExpired:
+                ended[i] += 1
+            except BrokenProcessPool:
+                is_broken = True
+        if is_broken:
             self._stop()
             self._start()
-        return {i: grade for i, grade in graded.items() if grade is not None}
+        return graded
 
-    def _graded(self, problem: Problem, future: Future[Grade]) -> Graded | None:
+    def _scheduled(self, problem: Problem, response: str) -> Future[Grade]:
         try:
-            return Graded(future.result(), "graded")
+            return self._pool.schedule(_grade, (problem, response), timeout=self.timeout)
+        except RuntimeError as error:  # the pool broke when a worker died that had nothing to do
+            failed = Future[Grade]()
+            failed.set_exception(BrokenProcessPool(str(error)))
+            return failed
+
+    def _graded(self, problem: Problem, future: Future[Grade], is_broken: bool, is_last: bool) -> Graded:
+        """Raises ProcessExpired, unless that `is_last`, for a worker that died, and BrokenProcessPool for the pool."""
+        try:
+            return Graded(self._result(future, is_broken), "graded")
         except TimeoutError:
-            return self._as_empty(problem, "timed_out")
-        except BrokenProcessPool:
-            return None
-        except UserError:
+            return self._as_empty(problem, "timed_out", is_last)
+        except (UserError, BrokenProcessPool):
             raise
         except Exception as error:
+            if isinstance(error, ProcessExpired) and not is_last:
+                raise
             _logger.warning("grading a response to %s failed: %s", problem.id, error)
-            return self._as_empty(problem, "failed")
+            return self._as_empty(problem, "failed", is_last)
 
-    def _as_empty(self, problem: Problem, outcome: Literal["timed_out", "failed"]) -> Graded | None:
+    def _result(self, future: Future[Grade], is_broken: bool = False) -> Grade:
+        """Raises BrokenProcessPool for one that comes no more: a worker may die with a response that nobody misses."""
+        if not wait([future], 0 if is_broken else 2 * self.timeout + STALLED).done:
+            raise BrokenProcessPool("no worker grades")
+        return future.result()
+
+    def _as_empty(self, problem: Problem, outcome: Literal["timed_out", "failed"], is_last: bool) -> Graded:
         """The grade of an empty response, which is given in a worker too: that may be slow as well."""
         try:
-            return Graded(self._pool.schedule(_grade, (problem, ""), timeout=self.timeout).result(), outcome)
+            return Graded(self._result(self._scheduled(problem, "")), outcome)
         except TimeoutError:
             raise UserError(
                 f"task.grader_timeout={self.timeout:g} seconds are not enough to grade an empty response to "
                 f"{problem.id}; raise it"
             ) from None
-        except BrokenProcessPool:
-            return None
-        except UserError:
+        except (UserError, BrokenProcessPool):
             raise
         except Exception as error:
+            if isinstance(error, ProcessExpired) and not is_last:
+                raise
             raise UserError(
                 f"grading an empty response to {problem.id} failed ({one_line(error)}); a grader must give it a reward"
             ) from None
@@ -134,8 +181,7 @@ class GraderPool:
         # A worker that replaces a killed one is forked from a process that has imported the grader already.
         context = WithoutMain()
         context.set_forkserver_preload([__name__, self.grader.__module__])
-        may_connect = getattr(self.grader, "may_connect", False)
-        worker = (self.grader, self.timeout + _GRACE, may_connect, dict(os.environ))
+        worker = (self.grader, self.timeout + _GRACE, dict(os.environ))
         self._pool = ProcessPool(self.workers, initializer=_start_worker, initargs=worker, context=context)
         self._pool.schedule(int)  # starts the workers now, while the caller does something else
 
@@ -144,19 +190,36 @@ class GraderPool:
         self._pool.join()
 
 
+def _is_confined(grader: Grader) -> bool:
+    """Whether it is one of this package, which needs neither files nor connections; a user's own is the user's code."""
+    kind = grader if inspect.isfunction(grader) else type(grader)
+    return kind.__module__.startswith(f"{__package__}.") and not getattr(grader, "runs_users_code", False)
+
+
+@cache
+def _tell_of_no_boundary() -> None:
+    if lacking := boundary.lacking():
+        _logger.warning(
+            "answers are graded without the kernel's boundary, as %s: Python's audit hook stops accidents, not "
+            "attackers; grade what somebody hostile wrote in a container",
+            lacking,
+        )
+
+
 _grader: Grader
 _lifetime: float
 
 
-def _start_worker(grader: Grader, lifetime: float, may_connect: bool, environment: Mapping[str, str]) -> None:
+def _start_worker(grader: Grader, lifetime: float, environment: Mapping[str, str]) -> None:
     global _grader, _lifetime
     os.environ.update(environment)  # as it is now: the process that workers are forked from may be older
     _grader, _lifetime = grader, lifetime
-    # Die at once even inside a long calculation in C, where a Python handler would have to wait.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.dont_write_bytecode = True
     with contextlib.suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    if _is_confined(grader) and not boundary.lacking():
+        boundary.enter()
+    may_connect = getattr(grader, "may_connect", False)
     sys.addaudithook(partial(_forbid, tuple(it for it in _FORBIDDEN if not (may_connect and it == "socket."))))
 
 
@@ -164,7 +227,13 @@ def _grade(problem: Problem, response: str) -> Grade:
     # Should the parent be gone, nobody else ends an endless calculation.
     signal.setitimer(signal.ITIMER_REAL, _lifetime)
     try:
-        return _grader(problem, response)
+        grade = _grader(problem, response)
+        if not abs(float(grade.reward)) <= LARGEST_REWARD:
+            raise UserError(
+                f"a reward for {problem.id} is {grade.reward}; it must be a number from -{LARGEST_REWARD:g} to "
+                f"{LARGEST_REWARD:g}, so that its square is one too"
+            )
+        return grade
     except UserError:
         raise
     except BaseException as error:  # an answer may even call exit(); and not every exception survives the way back

@@ -78,11 +78,21 @@ _SYNONYMS = tuple(
         (r"\\lbrace", r"\\{"),
         (r"\\rbrace", r"\\}"),
         (r"\\div", "/"),
+        (r"\\lg", r"\\log_{10}"),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
         (r"[(\[]?\s*\\begin\s*\{array\}\s*\{[clr|\s]*\}", r"\\begin{pmatrix}"),
         (r"\\end\s*\{array\}\s*[)\]]?", r"\\end{pmatrix}"),
     )
+)
+_HIDDEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*(?:\{\s*(\d+)\s*\}|(\d))(?![\d.])")
+_MIXED_PERCENT = re.compile(
+    r"(?<![\w.^}])(\d+)\s*\\frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))(?=\s*\\?%|\s*\\text\s*\{\s*(?:%|percent))"
+)
+_FRACTION_PERCENT = re.compile(r"\\frac\{(\d+)\}\{(\d+)\}\s*(?:\\?%|\\text\s*\{\s*(?:\\?%|percent)\s*\})")
+_DEGREES = re.compile(
+    r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?\s*(\d+(?:\.\d+)?)\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})\s*[)}]?"
 )
 _BRACED_COLON = re.compile(r"(?<![A-Za-z])\{\s*:\s*\}")
 _IMAGINARY = re.compile(r"(?<=\d)\s*i(?![A-Za-z])")
@@ -160,6 +170,28 @@ def with_plain_numbers(text: str) -> str:
     return _IMAGINARY.sub(" i", _BRACED_COLON.sub(":", text))
 
 
+def with_exact_numbers(text: str) -> str:
+    r"""`0.8\overline{3}` is a fraction, `7\frac12\%` one as well, and `\cos 60^\circ` has its argument in radians."""
+    text = _REPEATING.sub(_fraction_of_repeating, text)
+    text = _FRACTION_PERCENT.sub(_hundredth, _MIXED_PERCENT.sub(_fraction_of_mixed, text))
+    return _DEGREES.sub(r"\1(\\frac{\2 \\pi}{180})", text)
+
+
+def _fraction_of_repeating(decimal: re.Match[str]) -> str:
+    whole, fixed, period = decimal[1] or "0", decimal[2], decimal[3] or decimal[4]
+    nines = (10 ** len(period) - 1) * 10 ** len(fixed)
+    return rf"\frac{{{int(whole + fixed + period) - int(whole + fixed)}}}{{{nines}}}"
+
+
+def _fraction_of_mixed(number: re.Match[str]) -> str:
+    above, below = int(number[2] or number[3]), int(number[4] or number[5])
+    return rf"\frac{{{int(number[1]) * below + above}}}{{{below}}}"
+
+
+def _hundredth(fraction: re.Match[str]) -> str:
+    return rf"\frac{{{fraction[1]}}}{{{100 * int(fraction[2])}}}"
+
+
 def with_powers_of_ten(text: str) -> str:
     r"""Minerva's notations as LaTeX: `4.5e33` is `4.5\times 10^{33}`, `np.arcsin` is `\arcsin`."""
     return _NUMPY.sub(r"\\", _E_NOTATION.sub(r"\1\\times 10^{\2}", text))
@@ -191,8 +223,8 @@ def _lines(text: str) -> list[str]:
 
 
 def with_single_spaces(text: str) -> str:
-    """No run of white space, which would also cost the patterns of later rules much time."""
-    return re.sub(r"\s+", " ", text).strip()
+    """No run of white space, which would also cost the patterns of later rules much time, and nothing without width."""
+    return re.sub(r"\s+", " ", _HIDDEN.sub("", text)).strip()
 
 
 TYPESETTING: tuple[Rule, ...] = (
@@ -205,6 +237,7 @@ TYPESETTING: tuple[Rule, ...] = (
     without_bold,
     with_one_name_each,
     with_plain_numbers,
+    with_exact_numbers,
     with_powers_of_ten,
     without_currency,
     with_columns_as_tuples,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.scripts import definitions_only
+from rlzoo.source import Definition
 from rlzoo.tasks.base import Grade, Grader, Problem, Task
 
 _FILE = re.compile(r"(.+\.py):(\w+)")
@@ -50,16 +51,27 @@ def load_outside(key: str, written: str) -> Any:
     return getattr(found, name)
 
 
-def source_digests(config: TaskConfig) -> dict[str, str]:
-    """Of the files that hold the rewards, and a task from outside, by their names, which outlive their code."""
-    digests = {}
-    for written in (config.name, *config.reward):
-        file, module = _FILE.fullmatch(written), _MODULE.fullmatch(written)
-        of_module = getattr(sys.modules.get(module[1]), "__file__", None) if module else None
-        path = Path(file[1]).expanduser() if file else Path(of_module or "")
-        if path.is_file():
-            digests[written] = blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    return digests
+def definition(written: str) -> Definition | None:
+    """Where a name from outside is defined; None if no file is found for it."""
+    file, module = _FILE.fullmatch(written), _MODULE.fullmatch(written)
+    if file:
+        path = Path(file[1]).expanduser().resolve()
+        return Definition(path, "", file[2]) if path.is_file() else None
+    return None if module is None else definition_in(module[1], module[2])
+
+
+def definition_in(module: str, name: str) -> Definition | None:
+    """Where a module's name is defined; the packages around one that is not loaded yet are imported."""
+    if module in sys.modules:
+        file = getattr(sys.modules[module], "__file__", None)
+    else:
+        try:
+            spec = find_spec(module)
+        except (ImportError, ValueError):  # whoever loads it says so
+            return None
+        file = spec.origin if spec else None
+    path = Path(file or "").resolve()
+    return Definition(path, module, name) if path.is_file() else None
 
 
 def load_file(path: str) -> ModuleType:
@@ -98,6 +110,7 @@ class FileGrader:
 
     path: str
     grader: Grader
+    runs_users_code = True
 
     def __call__(self, problem: Problem, response: str) -> Grade:
         return self.grader(problem, response)

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
 from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import load_to_grade
 from rlzoo.tasks.base import Problem, Task
 
@@ -18,8 +22,20 @@ def grading_keys(config: TaskConfig) -> dict[str, Any]:
 
 
 def grading_task(keys: Mapping[str, Any]) -> Task:
-    """The task of these keys, to grade with; it may have no problems."""
-    return load_to_grade(TaskConfig(**keys))
+    """The task of these keys, to grade with; it may have no problems. Raises UserError for what are none."""
+    return load_to_grade(grading_config(keys))
+
+
+def grading_config(keys: Mapping[str, Any]) -> TaskConfig:
+    """These keys as a task's configuration. Raises UserError for what are none."""
+    try:
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), dict(keys)))
+    except (OmegaConfBaseException, TypeError, ValueError) as error:
+        raise UserError(
+            f"a response's record says task={one_line(repr(keys))}, which is none: {one_line(error)}"
+        ) from None
+    assert isinstance(config, TaskConfig)
+    return config
 
 
 def problem_of(record: Mapping[str, Any]) -> Problem:

@@ -172,6 +172,7 @@ class RewardGrader:
     weights: tuple[float, ...]
     may_connect = True
     """Judges are asked over connections."""
+    runs_users_code = True
 
     def __call__(self, problem: Problem, response: str) -> Grade:
         found = [reward(problem, response) for reward in self.rewards]

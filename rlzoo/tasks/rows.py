@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.files import DEEPEST, nesting
 from rlzoo.hub import expect_no_hub_without_a_network
 from rlzoo.tasks.base import FORMATS
 
@@ -82,6 +83,7 @@ def _reading(split: Split) -> Iterator[Any]:
     path = Path(split.source).expanduser()
     if path.suffix in FORMATS and not path.exists():
         raise UserError(f"{split}: there is no such file")
+    _check_nesting(split, path)
     if not path.exists():
         expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     import datasets
@@ -93,6 +95,17 @@ def _reading(split: Split) -> Iterator[Any]:
     except Exception as error:
         reason = one_line(error.__cause__ or error)
         raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
+
+
+def _check_nesting(split: Split, path: Path) -> None:
+    """Refuses JSON on this machine that is nested so deep that reading it would crash the reader, and the process."""
+    files = [path] if path.is_file() else sorted(it for it in path.rglob("*") if it.is_file()) if path.is_dir() else []
+    for file in files:
+        if FORMATS.get(file.suffix) == "json":
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if nesting(line) > DEEPEST:
+                        raise UserError(f"{split}: {file} line {number} is nested deeper than {DEEPEST}; flatten it")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Basic, Expr, Intersection, S, Set, Union
+from sympy import Basic, Expr, Float, I, Intersection, N, Rational, S, Set, Union, nsimplify
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And
 
@@ -23,6 +23,9 @@ _LATEX = LatexExtractionConfig(
     normalization_config=replace(LatexExtractionConfig().normalization_config, units=False),
 )
 _INFINITIES = (S.Infinity, S.NegativeInfinity, S.ComplexInfinity, S.NaN)
+_DIGITS = 40
+_EQUAL_DIGITS = 30
+_LARGE = 10**25
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.^])(?<!frac )(?<!binom )\d[\d.]*\s+\.?\d")
 
 
@@ -43,11 +46,51 @@ def _calculated(meaning: Any) -> Any:
 
 
 def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
-    """Whether any of the meanings are equal, numbers to 6 decimals beyond the leading zeros of the gold one."""
+    """Whether any of the meanings are equal.
+
+    Numbers are compared exactly; but where the gold one has no end as a decimal, and within lists, decimals are taken
+    for equal that differ by less than 6 places beyond the leading zeros.
+    """
+    wanted, given = _evaluated(gold), _evaluated(answer)
+    if wanted is None or given is None or (_has_no_end(gold[0]) and answer[0].has(Float)):
+        return _verified(gold, answer)
+    if abs(wanted) >= _LARGE and not _verified(gold, answer):
+        return False
+    return _equal_numbers(wanted, given)
+
+
+def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     zeros = _zeros(gold)
     return bool(
         verify(list(gold), list(answer), 6 + zeros, 15 + zeros, allow_set_relation_comp=True, timeout_seconds=None)
     )
+
+
+def _evaluated(meanings: Sequence[Any]) -> Expr | None:
+    """The number that is meant, to 40 digits; decimals are taken as they are written, and i alone is imaginary."""
+    meaning = next(iter(meanings), None)
+    if not isinstance(meaning, Expr) or meaning.has(*_INFINITIES):
+        return None
+    imaginary = {symbol: I for symbol in meaning.free_symbols if str(symbol) == "i"}
+    decimals = {decimal: Rational(str(decimal)) for decimal in meaning.atoms(Float)}
+    value = N(meaning.xreplace(decimals | imaginary), _DIGITS)
+    return value if value.is_number and value.is_finite else None
+
+
+def _has_no_end(number: Expr) -> bool:
+    """Whether no decimal is exactly this number: 1/3 and pi have no end, 1/4 and 0.1 do."""
+    exact = nsimplify(number, rational=True) if number.has(Float) or number.is_rational else None
+    if not isinstance(exact, Rational):
+        return True
+    rest = int(exact.q)
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    return rest != 1
+
+
+def _equal_numbers(one: Any, other: Any) -> bool:
+    return bool(abs(one - other) <= Rational(10) ** -_EQUAL_DIGITS * max(1, abs(one)))
 
 
 def number(latex: str) -> Expr | None:

@@ -10,6 +10,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks.base import Message
 
 _BOX = re.compile(r"\\boxed\s*\{")
+_BARE_BOX = re.compile(r"\\boxed\s*(-?(?:\d+(?:\.\d+)?|[A-Za-z])(?![A-Za-z\d]))")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
@@ -72,12 +73,18 @@ def directed(prompt: Prompt, system: str) -> Prompt:
 
 def last_boxed(response: str) -> str | None:
     r"""The content of the last `\boxed{}`; None if there is none or if it is never closed."""
+    response = _with_braces(response)
     start = response.rfind(r"\boxed")
     box = _BOX.match(response, start) if start >= 0 else None
     if box is None:
         return None
     end = closing_brace(response, box.end())
     return None if end is None else response[box.end() : end]
+
+
+def _with_braces(response: str) -> str:
+    r"""`\boxed 5` is `\boxed{5}`."""
+    return _BARE_BOX.sub(r"\\boxed{\1}", response)
 
 
 def closing_brace(text: str, start: int) -> int | None:
@@ -106,6 +113,7 @@ class Boxes:
 
 def final_boxes(response: str) -> Boxes | None:
     r"""The last `\boxed{}` with the outermost box around it and what is joined to it; None if it is not closed."""
+    response = _with_braces(response)
     boxes = _outermost_boxes(response)
     if not boxes or response.rfind(r"\boxed") >= boxes[-1][1]:
         return None

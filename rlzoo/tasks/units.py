@@ -23,6 +23,9 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:\s*(?:\\cdot(?![A-Za-z])|[/*
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?<=[\d)}])\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
 _UPRIGHT_PREFIX = re.compile(r"\\(?:text|mathrm)\s*\{\s*([kMGm])\s*\}(?=\s*\\Omega)")
+_COMMAND_AT_THE_END = re.compile(
+    r"\\(?!(?:pi|theta|phi|alpha|beta|gamma|lambda|mu|rho|sigma|omega|tau)\s*$)[a-zA-Z]*\s*$"
+)
 _OPERATOR = re.compile(r"(?:[-+*/^_=<>(,:~]|\\(?:cdot|times|pm|mp|approx|le|ge|ne|in|frac|sqrt))\s*$")
 
 MAGNITUDES = {
@@ -61,7 +64,7 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
     if tail is None:
         return text, ""
     value, unit = text[: tail.start()], tail[0]
-    if not value.strip() or _OPERATOR.search(value) or re.search(r"\\[a-zA-Z]*$", value):
+    if not value.strip() or _OPERATOR.search(value) or _COMMAND_AT_THE_END.search(value):
         return text, ""
     magnitude = _MAGNITUDE.fullmatch(unit.strip())
     if magnitude and (not magnitude[2].strip() or _is_unit(magnitude[2])):

@@ -19,7 +19,7 @@ from rlzoo.config import RolloutConfig
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import AHEAD, Progress
 from rlzoo.rollout.base import Rollouts, widened
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.collect import Dealt
 
 
@@ -52,7 +52,7 @@ def of_all_processes(rollouts: Rollouts, config: RolloutConfig, accelerator: Acc
 
 
 def read_ahead(
-    checkpoint: Path, experiment: Experiment, sampler: Sampler, accelerator: Accelerator, progress: Progress
+    checkpoint: Path, experiment: Experiment, sampler: Environment, accelerator: Accelerator, progress: Progress
 ) -> GradedRollouts:
     """What a checkpoint has ahead, the share of this process, graded."""
     config = experiment.config.rollout

@@ -1,13 +1,21 @@
-"""How much arithmetic a run takes to score and to train, before anything is loaded: the floor of its hours."""
+"""What is scored when, and how much arithmetic a run takes for that and to train: the floor of its hours."""
 
 from dataclasses import dataclass
 
-from objectives import Objective
+from objectives import Loop, Objective
 from rlzoo.config import Config
 from rlzoo.model.shape import Shape
 
 POLICY = frozenset({"logp_old", "entropy_old", "logp", "entropy"})
-"""Fields of a batch that a forward pass before the updates fills."""
+"""Fields of a batch that one forward pass of the policy over its rollouts fills."""
+
+
+def scored_at_first(needs: frozenset[str], moved: bool) -> frozenset[str]:
+    """The fields, among those that a step `needs`, that forward passes over its rollouts fill before its updates.
+
+    Of rollouts of an older policy, which has `moved`, the engine has reported what that policy's fields are.
+    """
+    return needs & ({"logp_ref"} if moved else POLICY | {"logp_ref", "logp_prompt"})
 
 
 @dataclass(frozen=True)
@@ -17,7 +25,7 @@ class Arithmetic:
     tokens: int
     """Tokens of responses."""
     scoring: float
-    """Floating-point operations of the forward passes before the updates."""
+    """Floating-point operations of the forward passes before the updates, those of prompts alone not counted."""
     training: float
     """Those of the updates."""
 
@@ -38,11 +46,16 @@ def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
 
 
 def arithmetic(config: Config, shape: Shape, objective: Objective) -> Arithmetic:
-    """That of one step. A prompt counts for each of its responses; a backward pass is two forward ones."""
+    """That of a step, but the first where rollouts are sampled ahead.
+
+    A prompt counts for each of its responses; a backward pass is two forward ones.
+    """
     rollout, train = config.rollout, config.train
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     once = forward(shape, rows, rollout.max_prompt_tokens, rollout.max_response_tokens)
-    needs = objective.requires(on_policy=train.minibatches_per_step * objective.pass_count == 1)
-    scorings = bool(needs & POLICY) + ("logp_ref" in needs)
+    loop = Loop(objective, train.minibatches_per_step, moved=bool(rollout.ahead))
+    fields = scored_at_first(loop.needs, loop.moved)
+    again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
+    scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
     passes = 4 if config.model.gradient_checkpointing else 3
     return Arithmetic(rows * rollout.max_response_tokens, scorings * once, objective.pass_count * passes * once)

@@ -4,16 +4,48 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 
 import torch
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlzoo.experiment.progress import ADAPTERS, AHEAD, OPTIMIZER, PROGRESS, Progress, checkpoints, of_training
+from rlzoo.config import CheckpointConfig
+from rlzoo.experiment.progress import (
+    ADAPTERS,
+    AHEAD,
+    OPTIMIZER,
+    PROGRESS,
+    Progress,
+    checkpoints,
+    damage,
+    write_manifest,
+)
 from rlzoo.files import folder_written_atomically, write_json
+from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import on_cpu, sharded_as
+
+
+class CheckpointTimes:
+    """When checkpoints are due: by the step, and by the main process's clock, which decides nothing else."""
+
+    def __init__(self, asked: CheckpointConfig, last_step: int, accelerator: Accelerator) -> None:
+        self.asked, self.last_step, self.accelerator = asked, last_step, accelerator
+        self.saved_at = monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether one is due after a step. All processes ask together."""
+        every, minutes = self.asked.every, self.asked.minutes
+        if step == self.last_step or (every and step % every == 0):
+            return True
+        return minutes > 0 and said_by_main(self.accelerator, monotonic() - self.saved_at >= 60 * minutes)
+
+    def saved(self) -> None:
+        """One is saved."""
+        self.saved_at = monotonic()
 
 
 def save_checkpoint(
@@ -32,7 +64,7 @@ def save_checkpoint(
     """
     final = folder / f"step-{progress.step:06d}"
     weights, moments = policy.whole_weights(keep=writes), _flatten(optimizer, keep=writes)
-    if not writes:
+    if not writes or (final.is_dir() and not damage(final)):  # what was saved is not touched again
         return final
     with folder_written_atomically(final) as partial:
         policy.save(partial, weights)
@@ -42,6 +74,7 @@ def save_checkpoint(
             save_file(trained, partial / ADAPTERS)
         if ahead is not None:
             save_file(dict(ahead), partial / AHEAD)
+        write_manifest(partial, progress.step)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
@@ -59,7 +92,7 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for key, tensor in load_file(of_training(checkpoint, OPTIMIZER)).items():
+    for key, tensor in load_file(checkpoint / OPTIMIZER).items():
         number, name = key.split(".")
         state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

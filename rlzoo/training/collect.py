@@ -1,20 +1,19 @@
 """The rollouts of one step: sampled, graded, selected, refilled, and known to every process."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import TokenBatch
+from objectives import Selected, TokenBatch, concatenated, lots
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.tasks.base import Problem
 
 _THROWN_AWAY = -1
@@ -77,7 +76,7 @@ class Collected:
 
 def collect(
     experiment: Experiment,
-    sampler: Sampler,
+    sampler: Environment,
     accelerator: Accelerator,
     step: int,
     problems_used: int,
@@ -103,14 +102,15 @@ def collect(
         graded = first if first and not rounds else sample(experiment, sampler, part, step, len(rounds))
         rounds.append(_selected(experiment, graded, accelerator, part))
         problems_used += count
-    return _joined(rounds, wanted, problems_used, experiment.objective.refills)
+    seed = step_seed(experiment.config.seed, step, "lots of tokens")
+    return _joined(rounds, wanted, problems_used, experiment.objective.refills, seed)
 
 
 @dataclass(frozen=True)
 class _Round:
     """One round of sampling: all processes' rows of the groups worth keeping, and this process's responses."""
 
-    batch: TokenBatch
+    batch: Selected
     reward: Tensor
     """[N]: as graded."""
     sampled: int
@@ -155,10 +155,10 @@ class Dealt:
         return [everyone[number] for number in self.numbers]
 
 
-def sample(experiment: Experiment, sampler: Sampler, part: Dealt, step: int, number: int = 0) -> GradedRollouts:
+def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int, number: int = 0) -> GradedRollouts:
     """A round's responses to this process's problems; the processes do not wait for each other."""
     rollout = experiment.config.rollout
-    sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
+    sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p, noise=rollout.noise or 0.0)
     seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
     return sampler(part.problems(experiment), rollout.responses_per_prompt, sampling, seed, part.numbers)
 
@@ -169,12 +169,12 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
-    batch = experiment.objective.select(batch)
+    selected = experiment.objective.select(batch)
     if experiment.objective.refills:
-        group = batch.require("group", "collect")
-        kept = torch.isin(group, group[batch.require("selected", "collect")])
-        batch, reward = batch.rows(kept), reward[kept]
-    return _Round(batch, reward, part.count, graded, own_group)
+        group = selected.require("group", "collect")
+        kept = torch.isin(group, group[selected.selected])
+        selected, reward = selected.rows(kept), reward[kept]
+    return _Round(selected, reward, part.count, graded, own_group)
 
 
 def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
@@ -198,12 +198,13 @@ def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerato
     return batch.rows(batch.require("group", "collect").argsort(stable=True))
 
 
-def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: bool) -> Collected:
-    batch, reward = _concatenate([r.batch for r in rounds]), torch.cat([r.reward for r in rounds])
+def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: bool, seed: int) -> Collected:
+    batch, reward = concatenated([r.batch for r in rounds]), torch.cat([r.reward for r in rounds])
     group, own_group = batch.require("group", "collect"), torch.cat([r.own_group for r in rounds])
     used = torch.tensor(list(dict.fromkeys(group.tolist()))[:wanted], device=group.device)
     kept = torch.isin(group, used)
     batch, reward, group = batch.rows(kept), reward[kept], group[kept]
+    batch = batch.with_fields(lot=lots(group, batch.mask.shape[1], seed))
     rollouts = concatenate([r.graded.rollouts for r in rounds]).rows(torch.isin(own_group, used.cpu()))
     here = torch.isin(group.cpu(), own_group).nonzero()[:, 0]
     sampled = sum(r.sampled for r in rounds)
@@ -218,13 +219,3 @@ def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: 
         metrics=metrics,
         seconds={name: sum(r.graded.seconds.get(name, 0.0) for r in rounds) for name in ("generate", "grade")},
     )
-
-
-def _concatenate(batches: Sequence[TokenBatch]) -> TokenBatch:
-    width = max(batch.mask.shape[1] for batch in batches)
-
-    def joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
-        return {name: torch.cat([widened(part[name], width) for part in parts]) for name in parts[0]}
-
-    touched = joined([batch.touched for batch in batches])
-    return batches[0].with_fields(**joined([batch.tensors() for batch in batches]), touched=touched)

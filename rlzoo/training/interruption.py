@@ -1,60 +1,46 @@
-"""Ctrl-C, or the SIGTERM of a scheduler: a step that is under way is finished first, so that what is saved is whole."""
+"""A signal that asks a run to end amid a step: the step is finished first, so that what is saved is whole."""
 
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from accelerate import Accelerator
 
-DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-"""What a process does with them where nobody has said otherwise."""
+from rlzoo.signals import Interrupted, heard, interrupt
 
 
 class Interruption:
-    """Puts Ctrl-C and SIGTERM off while a step is under way, once; a second one ends the step at once.
+    """Puts a signal off while a step is under way, once; Ctrl-C after it ends the step at once.
 
     Several processes put it off until all of them have ended a step, so that none waits for another.
     """
 
     def __init__(self, accelerator: Accelerator, tell: Callable[[], None]) -> None:
         self.accelerator, self.tell = accelerator, tell
-        self.is_asked, self.is_under_way = False, False
+        self.asked, self.is_under_way = 0, False
 
-    @contextmanager
-    def heeded(self) -> Iterator[None]:
-        """While signals are dealt with so; not those that are ignored, somebody else's, or never come."""
-        ours = threading.current_thread() is threading.main_thread()
-        before = {number: signal.getsignal(number) for number in DEFAULTS if ours}
-        heard = {number: handler for number, handler in before.items() if handler is DEFAULTS[number]}
-        for number in heard:
-            signal.signal(number, self._heed)
-        try:
-            yield
-        finally:
-            for number, handler in heard.items():
-                signal.signal(number, handler)
+    def heeded(self) -> AbstractContextManager[None]:
+        """While signals are dealt with so."""
+        return heard(self._heed)
 
-    def _heed(self, number: int, frame: FrameType | None) -> None:
+    def _heed(self, number: int) -> None:
         alone = self.accelerator.num_processes == 1
-        if self.is_asked or (alone and not self.is_under_way):
-            raise KeyboardInterrupt
-        self.is_asked = True
+        if self.asked or (alone and not self.is_under_way):
+            interrupt(number)
+        self.asked = number
         self.tell()
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """A step. Raises KeyboardInterrupt at its end if that was asked for meanwhile, of any process."""
+        """A step. Raises Interrupted at its end if a signal came meanwhile, to any process."""
         self.is_under_way = True
         yield
         self.is_under_way = False
-        if self._agreed():
-            raise KeyboardInterrupt
+        if number := self._agreed():
+            raise Interrupted(number)
 
-    def _agreed(self) -> bool:
+    def _agreed(self) -> int:
         if self.accelerator.num_processes == 1:
-            return self.is_asked
-        asked = torch.tensor([float(self.is_asked)], device=self.accelerator.device)
-        return bool(self.accelerator.gather(asked).max())
+            return self.asked
+        asked = torch.tensor([self.asked], device=self.accelerator.device)
+        return int(self.accelerator.gather(asked).max())

@@ -15,13 +15,13 @@ from rlzoo.config import Config
 from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
+from rlzoo.rollout import engine_class
+from rlzoo.rollout.cache import GIB, cache_bytes
 
-GIB = 2**30
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
 BLOCKS = 3
 """Blocks of logits that are alive at once: the logits, their weights, and the gradient."""
-VLLM_KV_CACHE_GIB = 4.0
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,19 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
         held["reference"] = 4.0 * weights / share
-    vllm, number = rollout.engine == "vllm", 2 if bfloat16 else 4
-    apart = rollout.engine == "vllm_server"
-    needs_copy = not apart and (vllm or bfloat16 or share > 1)
-    copy = {"sampler's weights": float(number * weights)} if needs_copy else {}
+    engine = engine_class(rollout.engine)
+    needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
+    copy = {"sampler's weights": (2.0 if bfloat16 else 4.0) * weights} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     responses = rollout.prompts_per_step * rollout.responses_per_prompt / gpus
     rows = min(rollout.rows_per_batch, math.ceil(responses))
-    cache = 2 * shape.layers * shape.kv_heads * shape.head_size * number * longest * rows * 1.25
-    cache = (rollout.kv_cache_gib or VLLM_KV_CACHE_GIB) * GIB if vllm else 0.0 if apart else cache
+    cache = cache_bytes(rollout, model, shape, rows, longest)
     positions = max(train.tokens_per_micro_batch, longest)
     masked = _masked_row(config, shape)
     layer = positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16) + masked)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
     gathered = {"gathered layers": 8.0 * shape.linear / shape.layers} if share > 1 else {}
-    resident = {} if vllm else copy  # vLLM's sleep while the policy trains
+    resident = {} if engine.sleeps else copy
     rows = math.ceil(positions / longest)
     kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
@@ -168,7 +166,8 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         yield "train.sharding=fsdp", "train", {"sharding": "fsdp"}
     if train.tokens_per_micro_batch > longest:
         yield f"train.tokens_per_micro_batch={longest}", "train", {"tokens_per_micro_batch": longest}
-    if rollout.engine == "transformers":
+    engine = engine_class(rollout.engine)
+    if not engine.apart and engine.kv_cache_gib is None:
         rows = max(1, rollout.rows_per_batch // 8)
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
         yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}

@@ -1,13 +1,12 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
 import dataclasses
-import errno
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -15,30 +14,35 @@ from accelerate.utils import set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.errors import UserError
+from rlzoo.errors import Fault, UserError, is_disk_full, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
-from rlzoo.experiment.claim import claim, forget_after
+from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
-from rlzoo.experiment.progress import Progress, read_progress, readable
-from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import append_json_line, read_json_lines
+from rlzoo.experiment.progress import Progress, check_whole, newest_whole, read_progress, readable
+from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
-from rlzoo.rollout.sampler import Sampler
+from rlzoo.rollout.sampler import environment_of
+from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.ahead import of_all_processes, read_ahead
-from rlzoo.training.checkpoint import load_optimizer, load_weights, save_checkpoint
+from rlzoo.training.checkpoint import CheckpointTimes, load_optimizer, load_weights, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
+from rlzoo.training.scoring import Scorer
+from rlzoo.training.standstill import PATIENCE, SKIPPED
 from rlzoo.training.trainer import Trainer, is_to_be_sharded
 
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
 MODEL_PHASES = ("generate", "score", "train")
 """Those in which the model calculates."""
+
+AnyScorer = TypeVar("AnyScorer", bound=Scorer)
 
 ShowStep = Callable[[dict[str, Any], dict[str, float]], None]
 """Called with the metrics and the timings of a step."""
@@ -82,16 +86,19 @@ class TrainingView(Protocol):
         ...
 
     def interrupted(self) -> None:
-        """Ctrl-C came amid a step, which is finished and saved first."""
+        """A signal that asks to end came amid a step, which is finished and saved first."""
         ...
 
     def conclude(self, outcome: Outcome) -> None:
-        """All is done but the learning curves, whose file, `outcome.folder.curves`, says that the run is finished."""
+        """All is done, and `outcome.folder` says so."""
         ...
 
 
 def train(config: Config, view: TrainingView) -> RunFolder:
-    """Runs an experiment, or goes on with it, to its end."""
+    """Runs an experiment, or goes on with it, to its end.
+
+    Raises Fault for a full disk, too little memory, and a run whose last updates were all skipped.
+    """
     experiment = check(config)
     folder = RunFolder(experiment.folder)
     accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path)
@@ -104,25 +111,43 @@ def train(config: Config, view: TrainingView) -> RunFolder:
         else:
             _start_trackers(accelerator, config, folder)
             view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
-            with _ended_early(folder), load_trainer(experiment, accelerator, folder) as trainer:
+            with _ended_early(folder, config), load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
             accelerator.end_training()
+            if accelerator.is_main_process:
+                write_json(folder.end, {"step": config.train.steps})
         if accelerator.is_main_process:
-            view.conclude(_outcome(experiment, folder, accelerator.device))
+            outcome = _outcome(experiment, folder, accelerator.device)
+            view.conclude(outcome)
+            last = outcome.metrics[-PATIENCE:]
+            if last and all(map(SKIPPED.shows, last)):
+                raise Fault(f"output={folder.path} has learnt nothing at its end: {SKIPPED}")
     return folder
 
 
 @contextmanager
-def _ended_early(folder: RunFolder) -> Iterator[None]:
-    """While it trains: who interrupts it, or runs out of disk, is told what is saved."""
+def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
+    """While it trains: who interrupts it, or runs out of disk or memory, is told what is saved."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_what_is_saved(folder)) from None
+    except KeyboardInterrupt as interruption:
+        raise Interrupted(number_of(interruption), _what_is_saved(folder)) from None
     except Exception as error:
-        if getattr(error, "errno", None) != errno.ENOSPC and os.strerror(errno.ENOSPC) not in str(error):
-            raise
-        raise UserError(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None
+        if is_disk_full(error):
+            raise Fault(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None
+        if is_out_of_memory(error):
+            raise Fault(f"{_less_memory(config)} ({one_line(error)}); {_what_is_saved(folder)}") from None
+        if isinstance(error, OSError) and not folder.config.is_file():
+            raise Fault(f"output={folder.path} has vanished while it was written; start again") from None
+        raise
+
+
+def _less_memory(config: Config) -> str:
+    tokens, rows = config.train.tokens_per_micro_batch, config.rollout.rows_per_batch
+    return (
+        f"out of memory: train.tokens_per_micro_batch={tokens} holds all of them at once, {max(1, tokens // 2)} half "
+        f"of that; in sampling rollout.rows_per_batch={rows} does, {max(1, rows // 2)} half; rlzoo fit says what fits"
+    )
 
 
 def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) -> Outcome:
@@ -131,8 +156,8 @@ def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) ->
     return Outcome(
         experiment,
         folder,
-        metrics=read_json_lines(folder.metrics),
-        timings=read_json_lines(folder.timings),
+        metrics=read_json_lines(folder.metrics, STEP),
+        timings=read_json_lines(folder.timings, STEP),
         evaluations={decoding: read_evaluations(folder, decoding) for decoding in decodings},
         peak_flops=measured_peak(device, dtype),
     )
@@ -149,21 +174,29 @@ def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder)
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
 
 
-@contextmanager
 def load_trainer(
+    experiment: Experiment, accelerator: Accelerator, folder: RunFolder
+) -> AbstractContextManager[Trainer]:
+    """The trainer of a run, at its last checkpoint if it has one."""
+    return load(Trainer, experiment, accelerator, folder)
+
+
+@contextmanager
+def load(
+    kind: type[AnyScorer],
     experiment: Experiment,
     accelerator: Accelerator,
     folder: RunFolder,
     step: int | None = None,
     needs: frozenset[str] = frozenset(),
-) -> Iterator[Trainer]:
-    """The trainer of a run, at its last checkpoint if it has one, or at that of a step.
+) -> Iterator[AnyScorer]:
+    """A `Trainer` of a run, or a `Scorer` without an optimiser, at its last checkpoint or at that of a step.
 
     It scores what the objective needs, and can score the further fields `needs`. Raises UserError if the step has no
     checkpoint.
     """
     config = experiment.config
-    checkpoint = folder.last_checkpoint() if step is None else folder.checkpoint(step)
+    checkpoint = _checkpoint_of(folder, step)
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, experiment.tokenizer)
@@ -180,14 +213,25 @@ def load_trainer(
         sharded = is_to_be_sharded(config.train, accelerator)
         engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates, sharded)
         with closing(engine):
-            sampler = Sampler(engine, graders, experiment.tokenizer, config.task.grade_truncated)
-            trainer = Trainer(experiment, accelerator, policy, reference, sampler, progress)
+            sampler = environment_of(config.task)(engine, graders, experiment.tokenizer, config.task.grade_truncated)
+            scorer = kind(experiment, accelerator, policy, reference, sampler, progress)
             if checkpoint is not None:
                 with readable(checkpoint):
-                    load_optimizer(checkpoint, trainer.optimizer)
+                    if isinstance(scorer, Trainer):
+                        load_optimizer(checkpoint, scorer.optimizer)
                     if config.rollout.ahead:
-                        trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
-            yield trainer
+                        scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
+            yield scorer
+
+
+def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
+    """That of a step, or the newest that is whole. Raises UserError for a damaged one where there is no other."""
+    if step is None:
+        return newest_whole(folder / "checkpoints")
+    checkpoint = folder.checkpoint(step)
+    if checkpoint is not None:
+        check_whole(checkpoint)
+    return checkpoint
 
 
 def _load_reference(experiment: Experiment, policy: Policy, accelerator: Accelerator) -> Policy:
@@ -208,11 +252,11 @@ def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
             if trainer.progress.step and not interruption.is_under_way:
                 _checkpoint(trainer, folder)
             raise
-        except UserError as error:  # a judge that is gone; where there are others, they know nothing of it
+        except (UserError, Fault) as error:  # a judge or graders are gone; other processes know nothing of it
             if trainer.progress.step == 0 or trainer.is_learning or trainer.accelerator.num_processes > 1:
                 raise
             _checkpoint(trainer, folder)
-            raise UserError(f"{error}; {_what_is_saved(folder)}") from error
+            raise type(error)(f"{error}; {_what_is_saved(folder)}") from error
 
 
 def _what_is_saved(folder: RunFolder) -> str:
@@ -227,6 +271,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
     if main:
         forget_after(folder, trainer.progress.step)
     _evaluate_once(trainer, folder, view)
+    times = CheckpointTimes(config.checkpoint, config.train.steps, trainer.accelerator)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
             with interruption.put_off():
@@ -235,11 +280,12 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
                 timings = _timings(trainer, collected, time.perf_counter() - started)
                 if main:
                     _record(folder, metrics, timings, _examples(collected, config.log, config.task))
+                    forget_old_responses(folder, trainer.progress.step, config.log.response_steps)
                 trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
             show(metrics, timings)
-            step, every = trainer.progress.step, config.checkpoint.every
-            if step == config.train.steps or (every and step % every == 0):
+            if times.is_due(trainer.progress.step):
                 _checkpoint(trainer, folder)
+                times.saved()
             _evaluate_once(trainer, folder, view)
 
 

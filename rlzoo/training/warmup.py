@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig, check_keys
+from rlzoo.config import ModelConfig, RolloutConfig, TaskConfig, WarmupConfig
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
@@ -49,15 +49,22 @@ def warmup(config: WarmupConfig, progress: ShowProgress = lambda done, total, lo
     task = demonstrated_task(TaskConfig(config.task.name, options=config.task.options, problems=1))
     target = target_folder(config)
     started = time.perf_counter()
-    tokenizer = make_tokenizer(task.characters)
-    model = make_model(config, tokenizer)
-    loss = _train(model, tokenizer, task, config, progress)
+    model, tokenizer, loss = demonstrated_model(task, config, progress)
     seconds = time.perf_counter() - started
     with folder_written_atomically(target) as folder, without_progress_bars():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         accuracies = evaluate_folder(folder, task)
     return {"loss": loss, **accuracies, "parameters": model.num_parameters(), "seconds": seconds}
+
+
+def demonstrated_model(
+    task: DemonstratedTask, config: WarmupConfig, progress: ShowProgress = lambda done, total, loss: None
+) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast, float]:
+    """A model that has learnt a task's demonstrations, its tokenizer, and its last loss."""
+    tokenizer = make_tokenizer(task.characters)
+    model = make_model(config, tokenizer)
+    return model, tokenizer, _train(model, tokenizer, task, config, progress)
 
 
 def make_tokenizer(characters: str) -> PreTrainedTokenizerFast:
@@ -156,7 +163,7 @@ def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
     """Held-out accuracies of a saved model."""
     model = ModelConfig(name=str(folder))
     tokenizer = load_tokenizer(model)
-    engine = TransformersEngine(load_policy(model, tokenizer), tokenizer)
+    engine = TransformersEngine(load_policy(model, tokenizer), tokenizer, RolloutConfig(), model)
     problems = task.held_out[:_EVALUATION_PROBLEMS]
 
     def accuracy(samples: int, temperature: float) -> float:
@@ -183,7 +190,6 @@ def target_folder(config: WarmupConfig) -> Path:
 def _check(config: WarmupConfig) -> None:
     if target_folder(config).exists():
         raise UserError(f"output={target_folder(config)} exists; remove it, or write to another folder")
-    check_keys(config)
     if config.hidden_size % HEAD_WIDTH:
         raise UserError(f"hidden_size={config.hidden_size} must be a multiple of {HEAD_WIDTH}")
     try:

@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
     peer = trainer("dapo", args, reward_funcs=no_even_one_right, train_dataset=ARITHMETIC, rollout_func=None)
     with contextlib.redirect_stdout(io.StringIO()):
         peer.train()
-    batch, tokens, own = peer._passes[0], peer._tokens, peer._plan.batch
+    batch, tokens, own = peer._rollout_step.passes[0], peer._tokens, peer._plan.batch
     found = {
         "rows": len(batch.mask),
         "right in each group": batch.correct.view(-1, 4).sum(1).int().tolist(),

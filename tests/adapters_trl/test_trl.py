@@ -19,10 +19,10 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import ObjectiveError, parse
-from objectives.adapters import peer as peers
+from objectives.adapters import package
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.trl import STATISTICS, ZooGRPOTrainer
-from objectives.adapters.trl_settings import REPLACED, check_peer, settled
+from objectives.adapters.trl_settings import check_peer, settled
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
@@ -46,17 +46,34 @@ def quietly(run: Any, **options: Any) -> Any:
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", REPLACED)
-def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_part_instead(
-    name: str, tmp_path: Path
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("stapo", {"epsilon": 0.3}, "'stapo+clip(low=0.3)+clip_higher(high=0.3)'"),
+    ("grpo", {"epsilon": 0.3, "epsilon_high": 0.4}, "'grpo+clip(low=0.3)+clip_higher(high=0.4)'"),
+    ("grpo", {"beta": 0.1}, "'grpo+kl(beta=0.1)'; trl differs: the estimate is multiplied by the ratio"),
+    ("stapo", {"loss_type": "dr_grpo"}, "'stapo+constant_length'"),
+    ("stapo", {"loss_type": "bnpo"}, "'stapo+token_mean(scope=microbatch)'"),
+    ("grpo", {"scale_rewards": "batch"}, "'grpo+center_batch_std'"),
+    ("grpo", {"scale_rewards": False}, "'grpo+group_center'"),
+    ("grpo", {"use_vllm": True, "vllm_importance_sampling_cap": 5.0}, "(cap=5.0,level=product,outside=drop)'"),
+    ("grpo", {"num_iterations": 3}, "'grpo+epochs(count=3)'"),
+    ("lopti", {"num_iterations": 3}, "the objective has lopti in its place"),
+    ("grpo", {"use_adaptive_entropy": True}, "nothing here does that: it moves the coefficient of the entropy"),
+    ("grpo", {"sapo_temperature_pos": 2.0}, "nor in trl beside its other settings: leave that out"),
+]
+
+
+@pytest.mark.parametrize(("objective", "refused", "said"), REFUSED)
+def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_users_own_number(
+    objective: str, refused: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    args = settings(tmp_path, 4, 6)
-    usual = getattr(args, name)
-    setattr(args, name, not usual if isinstance(usual, bool) else "other" if isinstance(usual, str) else 0.31)
-    with pytest.raises(ObjectiveError, match=f"^{name}=") as raised:
-        settled(parse("grpo"), args)
-    remedy = str(raised.value).split("as in '")[1].rstrip("'")
-    assert parse(remedy)
+    with pytest.raises(ObjectiveError) as raised:
+        settled(parse(objective), settings(tmp_path, 4, 6, **refused))
+    assert said in str(raised.value)
+
+
+def test_passes_may_be_given_as_the_objective_has_them(tmp_path: Path) -> None:
+    for objective in ("lopti", "grpo+epochs"):
+        assert settled(parse(objective), settings(tmp_path, 4, 6, num_iterations=2)).num_iterations == 2
 
 
 def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
@@ -147,10 +164,10 @@ def test_a_changed_peer_is_one_clear_error(name: str, changed: Any, said: str, m
 
 
 def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "version", lambda _: "1.17.2")
+    monkeypatch.setattr(package, "version", lambda _: "1.17.2")
     with pytest.warns(UserWarning, match=r"trl 1.17.2 is not the version that was tested, 1.16"):
         check_peer()
-    monkeypatch.setattr(peers, "version", lambda _: "0.29.1")
+    monkeypatch.setattr(package, "version", lambda _: "0.29.1")
     with pytest.raises(ObjectiveError, match=r"trl 0.29.1 is older than this adapter: install trl==1.16.\*"):
         check_peer()
 

@@ -21,7 +21,8 @@ from verl.utils import tensordict_utils
 
 from benchmarks.normalisation.in_verl import ALONE, worker
 from objectives import Objective, TokenBatch, parse
-from objectives.adapters.verl.rows import LIMIT, columns_of, spread
+from objectives.adapters.columns import columns_of
+from objectives.adapters.verl.rows import LIMIT, spread
 from objectives.adapters.verl.worker import ZooTrainingWorker
 from tests.adapters_verl.rollouts import (
     END,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from objectives import Objective, TokenBatch
+from objectives import Objective, TokenBatch, lots
 from tests.guide import learn
 
 MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
@@ -85,6 +85,7 @@ def given() -> Given:
         correct=correct,
         truncated=length == LENGTH,
         max_length=LENGTH,
+        lot=lots(torch.arange(n) // SIZE, LENGTH, 0),
     )
     kept = [row for row in range(n) if row != SIZE - 1]
     return Given([prompts[i] for i in kept], [responses[i] for i in kept], batch.rows(torch.tensor(kept)))

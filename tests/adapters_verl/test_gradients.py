@@ -1,39 +1,54 @@
 """The law of the adapter: inside verl an expression has the gradient that it has in our own loop."""
 
 import json
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
 
-from benchmarks.zoo.recipes import expression
-from objectives import names, parse
+from objectives import names, parse, with_examples
 from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
 TOLERANCE = 1e-5
-FIRST = {expression(name, f"variant={name.variants[0]}") for name in names() if name.variants}
-EXPRESSIONS = [
-    pytest.param(TELLING.get(variant, variant), marks=[] if variant in FIRST else [pytest.mark.slow])
+RANKS = {"one rank": ONE, "two ranks": TWO}
+FIRST = [with_examples(name, f"variant={name.variants[0]}") for name in names() if name.variants]
+QUICK = {"one rank": {*FIRST}, "two ranks": {*FIRST[::4]}}
+"""Variants that the fast tests take; how work is shared between ranks has nothing to do with the method."""
+CASES = [
+    pytest.param(ranks, TELLING.get(variant, variant), marks=[] if variant in QUICK[ranks] else [pytest.mark.slow])
+    for ranks in RANKS
     for variant in VARIANTS
     if not parse(variant).reads_micro_batches and "logp_prompt" not in parse(variant).needs  # refused
 ]
+Measured = Mapping[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="session", params=[ONE, TWO], ids=["one rank", "two ranks"])
-def measured(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Expression -> largest relative differences by how micro-batches are cut, and norms of the updates' gradients; of
-    all expressions that this session asks for.
+@pytest.fixture(scope="session")
+def measured(request: pytest.FixtureRequest) -> Callable[[str], Measured]:
+    """A function of the ranks, for all expressions that this session asks for.
+
+    Expression -> largest relative differences by how micro-batches are cut, and norms of the updates' gradients.
     """
-    asked = [item.callspec.params["asked"] for item in request.session.items if "measured" in item.fixturenames]
-    printed = launch([*request.param, "-m", "tests.adapters_verl.gradients", *dict.fromkeys(asked)])
-    found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    assert {each["processes"] for each in found} == {1 if request.param is ONE else 2}
-    return {each["expression"]: each for each in found}
+    cases = [item.callspec.params for item in request.session.items if "measured" in item.fixturenames]
+
+    @cache
+    def measure(ranks: str) -> Measured:
+        asked = [case["asked"] for case in cases if case["ranks"] == ranks]
+        printed = launch([*RANKS[ranks], "-m", "tests.adapters_verl.gradients", *dict.fromkeys(asked)])
+        found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        assert {each["processes"] for each in found} == {1 if ranks == "one rank" else 2}
+        return {each["expression"]: each for each in found}
+
+    return measure
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("asked", EXPRESSIONS)
-def test_every_recipe_has_the_gradient_of_our_own_loop(measured: dict[str, Any], asked: str) -> None:
-    found = measured[asked]
+@pytest.mark.parametrize(("ranks", "asked"), CASES)
+def test_every_recipe_has_the_gradient_of_our_own_loop(
+    ranks: str, asked: str, measured: Callable[[str], Measured]
+) -> None:
+    found = measured(ranks)[asked]
     assert len(found["differences"]) == 3 and max(found["differences"].values()) <= TOLERANCE, found
     assert all(norm > 1e-3 for norm in found["norms"]), found

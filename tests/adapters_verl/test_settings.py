@@ -15,10 +15,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from objectives import ObjectiveError, parse
-from objectives.adapters import peer
+from objectives.adapters import package
 from objectives.adapters.verl import settings
 from objectives.adapters.verl.seams import PEER
-from objectives.adapters.verl.settings import LOSS_MODE, REPLACED, settled
+from objectives.adapters.verl.settings import settled
+from objectives.peers.verl import ACTOR, CLIP, LOSS, MEAN, REJECT
+from objectives.peers.verl import LOW as CLIP_LOW
 from tests.guide import GUIDE
 from tests.objectives.zoo_names import RECIPES
 from tests.processes import ROOT
@@ -27,19 +29,33 @@ from tests.processes import ROOT
 def config(objective: str, **changes: Any) -> DictConfig:
     """The configuration as it comes, with an objective, eight responses to a prompt, and changes by dotted name."""
     made = settings._defaults().copy()
-    for name, value in {LOSS_MODE: f"rlzoo:{objective}", "actor_rollout_ref.rollout.n": 8, **changes}.items():
+    for name, value in {LOSS: f"rlzoo:{objective}", "actor_rollout_ref.rollout.n": 8, **changes}.items():
         OmegaConf.update(made, name, value)
     return made
 
 
-@pytest.mark.parametrize("name", REPLACED)
-def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_part_instead(name: str) -> None:
-    usual = OmegaConf.select(config("gspo"), name)
-    other = not usual if isinstance(usual, bool) else "other" if isinstance(usual, str) else 31
-    with pytest.raises(ObjectiveError, match=f"^{name}=") as raised:
-        settled(config("gspo", **{name: other}))
-    remedy = str(raised.value).split("as in '")[1].rstrip("'")
-    assert parse(remedy)
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("stapo", {CLIP_LOW: 0.3}, "'stapo+clip(low=0.3)'"),
+    ("stapo", {CLIP: 0.3}, "nor in verl beside its other settings: leave that out"),
+    ("grpo", {MEAN: "seq-mean-token-sum"}, "'grpo+seq_sum'"),
+    ("grpo", {f"{ACTOR}kl_loss_coef": 0.01}, "'grpo+kl(beta=0.01,clamp=20.0)'"),
+    ("gspo", {f"{ACTOR}kl_loss_coef": 0.01}, "nor in verl beside its other settings: leave that out"),
+    ("gspo", {f"{ACTOR}use_kl_loss": True}, "'gspo+kl(beta=0.001,clamp=20.0)'"),
+    ("grpo", {f"{ACTOR}ppo_epochs": 2}, "'grpo+epochs'"),
+    ("grpo", {"algorithm.adv_estimator": "rloo"}, "'grpo+leave_one_out'"),
+    ("rloo", {"algorithm.adv_estimator": "rloo"}, "which does that already: leave that out"),
+    ("stapo", {REJECT: "token_k1", f"{REJECT}_threshold": "0.5_1.25"}, "sampler_mask(level=token,low=0.8,high=2.0)'"),
+    ("grpo", {"algorithm.filter_groups.enable": True}, "'grpo+dynamic_sampling'; verl differs: groups go by"),
+]
+
+
+@pytest.mark.parametrize(("objective", "refused", "said"), REFUSED)
+def test_a_setting_that_the_objective_replaces_is_an_error_that_names_the_users_own_number(
+    objective: str, refused: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ObjectiveError) as raised:
+        settled(config(objective, **refused))
+    assert said in str(raised.value)
 
 
 def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it() -> None:
@@ -64,7 +80,7 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("dapo", {"trainer.v1.sampler.custom_sampler.path": "own.py"}, r"or add -dynamic_sampling"),
         ("passk", {"actor_rollout_ref.rollout.n": 4}, "rollout.n=4: objective=passk needs at least 5"),
         ("stapo(variant=authors)", {}, "scope=microbatch"),
-        ("m2po", {}, "needs budget"),
+        ("dro", {}, "needs beta"),
         ("arm(alpha=0.5)", {}, "log-probs of prompts"),
     ],
 )
@@ -141,10 +157,10 @@ def test_a_verl_that_is_not_there_is_one_line_with_the_extra(tmp_path: Path) -> 
 
 
 def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "version", lambda _: "0.10.0")
+    monkeypatch.setattr(package, "version", lambda _: "0.10.0")
     with pytest.warns(UserWarning, match=r"verl 0.10.0 is not the version that was tested, 0.9"):
         PEER.check()
-    monkeypatch.setattr(peer, "version", lambda _: "0.8.3")
+    monkeypatch.setattr(package, "version", lambda _: "0.8.3")
     with pytest.raises(ObjectiveError, match=r"verl 0.8.3 is older than this adapter: install verl==0.9.\*"):
         PEER.check()
 
@@ -158,7 +174,7 @@ def test_a_newer_version_is_tried_with_a_warning_and_an_older_one_refused(monkey
         ([], "first comes an objective"),
         (["trainer.nnodes=1"], "first comes an objective"),
         (["stapoo"], "stapo"),
-        (["stapo", "actor_rollout_ref.actor.clip_ratio_high=0.28"], r"'stapo+clip_higher(high=0.28)'"),
+        (["stapo", "actor_rollout_ref.actor.clip_ratio_high=0.35"], "'stapo+clip_higher(high=0.35)'"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_starts(words: list[str], said: str, tmp_path: Path) -> None:
@@ -185,7 +201,7 @@ def composed(words: list[str]) -> DictConfig:
 
 def test_the_words_of_the_guide_are_verls_and_go_with_the_objective() -> None:
     expression, *words = words_of_the_guide("python -m objectives.adapters.verl")
-    made = settled(composed([f"{LOSS_MODE}='rlzoo:{expression}'", *words]))
+    made = settled(composed([f"{LOSS}='rlzoo:{expression}'", *words]))
     assert settings.expression_in(made) == "stapo+clip_higher" and made.actor_rollout_ref.rollout.n == 8
     alone = settled(composed(words_of_the_guide("python -m verl.trainer.main_ppo") + words))
     assert alone == made

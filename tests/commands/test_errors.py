@@ -112,5 +112,5 @@ def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_an_option_without_effect_on_an_evaluation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for word in ("train.steps=3", "objective=grpo", "model.name=other"):
+    for word in ("train.steps=3", "objective=grpo", "model.name=other", "rollout.max_refills=5", "model.lora.rank=8"):
         assert "no effect" in error_of(capsys, "eval", "embedded:arithmetic", word)

@@ -25,7 +25,8 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     folder.mkdir(parents=True)
     own = (f"objective={objective}", f"seed={seed}", f"output={folder}", f"train.steps={STEPS}")
     fixed = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}", "evaluation.decodings=[1/1,0.7/0.9]")
-    run.config.write_text(to_yaml(load_config([*own, *fixed, *words])))
+    config = load_config([*own, *fixed, *words])
+    run.config.write_text(to_yaml(config))
     run.objective.write_text(json.dumps({"key": parse(objective).key, "expression": objective}))
     (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0", "commit": "0123abc", "vllm": None}))
     metrics = [
@@ -43,7 +44,7 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     write_json_lines(run.timings, [{"step": line["step"], "tokens": 100, "seconds": 0.5} for line in metrics])
     for decoding in DECODINGS:
         Evaluation(records(generator, accuracy), SAMPLES).save(run.evaluation(STEPS, decoding))
-    run.curves.write_bytes(b"")
+    run.end.write_text(json.dumps({"step": config.train.steps}))
     return folder
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import shutil
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,14 @@ from rich.console import Console
 
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.comparing.compare import Run, compare
+from rlzoo.comparing.compare import CellRun, compare
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.config import load_config, to_yaml, words_of
+from rlzoo.config import load_config, words_of
 from rlzoo.errors import UserError
-from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines, slug
+from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
 from rlzoo.report.leaderboard_csv import comma_separated
 from rlzoo.report.leaderboard_markdown import markdown
@@ -73,7 +70,7 @@ def test_expressions_files_and_keys_are_told_apart(tmp_path: Path) -> None:
     ]
     found, jobs = read_grid([*words, f"output={tmp_path}"])
     assert jobs == 2
-    assert [(cell.objective, cell.seed) for cell in found.cells] == [
+    assert [(str(cell.row), cell.seed) for cell in found.cells] == [
         ("stapo(tau_p=0.005,q=0.8)", 3),
         ("grpo", 3),
         ("stapo(tau_p=0.005,q=0.8)", 1),
@@ -92,19 +89,16 @@ def test_expressions_that_mean_the_same_are_one_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_an_ablation_removes_each_part_that_can_be_removed(recipe: str) -> None:
     whole, *rows = leave_one_out(recipe)
-    assert whole == (parse(recipe), recipe)
-    for objective, name in rows:
-        part = name.split(" without ")[1]
+    assert whole == (parse(recipe), "")
+    for objective, part in rows:
         assert part in {it.name for it in parse(recipe).parts} - {it.name for it in objective.parts}
-    assert {name.split(" without ")[1] for _, name in rows} >= {
-        part.name for part in parse(recipe).parts if not part.exclusive
-    }
+    assert {part for _, part in rows} >= {part.name for part in parse(recipe).parts if not part.exclusive}
 
 
 def test_an_ablation_drops_what_an_expression_adds() -> None:
-    rows = {name: str(objective) for objective, name in leave_one_out("stapo+kl+clip_higher(high=0.4)")}
-    assert rows["stapo+kl+clip_higher(high=0.4) without kl"] == str(parse("stapo(high=0.4)"))
-    assert rows["stapo+kl+clip_higher(high=0.4) without s2t"] == str(parse("stapo(high=0.4)+kl-s2t"))
+    rows = {without: str(objective) for objective, without in leave_one_out("stapo+kl+clip_higher(high=0.4)")}
+    assert rows["kl"] == str(parse("stapo(high=0.4)"))
+    assert rows["s2t"] == str(parse("stapo(high=0.4)+kl-s2t"))
 
 
 def test_an_ablation_is_compared_with_the_whole(tmp_path: Path) -> None:
@@ -121,11 +115,12 @@ def test_an_ablation_says_what_it_is_without_and_not_another_name(tmp_path: Path
         make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.3 + 0.04 * number)
     runs, baseline, _ = read_runs([str(tmp_path)])
     board = make_leaderboard(runs, baseline)
-    assert board.baseline == "justrl"
-    parts = {row.without for row in board.rows}
+    assert str(board.baseline.name) == "justrl"
+    parts = {row.name.without for row in board.rows}
     assert "clip_higher" in parts and "" in parts and len(parts) == len(board.rows)
-    assert {row.objective for row in board.rows} == {cell.objective for cell in found.cells}
-    assert all(row.objective == f"justrl without {row.without}" for row in board.rows if row.without)
+    assert {row.name for row in board.rows} == {cell.row for cell in found.cells}
+    ablated = [row.name for row in board.rows if row.name.without]
+    assert all(str(name) == f"justrl without {name.without}" for name in ablated)
     lines = list(csv.DictReader(io.StringIO(comma_separated(board))))
     assert {line["without"] for line in lines} == parts
     assert "| objective | without |" in markdown(board) and '<td class="text without">' in page(board)
@@ -186,59 +181,27 @@ def test_grids_of_other_settings_are_in_other_folders_and_each_is_found_again(
     assert read_grid(["grpo", "train.steps=+2"])[0].folder == folders[0]
 
 
-def test_a_grid_of_an_older_version_is_found_by_its_settings_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    old = Path("runs/compare")
-    replace(read_grid(["grpo", "train.steps=2"])[0], folder=old).save()
-    assert read_grid(["dapo", "train.steps=2"])[0].folder == old
-    (another,) = {read_grid(["dapo", *words])[0].folder for words in ([], ["seeds=7"], ["checkpoint.every=3"])}
-    assert another != old and not another.exists()
-
-
 def test_an_ablation_that_joins_a_grid_leaves_its_baseline(tmp_path: Path) -> None:
     grid(tmp_path, "grpo").save()
     assert read_grid([*SMALL, f"output={tmp_path}"], ["stapo"])[0].baseline == ""
     assert read_grid([*SMALL, "baseline=stapo", f"output={tmp_path}"], ["stapo"])[0].baseline == "stapo"
 
 
-def saved_by_an_older_version(folder: Path, objectives: dict[str, str]) -> None:
-    """A grid of two seeds as it was saved before keys: shortest expression -> how it was asked for."""
-    words = ["checkpoint.every=20", *SMALL]
-    folder.mkdir(exist_ok=True)
-    (folder / "grid.json").write_text(
-        json.dumps({"objectives": objectives, "seeds": [0, 1], "words": words, "baseline": "stapo"})
-    )
-
-
-def test_a_grid_of_an_older_version_is_found_joined_and_gone_on_with(tmp_path: Path) -> None:
-    long = "stapo+" + "+".join(f"kl(beta=0.{'1' * n})" for n in (100,))
-    name = f"{slug(long)[:90]}-{blake2b(long.encode(), digest_size=4).hexdigest()}"
-    saved_by_an_older_version(tmp_path, {"grpo": "grpo", "stapo": "stapo+clip_higher", long: long})
-    for expression, folder in (("grpo", "grpo"), ("stapo", "stapo"), (long, name)):
-        run = RunFolder(tmp_path / f"{folder}-0")
-        run.path.mkdir()
-        run.config.write_text(to_yaml(load_config([f"objective={expression}", *SMALL])))
-    for _ in range(2):
-        found = grid(tmp_path, "justrl+s2t", "dapo", "seeds=1", "checkpoint.every=20")
-        found.check()
-        assert [entry.name for entry in found.objectives] == ["grpo", "stapo", name, "dapo"]
-        assert [entry.asked for entry in found.objectives] == ["grpo", "stapo+clip_higher", long, "dapo"]
-        assert [cell.folder.config.exists() for cell in found.cells] == [True, True, True, False] + [False] * 4
-        assert found.baseline == "stapo"
-        found.save()
-
-
 def test_a_cell_does_not_go_on_where_its_name_means_something_else_by_now(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    grid(tmp_path, "stapo+kl", "grpo").save()
+    first = grid(tmp_path, "stapo+kl", "grpo")
+    first.save()
+    for cell in first.cells:
+        make_run(cell.folder.path, cell.entry.expression)
     saved = (tmp_path / "grid.json").read_text()
     (tmp_path / "grid.json").write_text(saved.replace("q=0.75", "q=0.5"))
-    assert main(["compare", "stapo+kl", *SMALL, f"output={tmp_path}"]) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+    again = grid(tmp_path, "stapo+kl")
+    kept = [cell.folder.path.exists() for cell in again.cells]
+    assert {cell.entry.key for cell in again.cells} == {cell.entry.key for cell in first.cells} and sum(kept) == 3
+    (line,) = (record.getMessage() for record in caplog.records)
     assert "stapo+kl has s2t(" in line and "q=0.75" in line and f"the grid in {tmp_path} has s2t(" in line
+    assert line.endswith("stapo+kl is trained anew")
 
 
 def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:
@@ -252,8 +215,8 @@ def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:
     [
         ([], "nothing to compare"),
         (["grpo", "daapo"], "did you mean dapo"),
-        (["grpo", "objective=dapo"], "'objective=dapo' has no effect on a grid"),
-        (["grpo", "seed=1"], "'seed=1' has no effect on a grid"),
+        (["grpo", "objective=dapo"], "'objective=dapo' has no effect on rlzoo compare"),
+        (["grpo", "seed=1"], "'seed=1' has no effect on rlzoo compare"),
         (["grpo", "seeds=1,1"], "seeds=[1, 1] must be one or more different numbers"),
         (["grpo", "seeds=a"], "seeds"),
         (["grpo", "jobs=0"], "jobs=0 must be at least 1"),
@@ -326,7 +289,7 @@ def test_cells_that_are_done_are_not_run_again(tmp_path: Path, grid_of_one: Path
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.parent.name != tmp_path.name}
     both = grid(tmp_path, "justrl", "seeds=0")
     assert compare(both, 1, silent()) == []
-    assert [Run(cell).status().state for cell in both.cells] == ["done", "done"]
+    assert [CellRun(cell).status().state for cell in both.cells] == ["done", "done"]
     assert all(path.stat().st_mtime_ns == time for path, time in before.items() if path.is_file())
 
 

@@ -7,20 +7,24 @@ import numpy as np
 import pytest
 
 from rlzoo.api import leaderboard
-from rlzoo.comparing.differences import Runs
 from rlzoo.comparing.evaluated_runs import read_folders, runs_evaluated, with_evaluations
-from rlzoo.comparing.finished_runs import FinishedRun, read_run
+from rlzoo.comparing.finished_runs import FinishedRun, read_run, read_runs
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
-from rlzoo.comparing.problem_sets import SetDecoding, macro_problems, macro_values
-from rlzoo.comparing.verdicts import judge
+from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
-from rlzoo.evaluation.statistics import macro_average
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.page import page
+from rlzoo.statistics.accuracy import macro_average
+from rlzoo.statistics.differences import RunScores
+from rlzoo.statistics.macro_averages import macro_problems, macro_values
+from rlzoo.statistics.verdicts import Finding, Measure, judge
+from rlzoo.tasks.benchmarks import BENCHMARKS
 from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
 
@@ -73,14 +77,16 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
     assert [str(it) for it in found.decodings] == ["macro average, T=1, top-p=1", str(AIME), str(MATH)]
     assert found.problems == 24 and found.samples == SAMPLES
     best, baseline = found.rows
-    assert (best.objective, baseline.objective, best.seeds) == ("stapo", "grpo", (0, 1, 2))
+    assert (str(best.name), str(baseline.name), best.seeds) == ("stapo", "grpo", (0, 1, 2))
     for row in found.rows:
         parts = [row.results[it] for it in (AIME, MATH)]
         assert row.results[macro].accuracy.mean == pytest.approx(np.mean([it.accuracy.mean for it in parts]))
-        assert row.results[macro].passed.estimate.mean == pytest.approx(np.mean([it.pass_at[SAMPLES] for it in parts]))
+        assert row.results[macro].measured["pass"].estimate.mean == pytest.approx(
+            np.mean([it.pass_at[SAMPLES] for it in parts])
+        )
     difference = best.results[macro].difference
     assert difference is not None and difference.low < difference.mean < difference.high
-    assert best.results[macro].verdict == "better" and best.results[macro].p_improvement == 1.0
+    assert best.results[macro].average.verdict.finding is Finding.BETTER
     files = [Evaluation.load(next((run / "evaluation").glob("aime24*.jsonl"))) for run in runs]
     means = [it.column("correct").mean() for it in files]
     assert best.results[AIME].difference.mean == pytest.approx(np.mean(means[3:]) - np.mean(means[:3]))  # type: ignore[union-attr]
@@ -95,7 +101,7 @@ def test_on_benchmarks_a_sweep_has_a_row_of_each_value(tmp_path: Path) -> None:
         make_evaluation(cell.folder.path, "aime24", 0.5)
     found, baseline, _ = read_folders([str(tmp_path)], ["aime24"])
     rows = make_leaderboard(found, baseline).rows
-    assert {(row.objective, *row.results) for row in rows} == {
+    assert {(str(row.name), *row.results) for row in rows} == {
         (f"grpo train.learning_rate={rate}", AIME) for rate in ("1e-5", "1e-4")
     }
 
@@ -149,7 +155,7 @@ def test_folders_and_files_of_evaluations_find_their_runs(
     with (tmp_path / "board" / "leaderboard.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert {(line["problem_set"], line["seeds"]) for line in lines} == {("amc23", "0 1 2")}
-    assert {"p_rank_1", "interquartile_mean", "above_0.5", "p_improvement"} <= lines[0].keys()
+    assert {"above_0.5", "p_improvement", "seeds_needed_at_least"} <= lines[0].keys()
 
 
 def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
@@ -173,10 +179,9 @@ def test_sets_with_other_numbers_of_samples_are_one_table(tmp_path: Path) -> Non
 
 def test_where_nothing_is_right_a_macro_average_is_as_unsure_as_the_problems_it_stands_on() -> None:
     small, large = np.zeros((1, 30)), np.zeros((1, 500))
-    both = Runs((0,), macro_values([small, large]), macro_problems([small, large]))
-    alone = Runs((0,), small)
-    (rows,) = judge([{"grpo": both}], [{"grpo": "grpo"}], "grpo", 0.125).rows
-    (single,) = judge([{"grpo": alone}], [{"grpo": "grpo"}], "grpo", 0.125).rows
+    both = RunScores((0,), macro_values([small, large]), macro_problems([small, large]))
+    measures = [Measure({"grpo": scores}, 0.125, {"grpo": "grpo"}) for scores in (both, RunScores((0,), small))]
+    rows, single = (judged.rows for judged in judge(measures, "grpo"))
     expected = macro_average([np.zeros((30, 8)), np.zeros((500, 8))])
     assert rows["grpo"].estimate.high == pytest.approx(expected.high, rel=0.05)
     assert 0.02 < rows["grpo"].estimate.high < single["grpo"].estimate.high
@@ -195,3 +200,16 @@ def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(t
         runs, _, _ = read_folders(names, ())
         assert [run.sweep.words for run in runs] == [cell.entry.sweep.words for cell in found.cells]
         assert list(make_leaderboard(runs).decodings) == [AIME]
+
+
+def test_what_is_known_of_a_benchmarks_contamination_is_on_its_board_and_on_no_other(runs: list[Path]) -> None:
+    found = board(runs)
+    for text in (page(found), markdown(found)):
+        assert "2507.10532" in text and "2505.23281" in text and "math500: contaminated for Qwen2.5" in text
+    own, _, _ = read_runs([str(run) for run in runs])
+    assert "contaminat" not in markdown(make_leaderboard(own))
+
+
+def test_every_benchmark_of_a_contest_or_a_paper_says_what_is_known_of_its_contamination() -> None:
+    named = [benchmark for benchmark in BENCHMARKS.values() if not benchmark.name.startswith("kk")]
+    assert all("arXiv:" in benchmark.contamination for benchmark in named)

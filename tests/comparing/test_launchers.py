@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
 from rlzoo.commands import main
 from rlzoo.comparing import compare as module
+from rlzoo.comparing import training_process
 from rlzoo.comparing.compare import compare
 from rlzoo.comparing.grid import read_grid
-from rlzoo.comparing.launchers import LOST, Job, launching
-from rlzoo.comparing.words import read_grid_words
+from rlzoo.comparing.grid_words import read_grid_words
+from rlzoo.comparing.launchers import LOST, Job, launching, stop
+from rlzoo.comparing.training_process import PATIENCE
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 from tests.comparing.test_compare import SMALL, grid, silent, table
@@ -118,13 +121,52 @@ def test_slurm_is_told_what_the_keys_say(tmp_path: Path, monkeypatch: pytest.Mon
         "slurm.time=90",
         "slurm.options={account: lab, mem: 64G}",
     ]
-    asked = read_grid_words(["grpo", "dapo", *words]).own
+    asked = read_grid_words(["grpo", "dapo", *words]).keys
     with launching(asked) as launcher, (tmp_path / "lock").open("w") as lock:
         job = launcher.start(["objective=grpo"], tmp_path / "logs" / "grpo-0.txt", 0, lock)
     assert job.poll() is None
     (script,) = (tmp_path / "logs" / "slurm").glob("12_submission.sh")
     told = {line.removeprefix("#SBATCH --") for line in script.read_text().splitlines() if line.startswith("#SBATCH")}
     assert told >= {"account=lab", "mem=64G", "partition=long", "time=90", "gpus-per-node=4", "job-name=grpo-0"}
+
+
+def test_torchrun_gives_its_processes_nearly_the_time_that_a_run_has_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, asks = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "import os; print(os.environ['TORCH_ELASTIC_SHUTDOWN_TIMEOUT'])"
+    monkeypatch.setattr(training_process, "command", lambda words, gpus: [sys.executable, "-c", asks])
+    monkeypatch.delenv(name, raising=False)
+    for own, log in (None, tmp_path / "ours"), ("7", tmp_path / "theirs"):
+        environment = {**os.environ, **({name: own} if own else {})}
+        assert training_process.start([], 2, log, environment=environment).wait(60) == 0
+        monkeypatch.setenv(name, log.read_text().strip())
+        seconds = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2).shutdown_timeout
+        assert seconds == int(own or PATIENCE - 10) and (own or 30 < seconds < PATIENCE)
+
+
+class Endless:
+    """A job that ends when it is made to."""
+
+    is_ended = False
+
+    def poll(self) -> int | None:
+        return -9 if self.is_ended else None
+
+    def cancel(self) -> None: ...
+
+    def kill(self) -> None:
+        self.is_ended = True
+
+
+def test_jobs_that_finish_their_step_are_ended_at_once_by_a_second_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    jobs = [Endless(), Endless()]
+    with pytest.raises(KeyboardInterrupt):
+        stop(jobs)
+    assert all(job.is_ended for job in jobs)
 
 
 def test_where_a_grid_is_trained_is_no_setting_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

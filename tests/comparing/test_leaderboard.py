@@ -2,9 +2,9 @@
 
 import csv
 import io
-import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,19 @@ import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
+from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.board_sentences import notes, planning, verdict_words
 from rlzoo.report.figures import strokes
 from rlzoo.report.leaderboard_csv import comma_separated
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
+from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
 
@@ -51,10 +54,15 @@ def board(folders: list[str]) -> Leaderboard:
     return make_leaderboard(found, baseline, notes=notes)
 
 
+def row_of(board: Leaderboard, name: str) -> BoardRow:
+    """The row that is called so."""
+    return next(row for row in board.rows if str(row.name) == name)
+
+
 def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> None:
     rows = board(runs).rows
-    assert rows[0].objective == "justrl"
-    assert {row.objective for row in rows} == {"justrl", "grpo", "dapo"}
+    assert str(rows[0].name) == "justrl"
+    assert {str(row.name) for row in rows} == {"justrl", "grpo", "dapo"}
     means = [row.results[DECODINGS[0]].accuracy.mean for row in rows]
     assert means == sorted(means, reverse=True)
 
@@ -62,7 +70,7 @@ def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> N
 def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
     folder = Path(runs[0]).parent
     (folder / "logs").mkdir()
-    (Path(runs[0]) / "curves.png").unlink()
+    RunFolder(Path(runs[0])).end.unlink()
     found, _, notes = read_runs([str(folder)])
     assert sorted(str(run.folder.path) for run in found) == sorted(runs[1:])
     assert notes == [f"1 of the 9 runs of {folder} are not done and left out."]
@@ -71,7 +79,7 @@ def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
 def test_a_baseline_may_be_written_in_any_way(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     for written in ("justrl", "stapo-s2t", "dapo-dynamic_sampling - soft_overlong"):
-        assert make_leaderboard(found, written).baseline == "justrl"
+        assert str(make_leaderboard(found, written).baseline.name) == "justrl"
 
 
 def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None:
@@ -84,22 +92,22 @@ def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None
         key = parse("stapo").key if folder.name.startswith("a") else "stapo of another time #0123456789"
         (folder / "objective.json").write_text(json.dumps({"key": key, "expression": "stapo"}))
     found = board([str(folder) for folder in folders])
-    assert [row.objective for row in found.rows] == ["stapo #0123456789", f"stapo #{parse('stapo').key[-10:]}"]
-    assert [row.seeds for row in found.rows] == [(0, 1), (0, 1)] and found.baseline == found.rows[1].objective
+    assert [str(row.name) for row in found.rows] == ["stapo #0123456789", f"stapo #{parse('stapo').key[-10:]}"]
+    assert [row.seeds for row in found.rows] == [(0, 1), (0, 1)] and found.baseline == found.rows[1]
     for text in (page(found), markdown(found), comma_separated(found)):
-        assert all(row.objective in text for row in found.rows)
+        assert all(str(row.name) in text for row in found.rows)
     assert len(strokes(found.rows)) == 2
 
 
-def test_runs_of_a_grid_of_an_older_version_are_read(tmp_path: Path) -> None:
-    for name, seed in itertools.product(("grpo", "justrl"), (0, 1)):
-        make_run(tmp_path / f"{name}-{seed}", name, seed)
-    config = RunFolder(tmp_path / "grpo-0").config
-    saved = {"objectives": {"grpo": "grpo", "justrl": "stapo-s2t"}, "seeds": [0, 1], "words": [str(config)]}
-    (tmp_path / "grid.json").write_text(json.dumps({**saved, "baseline": "justrl"}))
-    found = board([str(tmp_path)])
-    assert found.baseline == "justrl" and not found.notes
-    assert {(row.objective, row.name) for row in found.rows} == {("grpo", ""), ("justrl", "stapo-s2t")}
+def test_an_ablation_of_a_grid_that_kept_its_name_only_is_read(tmp_path: Path) -> None:
+    grid, _ = read_grid([f"output={tmp_path}", "seeds=0,1"], ["grpo+kl"])
+    grid.save()
+    saved = json.loads((tmp_path / "grid.json").read_text())
+    for entry in saved["objectives"]:
+        if without := entry.pop("without"):
+            entry["asked"] += f" without {without}"
+    (tmp_path / "grid.json").write_text(json.dumps(saved))
+    assert Grid.load(tmp_path) == grid
 
 
 def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(runs: list[str]) -> None:
@@ -107,10 +115,10 @@ def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(r
     for row in found.rows:
         for decoding in DECODINGS:
             result = row.results[decoding]
-            other = next(it for it in turned.rows if it.objective == row.objective).results[decoding]
-            assert other.average.by_seed == result.average.by_seed and other.verdict == result.verdict
+            other = next(it for it in turned.rows if it.identity == row.identity).results[decoding]
+            assert other.average.by_seed == result.average.by_seed and other.average.verdict == result.average.verdict
             if result.difference:
-                baseline = next(it for it in found.rows if it.objective == found.baseline).results[decoding]
+                baseline = found.baseline.results[decoding]
                 assert result.difference.mean == pytest.approx(result.accuracy.mean - baseline.accuracy.mean)
 
 
@@ -134,19 +142,19 @@ def test_pass_at_k_and_majorities_have_intervals_and_verdicts(runs: list[str]) -
     found = board(runs)
     for row in found.rows:
         for result in row.results.values():
-            assert result.passed.estimate.mean == pytest.approx(result.pass_at[SAMPLES])
-            for it in (result.average, result.passed, result.majority):
+            assert result.measured["pass"].estimate.mean == pytest.approx(result.pass_at[SAMPLES])
+            for it in result.measured.values():
                 assert 0 <= it.estimate.low <= it.estimate.mean <= it.estimate.high <= 1
                 assert len(it.by_seed) == 3 and np.mean(it.by_seed) == pytest.approx(it.estimate.mean)
-                assert (it.difference is None) == (row.objective == found.baseline)
+                assert (it.difference is None) == row.is_baseline
 
 
 def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
     found = board(runs)
-    assert [line for line in found.planning if "would have been found with 80 % probability" in line]
-    assert len(found.planning) == len(DECODINGS)
+    assert [line for line in planning(found) if "would have been found with 80 % probability" in line]
+    assert len(planning(found)) == len(DECODINGS) + 1 and "cannot show that runs have two modes" in planning(found)[-1]
     for text in (page(found), markdown(found)):
-        assert found.planning[0] in text
+        assert planning(found)[0] in text
 
 
 def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path: Path) -> None:
@@ -157,36 +165,34 @@ def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path
         for seed, accuracy in enumerate(own)
     ]
     found = board(folders)
-    row = next(row for row in found.rows if row.objective == "dapo")
-    assert row.results[DECODINGS[0]].verdict == "too few seeds"
-    assert "2 seeds are too few: not even a true difference of 50 points" in found.planning[0]
+    row = row_of(found, "dapo")
+    assert row.results[DECODINGS[0]].average.verdict.finding is Finding.TOO_FEW_SEEDS
+    assert "2 seeds are too few: not even a true difference of 50 points" in planning(found)[0]
     for text in (page(found), markdown(found)):
-        assert "too few seeds" in text and found.planning[0] in text
+        assert "too few seeds" in text and planning(found)[0] in text
 
 
 def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
     found = board([str(folder) for folder in folders])
-    assert any("dapo and grpo answered just the same" in note or "grpo and dapo" in note for note in found.notes)
-    row = next(row for row in found.rows if row.objective == "dapo")
-    assert row.results[DECODINGS[0]].verdict == "the same responses"
+    assert any("dapo and grpo answered just the same" in note or "grpo and dapo" in note for note in notes(found))
+    assert row_of(found, "dapo").results[DECODINGS[0]].average.verdict.finding is Finding.SAME_RESPONSES
 
 
 def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
-    wide = make_leaderboard(found, equivalence=99).rows
-    said = {row.objective: row.results[DECODINGS[0]].verdict for row in wide}
-    assert said["dapo"].startswith("the same within 99")
-    with pytest.raises(UserError, match=r"equivalence=-1\.0 must be from 0 to 100"):
+    wide = row_of(make_leaderboard(found, equivalence=99), "dapo").results[DECODINGS[0]].average.verdict
+    assert wide.finding is Finding.SAME and verdict_words(wide).startswith("the same within 99")
+    with pytest.raises(UserError, match=r"equivalence=-1 must be from 0 to 100"):
         rlzoo.leaderboard(*runs, equivalence=-1)
 
 
 def test_rows_may_have_different_seeds(runs: list[str]) -> None:
     found = board(runs[:-1])
-    dapo = next(row for row in found.rows if row.objective == "dapo")
-    assert dapo.seeds == (0, 1) and any("different seeds" in note for note in found.notes)
+    dapo = row_of(found, "dapo")
+    assert dapo.seeds == (0, 1) and any("different seeds" in note for note in notes(found))
     result = dapo.results[DECODINGS[0]]
-    baseline = next(row for row in found.rows if row.objective == "grpo").results[DECODINGS[0]]
+    baseline = found.baseline.results[DECODINGS[0]]
     assert result.difference
     assert result.difference.mean == pytest.approx(result.accuracy.mean - baseline.accuracy.mean)
 
@@ -221,7 +227,7 @@ def test_runs_that_were_asked_different_problems_are_refused(tmp_path: Path) -> 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, twin = make_run(tmp_path / "run"), make_run(tmp_path / "twin")
     undone = make_run(tmp_path / "undone")
-    RunFolder(undone).curves.unlink()
+    RunFolder(undone).end.unlink()
     for words, says in (
         (["nowhere"], "neither a run"),
         ([str(undone)], "is not done (step 5 of 5)"),
@@ -243,7 +249,7 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     best = found.rows[0]
     value = f"{100 * best.results[DECODINGS[1]].accuracy.mean:.1f}"
     lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "leaderboard.csv").read_text())))
-    assert [line["objective"] for line in lines] == [row.objective for row in found.rows] * 2
+    assert [line["objective"] for line in lines] == [str(row.name) for row in found.rows] * 2
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
     scores = [float(lines[len(found.rows)][f"accuracy_seed_{seed}"]) for seed in best.seeds]
     assert scores == list(best.results[DECODINGS[1]].average.by_seed)
@@ -256,12 +262,10 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
 def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:
     import shlex
 
-    from rlzoo.comparing.grid import read_grid
-
-    words = ("model.reference=none", "train.betas=[0.8,0.95]", 'task.options={"digits":3}', "log.project=a'b c")
+    words = ("model.reference=none", "train.betas=[0.8,0.95]", 'task.options={"digits":3}')
     run = make_run(tmp_path / "run", "stapo(tau_p=0.005)", 3, 0.5, *words)
-    row = board([str(run)]).rows[0]
-    typed = shlex.split(row.command)
+    (training,) = board([str(run)]).trainings.values()
+    typed = shlex.split(training.command)
     assert typed[:2] == ["rlzoo", "compare"]
     grid, _ = read_grid(typed[2:])
     config, made = load_config([str(RunFolder(run).config)]), grid.cells[0].config
@@ -280,7 +284,61 @@ def test_a_row_with_further_seeds_is_not_spoken_for_by_one_that_answered_the_sam
     same, further = make_run(tmp_path / "stapo-0", "stapo"), make_run(tmp_path / "stapo-1", "stapo", 1, 0.9)
     shutil.copytree(few / "evaluation", same / "evaluation", dirs_exist_ok=True)
     runs, baseline, _ = read_runs([str(run) for run in (base, few, same, further)])
-    rows = {row.objective: row for row in make_leaderboard(runs, baseline).rows}
-    result = rows["stapo"].results[DECODINGS[0]]
+    result = row_of(make_leaderboard(runs, baseline), "stapo").results[DECODINGS[0]]
     assert result.accuracy.mean == pytest.approx(sum(result.average.by_seed) / 2)
     assert len(result.average.by_seed) == 2 and result.average.by_seed[0] != result.average.by_seed[1]
+
+
+def test_runs_of_one_objective_are_one_row_however_they_were_asked_for(tmp_path: Path) -> None:
+    words = ["seeds=0", f"train.steps={STEPS}", "evaluation.problems=12", "evaluation.samples=4"]
+    grid, _ = read_grid([*words, "evaluation.decodings=[1/1,0.7/0.9]", f"output={tmp_path / 'grid'}"], ["grpo"])
+    grid.save()
+    for number, cell in enumerate(grid.cells):
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.3 + 0.04 * number)
+    alone = make_run(tmp_path / "alone", "grpo-kl", 1, 0.35)
+    found = board([str(tmp_path / "grid"), str(alone)])
+    row = next(row for row in found.rows if row.identity[0] == parse("grpo-kl").key)
+    assert row.seeds == (0, 1) and str(row.name) == "grpo without kl" and row.name.alias == "grpo-kl"
+    assert len(found.rows) == len(grid.objectives)
+
+
+def test_two_rows_are_never_called_the_same(tmp_path: Path) -> None:
+    folders = []
+    for place, objective in (("one", "dapo"), ("other", "stapo")):
+        grid, _ = read_grid(["grpo", "seeds=0", f"train.steps={STEPS}", f"output={tmp_path / place}"])
+        for cell in grid.cells:
+            make_run(cell.folder.path, objective, 0)
+        entry = replace(grid.objectives[0], asked="kl", without="kl", key=parse(objective).key, expression=objective)
+        replace(grid, objectives=(entry,)).save()
+        folders.append(str(tmp_path / place))
+    assert {str(row.name) for row in board(folders).rows} == {"dapo", "stapo"}
+
+
+def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: Path) -> None:
+    """Also where those seeds answered as another row's did, which has further ones."""
+    folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed, 0.2) for seed in range(2)]
+    folders += [make_run(tmp_path / f"dapo-{seed}", "dapo", seed, 0.5 - 0.3 * (seed == 2)) for seed in range(3)]
+    for seed in range(2):
+        folders.append(make_run(tmp_path / f"stapo-{seed}", "stapo", seed))
+        shutil.copytree(tmp_path / f"dapo-{seed}" / "evaluation", folders[-1] / "evaluation", dirs_exist_ok=True)
+    found = board([str(folder) for folder in folders])
+    result, whole = (row_of(found, name).results[DECODINGS[0]].average for name in ("stapo", "dapo"))
+    assert result.by_seed == whole.by_seed[:2]
+    assert result.estimate.mean == pytest.approx(np.mean(result.by_seed))
+    assert result.difference and whole.difference and result.difference.mean > whole.difference.mean
+    assert not found.alike
+
+
+def test_a_swept_baseline_is_taken_where_it_is_best(tmp_path: Path) -> None:
+    words = ["evaluation.decodings=[1/1,0.7/0.9]", f"train.steps={STEPS}", "evaluation.problems=12"]
+    words += ["evaluation.samples=4", "train.learning_rate=[1e-5,1e-4,1e-3]", "seeds=0,1", f"output={tmp_path}"]
+    grid, _ = read_grid(["grpo", "dapo", *words])
+    grid.save()
+    for cell in grid.cells:
+        rate = cell.config.train.learning_rate
+        accuracy = {1e-5: 0.3, 1e-4: 0.7, 1e-3: 0.4}[rate]
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, accuracy, f"train.learning_rate={rate}")
+    found = board([str(tmp_path)])
+    assert str(found.baseline.name) == "grpo train.learning_rate=1e-4"
+    best = row_of(found, "dapo train.learning_rate=1e-4").results[DECODINGS[0]].average.verdict
+    assert not best.is_claim and any("where it is best" in note for note in notes(found))

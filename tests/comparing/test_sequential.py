@@ -12,19 +12,20 @@ from rich.console import Console
 import rlzoo
 from rlzoo.comparing import compare as module
 from rlzoo.comparing.compare import compare
-from rlzoo.comparing.differences import Page
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.comparing.sequential import looks, next_look, wants_seeds
 from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
+from rlzoo.statistics.differences import Family
+from rlzoo.statistics.sequential import looks, next_look, wants_seeds
+from rlzoo.statistics.verdicts import Finding
 from tests.comparing import finished_runs
 from tests.comparing.finished_runs import DECODINGS, make_run
 from tests.conftest import error_of
 
 COVERAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "coverage.py"))
-ACCURACIES = {"grpo": 0.4, "dapo": 0.9, "stapo": 0.5}
+ACCURACIES = {"grpo": 0.4, "dapo": 0.9, "stapo": 0.47}
 WORDS = [*ACCURACIES, "train.steps=5", "evaluation.problems=60", "evaluation.samples=4"]
 WORDS += ["evaluation.decodings=[1/1,0.7/0.9]", "seeds=auto(up_to=7)"]
 
@@ -32,7 +33,7 @@ WORDS += ["evaluation.decodings=[1/1,0.7/0.9]", "seeds=auto(up_to=7)"]
 class Trained:
     """In place of the processes that train: runs made up from nothing, until it is killed."""
 
-    def __init__(self, runs: list[module.Run], *_: object) -> None:
+    def __init__(self, runs: list[module.CellRun], *_: object) -> None:
         self.cells = [run.cell for run in runs if not run.cell.folder.path.exists()]
 
     rounds_left = 100
@@ -68,11 +69,11 @@ def test_rows_that_are_decided_or_hopeless_get_no_more_seeds_and_the_baseline_ke
     tmp_path: Path, train: None
 ) -> None:
     grid = finished(tmp_path)
-    seeds = Counter(cell.objective for cell in grid.cells)
+    seeds = Counter(str(cell.row) for cell in grid.cells)
     assert seeds["dapo"] == 3 and 3 < seeds["stapo"] <= 7
     assert seeds["grpo"] == max(seeds.values())
     for row in seeds:
-        own = [cell.seed for cell in grid.cells if cell.objective == row]
+        own = [cell.seed for cell in grid.cells if str(cell.row) == row]
         assert sorted(own) == list(range(len(own)))
 
 
@@ -118,16 +119,19 @@ def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_p
     folders += [make_run(tmp_path / f"dapo-{seed}", "dapo", seed) for seed in range(3)]
     runs, _, _ = read_runs([str(it) for it in folders])
     rows = make_leaderboard(runs).rows
-    assert {row.results[DECODINGS[0]].verdict for row in rows} == {"baseline", "the same responses"}
+    assert {row.results[DECODINGS[0]].average.verdict.finding for row in rows} == {
+        Finding.BASELINE,
+        Finding.SAME_RESPONSES,
+    }
 
 
 def test_looks_are_few_and_settled_by_the_largest_number() -> None:
     assert looks(10) == (3, 5, 7, 10) and looks(5) == (3, 5) and looks(0) == (3,)
     assert [next_look(seeds, 10) for seeds in (3, 4, 7, 10, 12)] == [5, 5, 10, 10, 12]
     for tests in (1, 7, 14):
-        page = Page(tests, looks=4)
-        assert page.adjusted(page.level) == pytest.approx(0.05)
-        assert Page(tests).level / page.level == pytest.approx(4, rel=0.03)
+        family = Family(tests, looks=4)
+        assert family.adjusted([family.level] + [1.0] * (tests - 1))[0] == pytest.approx(0.05)
+        assert Family(tests).level / family.level == pytest.approx(4, rel=0.03)
 
 
 def test_seeds_go_where_they_may_decide() -> None:

@@ -29,7 +29,7 @@ def test_every_value_of_a_key_and_of_a_parameter_is_a_row(tmp_path: Path) -> Non
     expressions = {str(parse(it)) for it in ("grpo", "s2t(tau_p=0.001)", "s2t(tau_p=0.002)")}
     assert cells == {(it, rate, seed) for it in expressions for rate in (1e-5, 1e-4) for seed in (0, 1)}
     assert len({cell.folder.path for cell in found.cells}) == len(found.cells) == 12
-    assert len({cell.objective for cell in found.cells}) == 6
+    assert len({cell.row for cell in found.cells}) == 6
     assert all(load_config(cell.words) == cell.config for cell in found.cells)
     found.save()
     assert Grid.load(tmp_path) == found == grid(tmp_path, *words)
@@ -74,17 +74,17 @@ def test_a_sweep_has_a_row_a_curve_and_a_command_for_each_value(tmp_path: Path) 
         make_run(cell.folder.path, cell.entry.expression, cell.seed, accuracy, f"train.learning_rate={rate}")
     runs, baseline, _ = read_runs([str(tmp_path)])
     board = make_leaderboard(runs, baseline)
-    assert {row.objective for row in board.rows} == {
+    assert {str(row.name) for row in board.rows} == {
         f"{name} train.learning_rate={rate}" for name in ("grpo", "dapo") for rate in ("1e-5", "1e-4")
     }
-    assert board.baseline == "grpo train.learning_rate=1e-5"
+    assert str(board.baseline.name) == "grpo train.learning_rate=1e-4"
     (curve,) = swept_curves(board)
     text = page(board)
     for part in (">train.learning_rate<", ">dapo<", ">grpo<"):
         assert part in curve and part in text
     assert board.setting["learning rate"] == "1e-5, 1e-4"
     for row in board.rows:
-        assert f"train.learning_rate={float(row.sweep.values[0][1])}" in row.command
+        assert f"train.learning_rate={float(row.sweep.values[0][1])}" in board.trainings[row.identity].command
 
 
 @pytest.mark.parametrize(

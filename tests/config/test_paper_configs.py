@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from objectives import parse
-from rlzoo.config import check_ranges, load_config, read_decodings
+from rlzoo.config import check_agreement, load_config, read_decodings
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*_qwen*.yaml"))
 
@@ -17,7 +17,7 @@ def test_there_are_three() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_papers_configuration_is_whole(path: Path) -> None:
     config = load_config([str(path)])
-    check_ranges(config)
+    check_agreement(config)
     assert parse(config.objective).parts
     assert config.rollout.engine == "vllm" and config.rollout.drop_long_prompts
     comment = path.read_text().split("objective:")[0]

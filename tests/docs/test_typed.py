@@ -14,7 +14,8 @@ import pytest
 
 from rlzoo import config
 from rlzoo.commands import main
-from rlzoo.comparing.words import read_grid_words
+from rlzoo.comparing.grid_words import read_grid_words
+from rlzoo.config.command_keys import OWN
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -60,8 +61,8 @@ def typed() -> list[str]:
 
 def known_keys() -> set[str]:
     """Every key of an experiment and of a command, and the sections that these are in."""
-    schemas = [value for name, value in vars(config).items() if name.endswith("Config")]
-    keys = {key for schema in schemas for key in config.types_of(schema)}
+    schemas = [config.Config, *OWN.values()]
+    keys = {key.name for schema in schemas for key in config.keys(schema)}
     return keys | {key.rpartition(".")[0] for key in keys}
 
 
@@ -75,6 +76,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / RUN, folder / "runs" / "math-stapo-0")
     (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
     (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
+    answers = [f"{method},{seed},p,0,1\n" for method in ("grpo", "dapo") for seed in (0, 1)]
+    (folder / "results.csv").write_text("method,seed,problem,sample,value\n" + "".join(answers))
     (folder / "my.yaml").write_text("seed: 3\n")
     (folder / "config.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
     (folder / "my_file.py").write_text(REWARD)
@@ -132,6 +135,8 @@ def ranked(words: list[str]) -> None:
     """Ranks the run at hand in place of the runs that are named."""
     if any(word.startswith("benchmarks=") for word in words):
         assert main(words) == 2  # nothing was evaluated on them
+    elif any(word.endswith(".csv") for word in words):
+        assert main(words) == 0
     else:
         assert main(["leaderboard", RUN]) == 0
 
@@ -139,6 +144,16 @@ def ranked(words: list[str]) -> None:
 def looked(words: list[str]) -> None:
     """As it is typed."""
     assert main(words) == 0
+
+
+def mapped(words: list[str]) -> None:
+    """With few batches."""
+    assert main([*words, "batches=8"]) == 0
+
+
+def suited(words: list[str]) -> None:
+    """With one seed."""
+    assert main([*words, "seeds=1"]) == 0
 
 
 def predicted(words: list[str]) -> None:
@@ -162,7 +177,10 @@ DONE: dict[str, Callable[[list[str]], None]] = {
     "eval": evaluated,
     "leaderboard": ranked,
     "inspect": looked,
+    "map": mapped,
+    "suite": suited,
     "objectives": looked,
+    "choose": looked,
     "task": looked,
     "grade": looked,
     "fit": predicted,

@@ -15,7 +15,7 @@ from rlzoo.evaluation.evaluate import Evaluator
 from rlzoo.experiment.experiment import check
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.policy import load_policy
-from rlzoo.rollout.sampler import Sampler
+from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
 
@@ -28,9 +28,9 @@ def main(model: str, folder: Path) -> None:
     words = (f"evaluation.problems={PROBLEMS}", f"rollout.rows_per_batch={ROWS}", "rollout.max_response_tokens=12")
     experiment = check(load_config([f"model.name={model}", "task.problems=1", *words]))
     config, tokenizer = experiment.config, experiment.tokenizer
-    engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer)
+    engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
     with GraderPool(experiment.task.grader) as graders:
-        sampler = Sampler(engine, graders, tokenizer)
+        sampler = SingleTurn(engine, graders, tokenizer)
         own: list[str] = []
 
         def sampling(problems, *arguments):  # type: ignore[no-untyped-def]

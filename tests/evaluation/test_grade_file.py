@@ -88,7 +88,7 @@ def test_a_line_that_cannot_be_graded_is_one_error_with_its_number(
         ([], "output= names no file"),
         (["output=."], "output=. is a folder"),
         (["output=out.jsonl", "workers=0"], "workers=0 must be at least 1"),
-        (["output=out.jsonl", "timeout=0"], "timeout=0.0 must be greater than 0"),
+        (["output=out.jsonl", "timeout=0"], "timeout=0 must be greater than 0"),
         (["output=out.jsonl", "worker=2"], "did you mean workers"),
         (["output=answers.jsonl/out.jsonl"], "cannot be written"),
     ],

@@ -17,7 +17,7 @@ from rlzoo.evaluation.kept import RESULTS, read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import write_json_lines
 from rlzoo.report.terminal import Terminal
-from rlzoo.rollout.sampler import Sampler
+from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks.benchmarks import find
 from tests.processes import ROOT
 
@@ -33,7 +33,7 @@ def evaluate(output: Path, *words: str) -> Path:
 
 def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Lets the sampler fail after so many batches; returns the list of those that it samples."""
-    sampled, sample = list[object](), Sampler.__call__
+    sampled, sample = list[object](), SingleTurn.__call__
 
     def failing(*arguments: object) -> object:
         if len(sampled) == batches:
@@ -41,7 +41,7 @@ def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         sampled.append(arguments[-1])
         return sample(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Sampler, "__call__", failing)
+    monkeypatch.setattr(SingleTurn, "__call__", failing)
     return sampled
 
 
@@ -95,7 +95,7 @@ def test_a_reward_whose_code_has_changed_is_another_evaluation(tmp_path: Path) -
     path = evaluate(tmp_path / "out", f"task.reward={reward}:right")
     assert evaluate(tmp_path / "out", f"task.reward={reward}:right") == path
     reward.write_text("def right(response, gold):\n    return 1.0\n")
-    with pytest.raises(UserError, match=r"made with source_files\..*my_reward\.py:right=.*, and now it is"):
+    with pytest.raises(UserError, match=r"my_reward\.py:right \(my_reward\.py\) has changed since .* was made"):
         evaluate(tmp_path / "out", f"task.reward={reward}:right")
 
 

@@ -19,6 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.meaning import meaning
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines, write_text
 
@@ -223,7 +224,8 @@ def test_a_long_expression_makes_a_name_that_a_file_system_takes() -> None:
 def test_a_run_records_what_it_trains() -> None:
     run = recorded("run", "objective=stapo+clip_higher")
     objective = parse("stapo")
-    assert json.loads(run.objective.read_text()) == {"key": objective.key, **objective.describe()}
+    code = {"parts": {}, "task": {}, "meaning": meaning(objective)}
+    assert json.loads(run.objective.read_text()) == {"key": objective.key, **objective.describe(), "code": code}
 
 
 @pytest.mark.slow

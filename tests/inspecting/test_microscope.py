@@ -59,6 +59,15 @@ def test_what_was_silenced_is_what_training_counted(folder: RunFolder) -> None:
     assert silenced.any() and silenced.sum() / view.tokens.sum() == pytest.approx(counted, rel=0.1)
 
 
+def test_rollouts_sampled_ahead_have_the_ratio_that_training_met(tmp_path: Path) -> None:
+    words = ("objective=grpo-kl", "rollout.ahead=1", "train.minibatches_per_step=1", "train.learning_rate=1e-2")
+    run = make_run(tmp_path / "run", *words, "train.warmup_steps=0")
+    (view,) = make_scope(run, "step=1").views
+    counted = read_json_lines(run.metrics)[1]["touched/clip/tokens"]
+    assert view.clipped.sum().item() / view.tokens.sum().item() == pytest.approx(counted) and counted > 0
+    assert (view.ratio[view.tokens] - 1).abs().max() > 0.2
+
+
 def test_looking_changes_nothing_and_leaves_one_page(folder: RunFolder) -> None:
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in folder.path.rglob("*") if path.is_file()}
@@ -120,7 +129,7 @@ def test_a_page_shows_no_more_groups_and_tokens_than_asked_for(folder: RunFolder
         (["against=entropy20(fraction=0.5)-soft_overlong"], "is the objective that is looked at already"),
         (["objective=grpo"], "kl needs a reference model, but model.reference=none"),
         (["groups=0"], "groups=0 must be at least 1"),
-        (["entropy=2"], "entropy=2.0 must be from 0 to 1"),
+        (["entropy=2"], "entropy=2 must be from 0 to 1"),
         (["stepp=1"], "did you mean step"),
         (["step=a"], "step"),
     ],

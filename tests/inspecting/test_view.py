@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import TokenBatch, parse
+from objectives import TokenBatch, lots, parse
 from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
 from tests.objectives.zoo_sample import RECIPES, fitting
 
@@ -30,6 +30,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         logp_ref=logp - 0.1,
         logp_sampler=logp,
         logp_prompt=logp[:, 0],
+        lot=lots(torch.arange(groups).repeat_interleave(size), width, 0),
     )
 
 
@@ -46,9 +47,8 @@ def test_the_push_is_the_sum_of_the_passes_token_gradients(expression: str) -> N
 
 def test_each_mini_batch_is_planned_by_itself() -> None:
     batch, objective = scored_batch(), parse("justrl+entropy20")
-    parts = [torch.arange(8), torch.arange(8, 24)]
-    view = look(objective, batch, parts)
-    for rows in parts:
+    view = look(objective, batch, minibatches=3)
+    for rows in torch.arange(24).chunk(3):
         assert torch.equal(view.push[rows], objective.token_gradients(batch.rows(rows))[0])
 
 
@@ -61,6 +61,16 @@ def test_advantage_times_weights_is_what_the_objective_weighs(expression: str) -
     product = batch.like_tokens(view.response_advantage) * torch.stack(list(view.weights.values())).prod(0)
     torch.testing.assert_close(view.advantage, torch.where(batch.mask, product, 0.0))
     assert (view.advantage != batch.like_tokens(view.response_advantage))[batch.mask].any()
+
+
+@pytest.mark.parametrize("expression", ["grpo-kl+entropy_advantage", "grpo-kl+entropy_advantage+ar"])
+def test_what_a_part_adds_is_what_it_added(expression: str) -> None:
+    batch = scored_batch()
+    view = look(parse(expression), batch)
+    factor = view.weights.get("advantage_reweighting", torch.ones_like(view.push))
+    added = torch.where(batch.mask, view.advantage - view.unweighted * factor, 0.0)
+    assert view.summands == {"entropy_advantage"} and (added != 0).any()
+    torch.testing.assert_close(view.weights["entropy_advantage"], added, rtol=1e-4, atol=1e-6)
 
 
 def test_silenced_tokens_have_a_push_of_zero_and_one_without_the_part() -> None:

@@ -107,7 +107,7 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
     return trainer, collected_by(sampled, batch)
 
 
-FIRST_METHODS = ("grpo", "dapo", "entropy20", "lopti+kl", "stare", "stapo")
+FIRST_METHODS = ("grpo", "dapo", "entropy20(fraction=0.3)", "lopti+kl", "stare", "stapo")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
@@ -58,6 +61,34 @@ def test_what_the_template_is_told_reaches_it_and_what_it_does_not_read_is_refus
     assert load_tokenizer(config, {"enable_thinking": False}).encode(CHAT) == load(folder).encode("=12-=3-+0")
     with pytest.raises(UserError, match=r"task\.chat_template_kwargs\.thinking_budget=5 .* reads no thinking_budget"):
         load_tokenizer(config, {"thinking_budget": 5})
+
+
+WRITTEN = "1+1=<eos><pad>2"
+
+
+def test_a_special_token_that_a_prompt_writes_is_text(folder: Path) -> None:
+    tokenizer = load(folder)
+    plain = tokenizer.encode(WRITTEN)
+    known, unknown = tokenizer.backend.get_vocab(), tokenizer.backend.pad_token_id
+    assert plain == [known.get(it, unknown) for it in WRITTEN]
+    assert tokenizer.backend.eos_token_id not in plain and len(plain) == len(WRITTEN)
+    (folder / "chat_template.jinja").write_text("{{ eos_token }}" + TEMPLATE + "{{ eos_token }}")
+    eos, written = [tokenizer.backend.eos_token_id], [{"role": "user", "content": WRITTEN}]
+    assert load(folder).encode(written) == [*eos, *tokenizer.encode(f"={WRITTEN}-+"), *eos]
+    assert load(folder).encode(CHAT) == [*eos, *tokenizer.encode("=12-=3-+"), *eos]
+
+
+def test_special_tokens_in_text_are_read_back_as_they_were_written() -> None:
+    words = ["\u0120", "<", "|", "e", "n", "d", ">", "1", "<|"]
+    backend = Backend(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[("<", "|")]))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    byte_level = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+    byte_level.chat_template = "{% for m in messages %}<|end|>{{ m['content'] }}{% endfor %}<|end|>"
+    tokenizer = Tokenizer(byte_level, frozenset({9}), None, uses_template=True)
+    for text in ("1<|end|> 1", "<|end|>", "1 1", "<|<|end|>end|>"):
+        assert 9 not in tokenizer.encode(text) and byte_level.decode(tokenizer.encode(text)) == text
+        (first, *inner, last) = tokenizer.encode([{"role": "user", "content": text}])
+        assert (first, last) == (9, 9) and 9 not in inner and byte_level.decode(inner) == text
 
 
 def test_stop_tokens_are_those_of_tokenizer_and_generation_config(folder: Path) -> None:

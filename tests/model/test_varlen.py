@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM, GptOssConfig, MambaConfig
 
-from rlzoo.config import LoraConfig
+from rlzoo.config import LoraConfig, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model import varlen
 from rlzoo.model.layout import Responses, filled
@@ -129,7 +129,9 @@ def test_checkpointed_layers_and_adapters_have_the_gradients_of_padded_rows() ->
 def test_sampling_is_that_of_sdpa() -> None:
     policies = [tiny_policy("mistral", attention=attention) for attention in (VARLEN, "sdpa")]
     one, other = (
-        TransformersEngine(it, it.tokenizer).generate([[1, 2, 3, 4, 5, 6, 7], [3]], 3, Sampling(9, 1.0), seed=0)
+        TransformersEngine(it, it.tokenizer, RolloutConfig(), ModelConfig()).generate(
+            [[1, 2, 3, 4, 5, 6, 7], [3]], 3, Sampling(9, 1.0), seed=0
+        )
         for it in policies
     )
     assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)

@@ -37,6 +37,7 @@ class Case:
     max_length: int
     logp_sampler: Array
     logp_prompt: Array
+    lot: NDArray[np.int64]
     logp: Array | None = None
     entropy: Array | None = None
 
@@ -108,6 +109,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
+        lot=np.random.default_rng([seed, 1]).permutation(shape[0] * shape[1]).reshape(shape),
         logp_prompt=-((np.array(group)[order] + 5) % 4 / 2 + 0.25),
         **current,
     )

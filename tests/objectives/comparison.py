@@ -94,7 +94,8 @@ def relative_error(found: np.ndarray, wanted: np.ndarray, scale: np.ndarray) -> 
     """The largest |found - wanted| / scale; infinite where found is not finite, or not 0 though scale is."""
     if not np.isfinite(found).all() or found[scale == 0].any():
         return math.inf
-    return float((np.abs(found - wanted)[scale > 0] / scale[scale > 0]).max(initial=0.0))
+    least = np.finfo(np.float32).tiny  # what is smaller is 0 in float32
+    return float((np.abs(found - wanted)[scale > 0] / scale[scale > 0].clip(min=least)).max(initial=0.0))
 
 
 def same(first: Sequence[Update], second: Sequence[Update]) -> bool:

@@ -94,7 +94,7 @@ def the_amount_of_padding_changes_nothing(expression: str) -> None:
 def padded_with_nan(batch: TokenBatch, more: int) -> TokenBatch:
     """The batch with more positions, in which every number is NaN."""
     fields = {
-        name: torch.nn.functional.pad(field, (0, more), value=False if field.dtype == torch.bool else math.nan)
+        name: torch.nn.functional.pad(field, (0, more), value=math.nan if field.is_floating_point() else 0)
         for name, field in batch.tensors().items()
         if field.dim() == 2
     }

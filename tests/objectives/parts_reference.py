@@ -64,13 +64,13 @@ def group_center(case: Case, reward: Array) -> tuple[Array, Array]:
     return result, np.where(result == 0, 0.0, size)
 
 
-def group_norm(case: Case, reward: Array) -> tuple[Array, Array]:
-    """(R - mean) / (std + 1e-6), ddof 1, over all rows of the group."""
+def group_norm(case: Case, reward: Array, eps: float = 1e-6) -> tuple[Array, Array]:
+    """(R - mean) / (std + eps), ddof 1, over all rows of the group."""
     centred, size = group_center(case, reward)
     deviation = np.zeros(len(reward))
     for rows in groups(case):
         deviation[rows] = math.sqrt((centred[rows] ** 2).sum() / (rows.sum() - 1))
-    return centred / (deviation + 1e-6), size / (deviation + 1e-6)
+    return centred / (deviation + eps), size / (deviation + eps)
 
 
 def global_norm(over: str = "tokens") -> Callable[[Case, Array], tuple[Array, Array]]:

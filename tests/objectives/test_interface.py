@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import Bounds, Objective, ObjectiveError, TokenBatch, parse
+from objectives import Bounds, Objective, ObjectiveError, Prepared, TokenBatch, parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
 from tests.objectives.zoo_sample import SAMPLE_PAIRS, VARIANTS
@@ -28,15 +28,29 @@ def test_a_prepared_batch_is_not_prepared_twice() -> None:
 
 
 def test_a_plan_needs_advantages_per_token() -> None:
-    batch = TokenBatch(mask=torch.ones(3, 3).bool(), logp_old=torch.zeros(3, 3), advantage=torch.ones(3))
-    with pytest.raises(ObjectiveError, match="advantage"):
-        parse("justrl").plan(batch)
+    batch = TokenBatch(mask=torch.ones(3, 3).bool(), logp_old=torch.zeros(3, 3))
+    with pytest.raises(ObjectiveError, match=r"a prepared advantage must be \[N, T\]"):
+        Prepared.of(batch, selected=torch.ones(3).bool(), advantage=torch.ones(3))
 
 
 def test_a_group_of_one_is_refused() -> None:
     batch = TokenBatch(mask=torch.ones(3, 2).bool(), group=torch.tensor([0, 0, 1]), reward=torch.ones(3))
     with pytest.raises(ObjectiveError, match="at least 2 responses"):
         parse("justrl").prepare(batch)
+
+
+def test_what_a_plan_lacks_is_said_with_what_to_type() -> None:
+    objective = parse("stapo+lopti")
+    rollouts = objective.prepare(replace(token_batch(random_case(4, moved=True)), logp=None, entropy=None))
+    with pytest.raises(ObjectiveError, match="reads the field entropy") as raised:
+        objective.plan(rollouts)
+    typed = str(raised.value).partition("lacks: ")[2].removesuffix(" while the policy has not moved")
+    given = eval(typed, {"batch": rollouts})
+    with pytest.raises(ObjectiveError, match=r"reads the field logp, .*: batch\.with_fields\(logp=batch\.logp_old\)"):
+        objective.plan(given)
+    assert objective.plan(given.with_fields(logp=given.logp_old)).batch.entropy is not None
+    with pytest.raises(ObjectiveError, match=r"group, which this batch lacks: TokenBatch\(\.\.\., group=\.\.\.\)"):
+        objective.prepare(TokenBatch(mask=rollouts.mask, reward=torch.ones(len(rollouts.mask))))
 
 
 def test_rows_may_be_positions_a_slice_or_a_mask() -> None:

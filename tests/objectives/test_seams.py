@@ -30,7 +30,7 @@ from objectives import (
 from objectives.zoo import PARTS, RECIPES
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, same
-from tests.objectives.vectors import PER_BATCH, batch_z, pushes
+from tests.objectives.vectors import PER_BATCH, batch_z, pushes, rollouts_z
 from tests.objectives.zoo_sample import SAMPLE
 
 
@@ -150,7 +150,7 @@ def test_rows_without_advantage_are_active_where_advantages_have_no_say() -> Non
         ("top_entropy(scope=microbatch)", "top_entropy", "micro_batch"),
         ("stare(scope=microbatch)", "surprisal_reweighting", "micro_batch"),
         ("clip_cov(variant=authors)", "clip_cov", "micro_batch"),
-        ("kl_cov(variant=authors)", "cov_penalty", "micro_batch"),
+        ("kl_cov+cov_penalty(scope=microbatch)", "cov_penalty", "micro_batch"),
         ("nft", "implicit_negative", "correct"),
         ("dr_grpo", "constant_length", "max_length"),
         ("grpo", "kl", "logp_ref"),
@@ -228,7 +228,7 @@ def test_a_response_is_as_long_as_it_is_whatever_the_loss_sees() -> None:
 
 
 def test_late_rewards_come_after_selection_and_are_counted_as_touched() -> None:
-    batch = batch_z().with_fields(advantage=None)
+    batch = rollouts_z()
     objective = parse("grpo+kl_reward")
     assert torch.equal(objective.select(batch).reward, batch.reward)
     scored = objective.select(batch.with_fields(logp_old=None, logp_ref=None))
@@ -242,14 +242,14 @@ def test_rewards_per_token_are_refused_by_advantages_that_take_one_per_response(
         parse(f"grpo+kl_reward(to_go=true)+{advantage}")
     assert all(word in str(raised.value) for word in ["kl_reward(to_go=true)", advantage, "leave one of them out"])
     assert "global_norm" in part_names("grpo+kl_reward(to_go=true)+global_norm")
-    direct = batch_z().with_fields(advantage=None, reward=torch.zeros(4, 4, dtype=torch.float64))
+    direct = rollouts_z().with_fields(reward=torch.zeros(4, 4, dtype=torch.float64))
     with pytest.raises(ObjectiveError, match=f"{advantage} takes one reward per response"):
         parse(f"grpo+{advantage}").advantages(direct)
 
 
 def test_advantages_per_token_reach_the_plan() -> None:
     objective = parse("reinforce_pp(beta=0.05)")
-    prepared = objective.prepare(batch_z().with_fields(advantage=None))
+    prepared = objective.prepare(rollouts_z())
     assert prepared.advantage.shape == (4, 4)
     assert len(set(prepared.advantage[0].tolist())) == 4
     assert (prepared.advantage[~prepared.mask] == 0).all()

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from objectives import TokenBatch, parse
+from objectives import Account, Action, Prepared, TokenBatch, parse
 
 
 def tokens(*rows: list[float]) -> Tensor:
@@ -28,16 +28,28 @@ def small_batch(probability: Tensor, reward: list[float], group: list[int], **mo
         "logp": logp,
         "entropy_old": entropy,
         "entropy": entropy,
+        "lot": torch.arange(probability.numel()).view(probability.shape),
     }
     return TokenBatch(**{**fields, **more})
+
+
+def prepared(batch: TokenBatch, advantage: Tensor) -> Prepared:
+    """A batch whose advantage [N, T] is that of the rollouts."""
+    account = Account().entered("", Action.TOKENS, batch.mask).entered("given", Action.ADVANTAGE, advantage)
+    return Prepared.of(batch, advantage=advantage, selected=batch.mask[:, 0], account=account)
 
 
 LENGTHS_Z = [4, 2, 3, 1]
 ADVANTAGE_Z = tokens([1] * 4, [-0.5] * 2, [-1] * 3, [0.5])
 
 
-def batch_z(advantage: Tensor = ADVANTAGE_Z) -> TokenBatch:
+def batch_z(advantage: Tensor = ADVANTAGE_Z) -> Prepared:
     """One group of four responses, as prepared: with an advantage [N, T]."""
+    return prepared(rollouts_z(), advantage)
+
+
+def rollouts_z() -> TokenBatch:
+    """The same before anything is done to it."""
     logp_old = tokens([-1, -0.5, -2, -3], [-0.1, -2.5], [-1.5, -4, -0.2], [-0.7])
     moved = tokens([0.05, 0.3, -0.4, 1.2], [-0.3, 0.1], [0.6, 2.5, -0.05], [-0.02])
     to_sampler = tokens([0.02, -0.8, 0.9, 1.7], [-0.01, 0.01], [0, 0.001, 0], [-2])
@@ -55,7 +67,7 @@ def batch_z(advantage: Tensor = ADVANTAGE_Z) -> TokenBatch:
         logp_ref=logp_old - to_reference,
         entropy=entropy,
         entropy_old=entropy,
-        advantage=advantage,
+        lot=torch.arange(16).view(4, 4),
     )
 
 

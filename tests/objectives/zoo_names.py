@@ -1,11 +1,10 @@
 """The names of the zoo as expressions."""
 
-from benchmarks.zoo.recipes import expression
-from objectives import names
+from objectives import names, with_examples
 
-RECIPES = [expression(name) for name in names() if name.kind == "recipe"]
-VARIANTS = [expression(name, f"variant={variant}") for name in names() for variant in name.variants]
-PARTS = [expression(name) for name in names() if name.kind == "part"]
+RECIPES = [with_examples(name) for name in names() if name.kind == "recipe"]
+VARIANTS = [with_examples(name, f"variant={variant}") for name in names() for variant in name.variants]
+PARTS = [with_examples(name) for name in names() if name.kind == "part"]
 
 TELLING = {
     "bapo(variant=paper)": "bapo(target=0.9,lower=0.98,lower_most=0.99,upper=1.02)",  # its bounds move, and matter

@@ -10,9 +10,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, Touched
+from rlzoo.errors import printable
 from rlzoo.report.page import page
-from rlzoo.report.words import printable
 from tests.comparing.finished_runs import STEPS, make_board
 from tests.report.test_page import HOSTILE, hostile
 
@@ -70,12 +71,12 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 def long(board: Leaderboard) -> Leaderboard:
     """Expressions, names and responses that are too long for any screen."""
-    rows = [replace(row, objective=f"{'x' * 300}{i}", name="a" * 200) for i, row in enumerate(board.rows)]
+    rows = [replace(row, name=RowName(f"{'x' * 300}{i}", "a" * 200)) for i, row in enumerate(board.rows)]
     examples = [
         replace(
             example,
             prompt="p" * 900,
-            responses=[replace(it, text="r" * 900, objective=rows[0].objective) for it in example.responses],
+            responses=[replace(response, text="r" * 900) for response in example.responses],
         )
         for example in board.examples
     ]
@@ -85,9 +86,9 @@ def long(board: Leaderboard) -> Leaderboard:
 
 def ablated(board: Leaderboard) -> Leaderboard:
     """A recipe, and the same without something."""
-    names = ["advantage_reweighting", "advantage_reweighting without dynamic_sampling"]
-    rows = [replace(row, objective=names[i]) for i, row in enumerate(board.rows)]
-    return replace(board, rows=rows, baseline=names[0], examples=[])
+    names = [RowName("advantage_reweighting"), RowName("grpo", "advantage_reweighting", "dynamic_sampling")]
+    rows = [replace(row, name=name) for row, name in zip(board.rows, names, strict=True)]
+    return replace(board, rows=rows, examples=[])
 
 
 def named(board: Leaderboard) -> Leaderboard:
@@ -95,8 +96,11 @@ def named(board: Leaderboard) -> Leaderboard:
     names = ["advantage_reweighting", "stapo(tau_p=0.005,q=0.8)+clip_higher-dynamic_sampling"]
     parts = ["advantage_reweighting", "clip", "clip_higher", "dynamic_sampling", "s2t", "soft_overlong", "top_entropy"]
     touched = [Touched(part, 0.000123456, 0.123456) for part in parts]
-    rows = [replace(row, objective=names[i], name=names[i], touched=touched) for i, row in enumerate(board.rows)]
-    return replace(board, rows=rows, baseline=names[0], examples=[])
+    rows = [
+        replace(row, name=RowName(names[i], names[-i]), training=replace(training, touched=touched))
+        for i, (row, training) in enumerate(zip(board.rows, board.trainings.values(), strict=True))
+    ]
+    return replace(board, rows=rows, examples=[])
 
 
 @pytest.mark.parametrize("width", [390, 1200])
@@ -164,7 +168,7 @@ def test_the_pointer_shows_the_values_of_a_step_and_the_held_out_ones(board: Lea
     area = plot.find_element(By.CSS_SELECTOR, "[id$='-plot']")
     ActionChains(browser).move_to_element_with_offset(area, int(area.size["width"] / 2) - 2, 0).perform()
     lines = reading.text.splitlines()
-    assert lines[0] == f"step {STEPS}" and all(row.objective in reading.text for row in board.rows)
+    assert lines[0] == f"step {STEPS}" and all(str(row.name) in reading.text for row in board.rows)
     held_out = board.rows[0].held_out[STEPS]
     assert f"held out {100 * held_out:.1f}".removesuffix(".0") in reading.text
     ActionChains(browser).move_to_element(browser.find_element(By.TAG_NAME, "h2")).perform()
@@ -214,3 +218,15 @@ def test_hostile_text_is_shown_and_not_run(board: Leaderboard, visit: Visit) -> 
     assert printable(HOSTILE) in shown and printable(HOSTILE).startswith(HOSTILE.rstrip("\u202e"))
     browser.find_element(By.CSS_SELECTOR, "thead th:first-child button").click()
     assert browser.find_elements(By.TAG_NAME, "img") == []
+
+
+def test_the_difference_plot_and_the_verdict_are_on_a_phones_screen(board: Leaderboard, visit: Visit) -> None:
+    script = """
+    return [...document.querySelectorAll("table.results td.forest, table.results td.verdict")].map((cell) => {
+      const box = cell.getBoundingClientRect();
+      return [box.left, box.right, box.height];
+    });
+    """
+    boxes = visit(page(named(board)), 390).execute_script(script)
+    assert len(boxes) == 2 * len(board.rows) * len(board.decodings)
+    assert all(left >= 0 and right <= 390 and right - left > 200 and height > 10 for left, right, height in boxes)

@@ -1,22 +1,25 @@
-"""TRL's own loss beside ours: the expression is what `rlzoo objectives --from trl` says for the settings.
+"""TRL's own loss beside ours: the expression is what `rlzoo objectives --from trl` says for the settings, or what the
+adapter says to write instead of them.
 
-The loss is a method of its trainer, which here is given the log-probs instead of a model; the advantages are ours, as
-TRL has no function that they could be had from. Each is equal in the gradient of every token; what is not, says why.
+The loss is a method of its trainer, which here is given the log-probs instead of a model. Each is equal in the gradient
+of every token; what is not, says why.
 """
 
 from collections import defaultdict
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
-from objectives import TokenBatch, parse
-from rlzoo.peers import PEERS
-from rlzoo.peers.translate import from_peer
-from tests.peers.beside import SEEDS, assert_same, batch_of, ours, pushed
+from objectives import TokenBatch
+from objectives.peers import TRL
+from objectives.peers.translate import from_peer
+from tests.objectives.peers.remedies import refusal, remedy_beside_usual
+from tests.peers.beside import FEW, SEEDS, assert_same, batch_of, ours, ours_on_entropy, pushed
 
 SEQUENCE = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
 EQUAL: dict[str, dict[str, Any]] = {
@@ -36,16 +39,75 @@ EQUAL: dict[str, dict[str, Any]] = {
 }
 
 
-def theirs(settings: dict[str, Any], batch: TokenBatch, advantage: Tensor) -> Tensor:
-    """[N, T]: minus the derivative of TRL's loss by log-prob."""
-    values = PEERS["trl"].defaults | settings
-    logp, mask = batch.logp.clone().requires_grad_(), batch.mask.double()
+ENGINE: dict[str, Any] = {"use_vllm": True}
+BY_TOKEN, MIN = {"vllm_importance_sampling_mode": "token_truncate"}, "vllm_importance_sampling_clip_min"
+MAX = "vllm_importance_sampling_clip_max"
+VESPO = {f"vespo_{name}": value for name, value in (("k_pos", 1.5), ("k_neg", 2.5), ("lambda_pos", 2.0))}
+REPLACED: list[dict[str, Any]] = [
+    *({"epsilon": value} for value in (0.05, 0.3, 1.5)),
+    *({"epsilon_high": value} for value in (0.05, 0.28, 0.6)),
+    {"epsilon": 0.1, "epsilon_high": 0.5},
+    *({"delta": value} for value in (1.1, 1.5, 4.0)),
+    {"epsilon": 0.5, "delta": 1.25},
+    *({"beta": value, "use_bias_correction_kl": False} for value in (0.04, 0.3)),
+    *({"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "luspo", "sapo", "vespo")),
+    *({"loss_type": "cispo", "epsilon_high": value} for value in (1.2, 2.0, 5.0)),
+    {"importance_sampling_level": "sequence"},
+    *({"importance_sampling_level": "sequence", "loss_type": name} for name in ("grpo", "luspo", "sapo")),
+    {"loss_type": "sapo", "sapo_temperature_pos": 2.0},
+    {"loss_type": "sapo", "sapo_temperature_neg": 3.0},
+    {"loss_type": "vespo", **VESPO},
+    {"loss_type": "vespo", "vespo_lambda_neg": 1.5},
+    *({"scale_rewards": name} for name in ("none", "batch")),
+    {"mask_truncated_completions": True},
+    *({"off_policy_mask_threshold": value} for value in (0.01, 0.1)),
+    *({**ENGINE, "off_policy_mask_threshold": value} for value in (0.01, 0.1)),
+    *({**ENGINE, MAX: value} for value in (1.1, 2.0)),
+    {**ENGINE, MAX: 1.5, MIN: 0.7},
+    {**ENGINE, MAX: None, MIN: 0.7},
+    {**ENGINE, **BY_TOKEN},
+    {**ENGINE, **BY_TOKEN, MAX: 1.1, MIN: 0.9},
+    {**ENGINE, "vllm_importance_sampling_mode": "token_mask", MAX: 1.1},
+    {**ENGINE, "vllm_importance_sampling_mode": "sequence_truncate", MAX: 1.1},
+]
+"""Settings that the adapter refuses, at the user's values; `use_vllm` it leaves to TRL."""
+
+
+def advantages(values: dict[str, Any], batch: TokenBatch) -> Tensor:
+    """[N] as `_generate_and_score_completions` has them (grpo_trainer.py, 2761 to 2787), which samples as well."""
+    names, index = batch.group.unique(return_inverse=True)
+    groups = [batch.reward[index == number] for number in range(len(names))]
+    mean = torch.stack([rewards.mean() for rewards in groups])[index]
+    deviation = torch.stack([rewards.std() for rewards in groups])[index]
+    deviation = batch.reward.std() if values["scale_rewards"] == "batch" else deviation
+    return (batch.reward - mean) / (1.0 if values["scale_rewards"] == "none" else deviation + 1e-4)
+
+
+def engine_weights(values: dict[str, Any], batch: TokenBatch) -> Tensor:
+    """[N, T] or [N, 1] the weights of the same method (2661 to 2703)."""
+    mode = values["vllm_importance_sampling_mode"]
+    away = (batch.logp_old - batch.logp_sampler) * batch.mask
+    ratio = (away if mode.startswith("token") else away.sum(1, keepdim=True)).exp()
+    least, most = values[MIN], values[MAX]
+    if mode.endswith("truncate"):
+        return ratio.clamp(least, most)
+    outside = (ratio < (-torch.inf if least is None else least)) | (ratio > (torch.inf if most is None else most))
+    return ratio.masked_fill(outside, 0.0)
+
+
+def theirs(settings: dict[str, Any], batch: TokenBatch, by: str = "logp") -> Tensor:
+    """[N, T]: minus the derivative of TRL's loss by log-prob, or by entropy."""
+    values = {**TRL.defaults, **settings}
+    logp, entropy = (field.clone().requires_grad_() for field in (batch.logp, batch.entropy))
+    mask = batch.mask.double()
+    if values["mask_truncated_completions"]:
+        mask = mask * ~batch.truncated[:, None]
     same = SimpleNamespace(
         num_processes=1,
-        gather=lambda it: it,
-        gather_for_metrics=lambda it: it,
-        reduce=lambda it, reduction: it,
-        pad_across_processes=lambda it, dim, pad_index: it,
+        gather=lambda values: values,
+        gather_for_metrics=lambda values: values,
+        reduce=lambda values, reduction: values,
+        pad_across_processes=lambda values, dim, pad_index: values,
         sync_gradients=True,
     )
     high = values["epsilon_high"]
@@ -61,12 +123,12 @@ def theirs(settings: dict[str, Any], batch: TokenBatch, advantage: Tensor) -> Te
         max_completion_length=batch.max_length,
         vllm_importance_sampling_correction=True,
         aux_loss_enabled=False,
-        _entropy_bonus_enabled=False,
+        _entropy_bonus_enabled=values["entropy_coef"] != 0,
         current_gradient_accumulation_steps=1,
         model=SimpleNamespace(training=True),
         accelerator=same,
         _metrics=defaultdict(lambda: defaultdict(list)),
-        _get_per_token_logps_and_entropies=lambda *a, **k: (logp, batch.entropy, None),
+        _get_per_token_logps_and_entropies=lambda *a, **k: (logp, entropy, None),
         get_gamma_weights=GRPOTrainer.get_gamma_weights,
         get_off_policy_mask=GRPOTrainer.get_off_policy_mask,
         get_high_entropy_mask=lambda *a: GRPOTrainer.get_high_entropy_mask(trainer, *a),
@@ -76,45 +138,76 @@ def theirs(settings: dict[str, Any], batch: TokenBatch, advantage: Tensor) -> Te
         "prompt_mask": torch.ones(len(mask), 1),
         "completion_ids": torch.zeros(mask.shape),
         "completion_mask": mask,
-        "advantages": advantage,
+        "advantages": advantages(values, batch),
         "old_per_token_logps": batch.logp_old,
         "ref_per_token_logps": batch.logp_ref,
         "num_items_in_batch": mask.sum(),
     }
-    return pushed(GRPOTrainer._compute_loss(trainer, None, inputs), logp, batch.mask)
+    if values["use_vllm"]:
+        inputs |= {"sampling_per_token_logps": batch.logp_sampler}
+        inputs |= {"importance_sampling_ratio": engine_weights(values, batch)}
+    loss = GRPOTrainer._compute_loss(trainer, None, inputs)
+    return pushed(loss, {"logp": logp, "entropy": entropy}[by], batch.mask)
+
+
+def whole_batch(seed: int) -> TokenBatch:
+    """Random rollouts that are one micro-batch."""
+    batch = batch_of(seed)
+    return batch.with_fields(micro_batch=torch.zeros(len(batch.mask), dtype=torch.long))
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_trl_pushes_every_token_as_the_expression_for_its_settings_does(name: str) -> None:
     expression = from_peer("trl", EQUAL[name]).expression
-    for seed in SEEDS:
-        batch = batch_of(seed).with_fields(micro_batch=torch.zeros(len(batch_of(seed).mask), dtype=torch.long))
-        advantage = parse(expression).advantages(batch)
-        assert_same(ours(expression, batch), theirs(EQUAL[name], batch, advantage))
+    for batch in map(whole_batch, SEEDS):
+        assert_same(ours(expression, batch), theirs(EQUAL[name], batch))
 
 
-def test_trls_entropy_threshold_is_interpolated() -> None:
-    """The quantile of 80 % lies between two entropies, so that it keeps up to a token less than our fifth, no other."""
-    settings = {"loss_type": "dapo", "top_entropy_quantile": 0.2}
-    expression = from_peer("trl", settings).expression
-    for seed in SEEDS:
-        batch = batch_of(seed)
-        advantage = parse(expression).advantages(batch)
-        found, wanted = ours(expression, batch), theirs(settings, batch, advantage)
-        kept, theirs_kept = found != 0, wanted != 0
+@pytest.mark.parametrize("settings", REPLACED, ids=str)
+def test_the_adapters_remedy_pushes_every_token_as_trl_does_at_the_users_value(settings: dict[str, Any]) -> None:
+    usual = {key: value for key, value in settings.items() if key in ENGINE}
+    expression = remedy_beside_usual(TRL, settings, usual)
+    for batch in map(whole_batch, FEW):
+        assert_same(ours(expression, batch), theirs(settings, batch))
+
+
+@pytest.mark.parametrize("coefficient", [0.001, -0.1])
+def test_the_adapters_remedy_for_the_entropy_is_trls_bonus(coefficient: float) -> None:
+    settings = {"entropy_coef": coefficient}
+    expression = remedy_beside_usual(TRL, settings, {})
+    for batch in map(whole_batch, SEEDS):
+        assert_same(ours_on_entropy(expression, batch), theirs(settings, batch, by="entropy"))
+
+
+@pytest.mark.parametrize("name", sorted(TRL.defaults))
+def test_the_table_has_the_defaults_of_trl(name: str) -> None:
+    (setting,) = (item for item in fields(GRPOConfig) if item.name == name)
+    assert setting.default == TRL.defaults[name]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_trls_entropy_threshold_is_interpolated(share: float) -> None:
+    """The quantile lies between two entropies, so that it keeps up to a token less than our share, and no other."""
+    settings = {"top_entropy_quantile": share}
+    expression = remedy_beside_usual(TRL, settings, {})
+    for batch in map(whole_batch, SEEDS):
+        push, wanted = ours(expression, batch), theirs(settings, batch)
+        kept, theirs_kept = push != 0, wanted != 0
         assert not (theirs_kept & ~kept).any()
-        assert_same(torch.where(theirs_kept, found, 0.0), wanted)
+        assert_same(torch.where(theirs_kept, push, 0.0), wanted)
 
 
-def test_trls_unbiased_divergence_is_k3_times_the_ratio() -> None:
-    """`use_bias_correction_kl`, its default, differentiates r k3; ours is the gradient of k3 itself."""
-    settings = {"loss_type": "grpo", "beta": 0.3}
-    expression = from_peer("trl", settings).expression
-    batch = batch_of(1)
-    without = parse("grpo+group_norm(eps=0.0001)-kl")
-    found = theirs(settings, batch, parse(expression).advantages(batch)) - ours(str(without), batch)
+@pytest.mark.parametrize("beta", [0.04, 0.3])
+def test_trls_unbiased_divergence_is_k3_times_the_ratio(beta: float) -> None:
+    """`use_bias_correction_kl`, its default, differentiates r k3; ours is the gradient of k3 itself, and it says so."""
+    settings = {"beta": beta, "loss_type": "grpo"}
+    line = refusal(TRL, from_peer("trl", {}).expression, settings, {})
+    assert "trl differs: " in line and "the estimate is multiplied by the ratio" in line
+    batch = whole_batch(1)
+    without = from_peer("trl", {"loss_type": "grpo"}).expression
+    divergence = theirs(settings, batch) - ours(without, batch)
     logp = batch.logp.clone().requires_grad_()
     away = logp - batch.logp_ref
     unbiased = (logp - batch.logp_old).exp() * (torch.expm1(-away) + away)
-    loss = 0.3 * ((unbiased * batch.mask).sum(1) / batch.mask.sum(1)).mean()
-    assert_same(found, pushed(loss, logp, batch.mask))
+    loss = beta * ((unbiased * batch.mask).sum(1) / batch.mask.sum(1)).mean()
+    assert_same(divergence, pushed(loss, logp, batch.mask))

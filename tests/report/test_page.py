@@ -2,23 +2,31 @@
 
 import io
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from rich.console import Console
 
-from rlzoo.comparing.leaderboard import Leaderboard, Response
+from rlzoo.comparing.grid import RowName
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Response
+from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.results import ACCURACY
+from rlzoo.report import board_statistics, leaderboard_csv, leaderboard_markdown, leaderboard_page, picture
+from rlzoo.report.board_sentences import headlines, verdict_words
+from rlzoo.report.board_statistics import Statistic
 from rlzoo.report.figures import pareto_front, strokes
 from rlzoo.report.forest import TEXT_WIDTH, Scale, against, as_text, forest
-from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.formatting import folded
+from rlzoo.report.leaderboard_csv import comma_separated, records
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.leaderboard_page import print_leaderboard
 from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
-from rlzoo.report.words import folded, headlines
 from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
@@ -32,14 +40,17 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 def hostile(board: Leaderboard) -> Leaderboard:
     """Everything that is text says something bad."""
-    rows = [replace(row, objective=HOSTILE + str(i), name=HOSTILE, command=HOSTILE) for i, row in enumerate(board.rows)]
-    responses = [Response(row.objective, HOSTILE, True, 1, 2) for row in rows]
+    names = [RowName(HOSTILE + str(i), HOSTILE) for i in range(len(board.rows))]
+    rows = [
+        replace(row, name=name, training=replace(training, command=HOSTILE))
+        for row, name, training in zip(board.rows, names, board.trainings.values(), strict=True)
+    ]
+    responses = [Response(HOSTILE, True, 1, 2) for _ in rows]
     examples = [replace(example, prompt=HOSTILE, answer=HOSTILE, responses=responses) for example in board.examples]
     setting, environment = {HOSTILE: HOSTILE}, {HOSTILE: [HOSTILE]}
     return replace(
         board,
         title=HOSTILE,
-        baseline=HOSTILE,
         rows=rows,
         examples=examples,
         setting=setting,
@@ -81,13 +92,9 @@ def test_hostile_text_stays_in_its_cell_of_markdown_and_csv(board: Leaderboard) 
 
 def test_control_characters_and_marks_of_direction_are_seen_wherever_they_stand(board: Leaderboard) -> None:
     bad = "a\x1b[31m\u202e\u2066\x00b"
-    rows = [replace(row, objective=f"{bad}{i}", name=bad, command=bad) for i, row in enumerate(board.rows)]
-    examples = [
-        replace(it, prompt=bad, answer=bad, responses=[Response(bad + "0", bad, True, 1, 2)]) for it in board.examples
-    ]
-    written = replace(
-        board, title=bad, baseline=f"{bad}0", rows=rows, examples=examples, notes=[bad], setting={bad: bad}
-    )
+    rows = [replace(row, name=RowName(f"{bad}{i}", bad)) for i, row in enumerate(board.rows)]
+    examples = [replace(it, prompt=bad, answer=bad, responses=[Response(bad, True, 1, 2)]) for it in board.examples]
+    written = replace(board, title=bad, rows=rows, examples=examples, notes=[bad], setting={bad: bad})
     console = Console(file=io.StringIO(), width=80)
     print_leaderboard(written, console)
     for text in (page(written), markdown(written), comma_separated(written), console.file.getvalue()):  # type: ignore[attr-defined]
@@ -105,9 +112,9 @@ def test_a_name_is_broken_between_its_words_only() -> None:
 
 def test_names_stay_whole_in_a_terminal_of_80_columns(board: Leaderboard) -> None:
     names = ["advantage_reweighting", "stapo(tau_p=0.005,q=0.8)+clip_higher"]
-    rows = [replace(row, objective=name) for row, name in zip(board.rows, names, strict=True)]
+    rows = [replace(row, name=RowName(name)) for row, name in zip(board.rows, names, strict=True)]
     console = Console(file=io.StringIO(), width=80)
-    print_leaderboard(replace(board, rows=rows, baseline=names[0]), console)
+    print_leaderboard(replace(board, rows=rows), console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "advantage_reweighting " in shown and "stapo(tau_p=0.005,q=0.8)+" in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -119,8 +126,9 @@ def test_the_headlines_speak_for_every_decoding(board: Leaderboard) -> None:
     for decoding, line in zip(board.decodings, said, strict=True):
         assert str(decoding) in line
         for row in board.rows:
-            if row.objective != board.baseline:
-                assert row.objective in line and row.results[decoding].verdict.split(":")[0] in line
+            if not row.is_baseline:
+                verdict = row.results[decoding].average.verdict
+                assert str(row.name) in line and verdict_words(verdict).split(":")[0] in line
 
 
 def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboard) -> None:
@@ -128,31 +136,31 @@ def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboa
     console = Console(file=io.StringIO(), width=80)
     print_leaderboard(written, console)
     for text in (page(written), markdown(written), console.file.getvalue()):  # type: ignore[attr-defined]
-        assert text.index("avg@16") < text.index("avg@32") and text.count("avg@16") == text.count("avg@32") == 1
+        assert text.index("avg@16") < text.index("avg@32") and text.count("avg@32") == 1
     for text in (page(written), markdown(written)):
         assert all(f"{name}@{count}" in text for name in ("pass", "maj") for count in (16, 32))
 
 
 def test_the_forest_has_a_dot_for_each_seed_and_shows_where_an_interval_goes_on(board: Leaderboard) -> None:
     decoding = board.decodings[0]
-    row = next(row for row in board.rows if row.objective != board.baseline)
+    row = next(row for row in board.rows if not row.is_baseline)
     measured = row.results[decoding].average
     assert measured.difference
     wide = replace(measured, difference=replace(measured.difference, low=-1.0, high=1.0))
     for it in (measured, wide):
         scale = Scale.over([it])
         assert all(scale.low < dot < scale.high for dot in (0.0, *against(it))) and scale.low > -1.0
-    row = replace(row, results={decoding: replace(row.results[decoding], average=wide)})
-    cut = forest(replace(board, rows=[row], decodings=[decoding]), decoding).marks[row.objective]
-    assert cut.is_cut_below and cut.is_cut_above and cut.low == 0 and cut.high == 100
+    row = replace(row, results={decoding: replace(row.results[decoding], measured={ACCURACY: wide})})
+    cut = forest(replace(board, rows=[row], decodings=[decoding]), decoding).marks[row.identity]
+    assert cut.is_cut_below and cut.is_cut_above and cut.together.low == 0 and cut.together.high == 100
     drawn = forest(board, decoding)
-    assert all(len(drawn.marks[it.objective].dots) == len(it.seeds) for it in board.rows)
+    assert all(len(drawn.marks[it.identity].dots) == len(it.seeds) for it in board.rows)
     assert 0 < drawn.zero < 100
 
 
 def test_the_forest_in_text_has_the_line_of_the_baseline_in_one_place(board: Leaderboard) -> None:
     drawn = forest(board, board.decodings[0])
-    lines = [as_text(drawn.marks[it.objective], drawn.zero, it.objective == board.baseline) for it in board.rows]
+    lines = [as_text(drawn.marks[it.identity], drawn.zero, it.is_baseline) for it in board.rows]
     place = next(line for line in lines if "┃" in line).index("┃")
     assert all(len(line) == TEXT_WIDTH and line[place] in "┃┼│●◂▸" for line in lines)
 
@@ -189,7 +197,7 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("count", [1, 8, 20])
 def test_every_colour_stands_out_on_light_and_on_dark(board: Leaderboard, count: int) -> None:
-    rows = [replace(board.rows[0], objective=f"objective{i}") for i in range(count)]
+    rows = [replace(board.rows[0], identity=(f"objective{i}", ())) for i in range(count)]
     looks = strokes(rows)
     for paper in ("#ffffff", "#14171b"):
         for stroke in looks.values():
@@ -198,17 +206,23 @@ def test_every_colour_stands_out_on_light_and_on_dark(board: Leaderboard, count:
     assert len(set(looks.values())) == count
 
 
-def test_the_pareto_front_is_what_nothing_beats_in_both(board: Leaderboard) -> None:
+def test_the_pareto_front_is_what_nothing_beats_in_both_of_the_more_accurate_half(board: Leaderboard) -> None:
     decoding = board.decodings[0]
 
-    def row(name: str, accuracy: float, drift: float) -> object:
+    def row(name: str, accuracy: float, drift: float) -> BoardRow:
         result = board.rows[0].results[decoding]
         estimate = replace(result.accuracy, mean=accuracy)
-        found = replace(result, average=replace(result.average, estimate=estimate))
-        return replace(board.rows[0], objective=name, drift=drift, results={decoding: found})
+        found = replace(result, measured={ACCURACY: replace(result.average, estimate=estimate)})
+        training = replace(board.trainings[board.rows[0].identity], drift=drift)
+        identity = (name, ())
+        return replace(
+            board.rows[0], identity=identity, name=RowName(name), training=training, results={decoding: found}
+        )
 
     rows = [row("a", 0.9, 0.5), row("b", 0.5, 0.1), row("c", 0.8, 0.6), row("d", 0.5, 0.2), row("e", 0.9, 0.5)]
-    assert [it.objective for it in pareto_front(replace(board, rows=rows))] == ["a", "b", "e"]
+    assert [str(it.name) for it in pareto_front(replace(board, rows=rows[:3] + rows[4:]))] == ["a", "e"]
+    several = [row("a", 0.9, 0.5), row("b", 0.8, 0.3), row("c", 0.8, 0.4), row("d", 0.5, 0.0), row("e", 0.4, 0.0)]
+    assert [str(it.name) for it in pareto_front(replace(board, rows=several))] == ["a", "b"]
 
 
 def test_a_long_text_is_shortened_in_the_middle() -> None:
@@ -228,3 +242,86 @@ def test_the_package_ships_the_template() -> None:
 def test_the_picture_takes_any_text(board: Leaderboard, tmp_path: Path) -> None:
     draw_leaderboard(tmp_path / "picture.png", hostile(board))
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_a_statistic_that_is_declared_once_is_in_all_five_views(
+    board: Leaderboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def middle(board: Leaderboard, row: BoardRow, decoding: Place) -> float:
+        return float(np.median(row.results[decoding].scores))
+
+    declared = {
+        **board_statistics.BY_DECODING,
+        "runs": [Statistic("median_run", "median run", middle, "{:.4f}".format)],
+    }
+    for module in (board_statistics, leaderboard_csv, leaderboard_markdown, leaderboard_page, picture):
+        monkeypatch.setattr(module, "BY_DECODING", declared)
+    console, drawn = Console(file=io.StringIO(), width=80), picture._figure(board)
+    print_leaderboard(board, console)
+    texts = [page(board), markdown(board), console.file.getvalue()]  # type: ignore[attr-defined]
+    for row in board.rows:
+        for decoding in board.decodings:
+            value = f"{middle(board, row, decoding):.4f}"
+            assert all(value in text for text in texts)
+    assert all("median run" in text for text in texts) and "median_run" in comma_separated(board).splitlines()[0]
+    assert "median run" in [axis.get_title(loc="left") for axis in drawn.findobj(Axes)]
+
+
+@pytest.mark.parametrize("tables", [board_statistics.BY_DECODING, board_statistics.BY_ROW], ids=["decoding", "row"])
+def test_every_statistic_reaches_every_view(board: Leaderboard, tables: Mapping[str, Sequence[Statistic]]) -> None:
+    console = Console(file=io.StringIO(), width=400)
+    print_leaderboard(board, console)
+    shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    panels = [axis.get_title(loc="left") for axis in picture._figure(board).findobj(Axes)]
+    head = comma_separated(board).splitlines()[0]
+    for statistic in [statistic for table in tables.values() for statistic in table]:
+        columns = board_statistics.columns([statistic], board, board.decodings[0])
+        for column in columns:
+            assert f"| {column.heading} |" in markdown(board) and f">{column.heading}<" in page(board)
+            assert all(word in shown for word in column.heading.split())
+        if columns:
+            assert statistic.name in head and any(statistic.heading.split("{")[0][:8] in title for title in panels)
+
+
+def test_a_mean_is_not_called_interquartile(board: Leaderboard) -> None:
+    """Of two seeds on one problem set nothing is left out."""
+    assert all("interquartile_mean" not in line or not line["interquartile_mean"] for line in records(board))
+    assert "interquartile mean" not in markdown(board).replace("interquartile means", "")
+
+
+def test_the_number_of_seeds_that_find_a_difference_is_a_range(board: Leaderboard) -> None:
+    assert all(f"| seeds to find it, {end} |" in markdown(board) for end in ("at least", "at most"))
+    for row in board.rows:
+        if difference := row.results[board.decodings[0]].difference:
+            least, most = difference.seeds_range
+            assert most == 0 or least <= difference.seeds_needed <= most
+
+
+def test_the_picture_has_an_axis_for_each_decoding_marks_unstable_rows_and_names_its_curves(board: Leaderboard) -> None:
+    first = board.rows[0]
+    decoding = board.decodings[0]
+    average = first.results[decoding].average
+    marked = replace(average, verdict=replace(average.verdict, is_unstable=True))
+    results = {**first.results, decoding: replace(first.results[decoding], measured={ACCURACY: marked})}
+    drawn = picture._figure(replace(board, rows=[replace(first, results=results), *board.rows[1:]]))
+    axes = drawn.findobj(Axes)
+    titles = [axis.get_title(loc="left") for axis in axes]
+    assert [sum(title.startswith(str(place)) for title in titles) for place in board.decodings] == [1, 1]
+    labels = [label.get_text() for axis in axes for label in axis.get_yticklabels()]
+    assert [label for label in labels if "unstable" in label] == [f"{first.name}\n(unstable)"]
+    legends = [text.get_text() for axis in axes if (legend := axis.get_legend()) for text in legend.get_texts()]
+    assert set(legends) == {str(row.name) for row in board.rows}
+
+
+def test_the_title_says_model_task_and_steps(board: Leaderboard) -> None:
+    assert board.title == "embedded:arithmetic on arithmetic, 5 steps"
+    assert f"<h1>{board.title}</h1>" in page(board) and f"# {board.title}" in markdown(board)
+
+
+def test_the_page_says_what_few_seeds_cannot_show_and_the_rate_of_collapse(board: Leaderboard) -> None:
+    for text in (page(board), markdown(board)):
+        assert (
+            "2 seeds cannot show that runs have two modes: a row of which 78 % of the runs collapse shows none" in text
+        )
+        assert "collapsed runs (%)" in text and "0.0 [0.0, 77.6]" in text
+    assert all(line["collapsed"] == 0 and float(str(line["collapsed_high"])) > 0.77 for line in records(board))

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import shlex
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
-from rlzoo.config import load_config
+from rlzoo.config import load_config, read_recorded, to_yaml
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.model_card import CARD, model_card
+from rlzoo.report.push import MODEL_FILES
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
 from tests.conftest import error_of
@@ -158,6 +160,54 @@ def test_push_uploads_the_model_without_what_training_needs(finished: RunFolder,
     assert (folder / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
     AutoModelForCausalLM.from_pretrained(folder)
     AutoTokenizer.from_pretrained(folder)
+
+
+def test_push_uploads_what_it_lists_and_follows_no_link(
+    finished: RunFolder, hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+    model = run.last_checkpoint()
+    assert model is not None
+    private = tmp_path / "private"
+    private.write_text("secret")
+    (model / "notes.txt").write_text("secret")
+    (model / "more.safetensors").symlink_to(private)
+    assert main(["push", str(run.path), "someone/model"]) == 0
+    assert hub.files.keys() <= {*MODEL_FILES, "config.yaml", "curves.png", CARD}
+    assert not any(b"secret" in content for content in hub.files.values())
+    for path in (model / "vocab.txt", run.curves, run.config):
+        hub.files.clear()
+        content = path.read_bytes() if path.exists() else None
+        path.unlink(missing_ok=True)
+        path.symlink_to(private if path != run.config else finished.config)
+        assert f"{path} is a link" in error_of(capsys, "push", run.path, "someone/model") and not hub.files
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    elsewhere = model.rename(tmp_path / "elsewhere")
+    model.symlink_to(elsewhere)
+    assert f"{model} is a link" in error_of(capsys, "push", run.path, "someone/model") and not hub.files
+
+
+def test_what_is_published_has_no_path_of_this_machine(
+    finished: RunFolder, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "rows.jsonl").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    config = read_recorded(run.config)
+    config.model.name, config.model.reference = f"{tmp_path}/models/base", "~/models/reference"
+    config.task.held_out, config.task.reward = "here/rows.jsonl", [f"{tmp_path}/rewards.py:right"]
+    config.task.options = {"file": {"path": "./data/private.txt"}}
+    run.config.write_text(to_yaml(config))
+    assert main(["push", str(run.path), "someone/model"]) == 0
+    published = {
+        name: content.decode() for name, content in hub.files.items() if name.endswith((".yaml", ".md", ".json"))
+    }
+    for secret in (str(tmp_path), str(finished.path.parent), "~/", "here/", "./data"):
+        assert not [name for name, text in published.items() if secret in text]
+    assert "rewards.py:right" in published["config.yaml"] and "base" in published["config.yaml"]
 
 
 def test_what_cannot_be_pushed_is_one_line(

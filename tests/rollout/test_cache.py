@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import rlzoo.rollout
+import rlzoo.rollout.cache
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model.policy import load_policy
+from rlzoo.model.shape import shape_of
 from rlzoo.model.tokenizer import load_tokenizer
-from rlzoo.rollout import total_memory, warn_of_cache
+from rlzoo.rollout.cache import ROOM, total_memory, warn_of_cache
 
 TOKENS = 6
 
@@ -21,7 +22,7 @@ def test_the_numbers_kept_for_a_token_are_those_of_the_real_cache(tiny_model: Pa
     model = load_policy(config, tokenizer).model
     cache = model(input_ids=torch.arange(TOKENS)[None], use_cache=True).past_key_values
     kept = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
-    assert kept == TOKENS * tokenizer.cached_numbers > 0
+    assert kept == TOKENS * shape_of(config).cached_numbers > 0
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ def test_responses_that_could_outgrow_memory_are_said(
     model = ModelConfig(name=str(tiny_model), precision=precision)
     tokenizer = load_tokenizer(model)
     rollout = RolloutConfig(engine=engine, max_prompt_tokens=20, max_response_tokens=10, rows_per_batch=100)
-    needed = 100 * 30 * tokenizer.cached_numbers * 4
-    monkeypatch.setattr(rlzoo.rollout, "total_memory", lambda: int(needed * memory))
+    needed = ROOM * 100 * 30 * shape_of(model).cached_numbers * 4
+    monkeypatch.setattr(rlzoo.rollout.cache, "total_memory", lambda: int(needed * memory))
     with caplog.at_level(logging.WARNING):
         warn_of_cache(rollout, model, tokenizer)
     assert ("rollout.engine=vllm or rollout.rows_per_batch=" in caplog.text) == warns

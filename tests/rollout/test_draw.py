@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.draw import draw, uniform
+from rlzoo.rollout.draw import draw, offset, uniform
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
@@ -108,3 +108,17 @@ def test_top_k_and_min_p_leave_what_they_say_and_renormalise() -> None:
         assert torch.bincount(tokens, minlength=count) / len(lot) == pytest.approx(expected.numpy(), abs=0.02)
         assert torch.allclose(logp, expected.log()[tokens], atol=1e-5)
         assert torch.allclose(entropy, -(expected * expected.log()).sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_noise_is_the_same_offset_of_a_tokens_logit_in_every_row_and_log_probs_are_those_with_it(
+    temperature: float,
+) -> None:
+    logits = torch.randn(64, 500, generator=torch.Generator().manual_seed(1))
+    added = offset(2.0, 500)
+    assert 1.8 < added.std() < 2.2 and abs(added.mean()) < 0.3
+    noisy = draw(logits.clone(), Sampling(1, temperature, noise=2.0), uniform(0, 0, torch.arange(64)))
+    for found, expected in zip(
+        noisy, draw(logits + added, Sampling(1, temperature), uniform(0, 0, torch.arange(64))), strict=True
+    ):
+        assert torch.equal(found, expected)

@@ -12,11 +12,11 @@ import pytest
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.rollout import check_engine
-from rlzoo.rollout.vllm_server import check_server
+from rlzoo.rollout.vllm_server import VllmServer
 
 MODELS = {"data": [{"id": "embedded:arithmetic", "max_model_len": 64}]}
 START = "start it with `VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
-TAKES = (500, {"error": "Invalid init_info for GlooEngine"})
+TAKES = (500, {"error": "Invalid init_info for NCCLWeightTransferEngine"})
 
 
 def sampled(logp: float) -> tuple[int, dict[str, Any]]:
@@ -55,7 +55,7 @@ def listening(answers: Mapping[str, tuple[int, dict[str, Any]]]) -> Iterator[str
         ({"/v1/models": (200, MODELS)}, ["not in dev mode"]),
         (
             {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": (500, {"error": "not configured"})},
-            ["takes no weights by rlzoo_gloo"],
+            ["takes no weights by nccl"],
         ),
         (
             {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": TAKES, "/v1/completions": sampled(-2.7)},
@@ -69,7 +69,7 @@ def test_a_server_that_cannot_serve_the_run_is_named_with_the_command_that_start
     with listening(answers) as address:
         config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
         with pytest.raises(UserError) as error:
-            check_server(config.rollout, config.model)
+            VllmServer.check_server(config.rollout, config.model)
     assert all(part in str(error.value) for part in [f"rollout.server={address}", START, *says])
     assert "\n" not in str(error.value)
 
@@ -78,7 +78,7 @@ def test_a_server_that_can_serve_it_is_accepted() -> None:
     good = {"/v1/models": (200, MODELS), "/init_weight_transfer_engine": TAKES, "/v1/completions": sampled(0.0)}
     with listening(good) as address:
         config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
-        check_server(config.rollout, config.model)
+        VllmServer.check_server(config.rollout, config.model)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_server_that_can_serve_it_is_accepted() -> None:
 def test_an_address_where_no_server_can_be_is_refused(words: list[str], says: list[str]) -> None:
     config = load_config(["rollout.engine=vllm_server", *words])
     with pytest.raises(UserError) as error:
-        check_server(config.rollout, config.model)
+        VllmServer.check_server(config.rollout, config.model)
     assert all(part in str(error.value) for part in says)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlzoo.config import ModelConfig
+from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout.base import Sampling
@@ -26,7 +26,7 @@ def prompts(policy: Policy) -> list[list[int]]:
 
 
 def test_it_answers_through_its_chat_template_as_generate_does(policy: Policy) -> None:
-    engine = TransformersEngine(policy, policy.tokenizer)
+    engine = TransformersEngine(policy, policy.tokenizer, RolloutConfig(), ModelConfig())
     rollouts = engine.generate(prompts(policy), 1, Sampling(10, temperature=0), seed=0)
     texts = []
     for prompt, row, length in zip(prompts(policy), rollouts.tokens, rollouts.lengths.tolist(), strict=True):
@@ -36,11 +36,12 @@ def test_it_answers_through_its_chat_template_as_generate_does(policy: Policy) -
     assert "Paris" in texts[0]
 
 
+@pytest.mark.slow
 def test_in_bfloat16_sampler_and_policy_agree(policy: Policy) -> None:
     assert policy.fused
-    rollouts = TransformersEngine(policy, policy.tokenizer, "bfloat16").generate(
-        prompts(policy), 8, Sampling(8), seed=0
-    )
+    rollouts = TransformersEngine(
+        policy, policy.tokenizer, RolloutConfig(), ModelConfig(precision="bfloat16")
+    ).generate(prompts(policy), 8, Sampling(8), seed=0)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         stats = policy(rollouts.responses(), 1.0)
     difference = (stats.logp - rollouts.logp)[rollouts.mask]

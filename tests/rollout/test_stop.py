@@ -4,6 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as some
 
+from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.stop import EVERY, Watch, cut_at_stop, text_before
 from rlzoo.rollout.transformers_engine import TransformersEngine
@@ -56,7 +57,7 @@ def test_an_engine_that_stops_early_gives_what_one_that_does_not_is_cut_to() -> 
             return "".join(chr(48 + token) for token in tokens)
 
     policy, stop = tiny_policy("qwen3"), tuple(map(chr, range(48, 200)))
-    sampler = TransformersEngine(policy, Letters())  # type: ignore[arg-type]
+    sampler = TransformersEngine(policy, Letters(), RolloutConfig(), ModelConfig())  # type: ignore[arg-type]
     prompts = [[1, 2, 3], [4, 5]]
     early, late = (sampler.generate(prompts, 20, Sampling(60, stop=it), seed=0) for it in (stop, ()))
     pairs = [cut_at_stop(it, stop, Letters().decode) for it in (early, late)]  # type: ignore[arg-type]

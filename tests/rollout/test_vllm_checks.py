@@ -99,6 +99,7 @@ def test_an_installation_that_can_serve_is_accepted(monkeypatch: pytest.MonkeyPa
     ("words", "says"),
     [
         (["rollout.kv_cache_gib=2"], ["rollout.kv_cache_gib=2", "no effect", "rollout.engine=transformers"]),
+        (["rollout.engine=vllm", "rollout.noise=1"], ["rollout.noise=1", "no effect", "rollout.engine=vllm"]),
         (["rollout.engine=vllm", "rollout.temperature=0.001"], ["rollout.temperature=0.001", "0.01 to 2"]),
         (["rollout.engine=vllm", "evaluation.decodings=[2.5/1]"], ["evaluation.decodings=2.5", "0.01 to 2"]),
     ],

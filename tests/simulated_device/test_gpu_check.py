@@ -11,7 +11,7 @@ import torch
 from benchmarks.gpu import check
 from rlzoo.model import varlen
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.model.flops import SIZE
+from rlzoo.model.flops import SIZES
 from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.machine import DEVICE
 
@@ -23,7 +23,7 @@ GIBIBYTES = 3
 @pytest.fixture(autouse=True)
 def of_cuda_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the pretended device lacks: counters that can be set back, and warnings where the host waits."""
-    monkeypatch.setitem(SIZE, "cuda", 64)
+    monkeypatch.setitem(SIZES, "cuda", (64,))
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
 
@@ -49,6 +49,7 @@ def test_the_laws_hold_there_and_a_wrong_result_is_named(monkeypatch: pytest.Mon
     assert not finding.holds and "**stapo**" in finding.text
 
 
+@pytest.mark.slow
 def test_gradients_hold_there_and_waits_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.objectives.zoo_sample.RECIPES", ["stapo"])
     monkeypatch.setattr("tests.objectives.zoo_sample.PARTS", ["kl"])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from objectives.parts import group_norm
+from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model import token_stats
 from rlzoo.model.layout import Layout
 from rlzoo.model.policy import Policy
@@ -34,7 +35,7 @@ def learn(updates: tuple[Counting, Step]) -> None:
 def generate(updates: tuple[Counting, Step]) -> None:
     """Some responses."""
     policy = tiny_policy("qwen3").to("cuda")
-    engine = TransformersEngine(policy, policy.tokenizer)
+    engine = TransformersEngine(policy, policy.tokenizer, RolloutConfig(), ModelConfig())
     assert len(engine.generate([[1, 2], [3]], 2, Sampling(4, 1.0, 0.9), seed=0).lengths) == 4
 
 
@@ -49,7 +50,7 @@ class MixUp(NamedTuple):
 
 
 MIX_UPS = [
-    MixUp(Trainer, "learn", ", device=self.accelerator.device)", ")", learn),
+    MixUp(Trainer, "has_moved", ", device=self.accelerator.device)", ")", learn),
     MixUp(Trainer, "_statistics", ", device=self.accelerator.device)", ")", learn),
     MixUp(Collected, "everywhere", "values.new_zeros(", "torch.zeros(", learn),
     MixUp(Tally, "__init__", "tensor.to(device) for", "tensor for", learn),

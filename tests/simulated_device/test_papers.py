@@ -9,7 +9,7 @@ from rlzoo.commands import main
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.files import read_json_lines
-from rlzoo.model.flops import SIZE
+from rlzoo.model.flops import SIZES
 from rlzoo.rollout import vllm_engine
 from rlzoo.tasks.text import question
 from tests.simulated_device import SimulatedDevice
@@ -43,7 +43,7 @@ def of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept in the user's cache; whether vLLM is installed is no matter of a configuration."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(vllm_engine, "_check_installation", lambda *_: None)
-    monkeypatch.setitem(SIZE, "cuda", 64)
+    monkeypatch.setitem(SIZES, "cuda", (64,))
 
 
 def checked(paper: str, folder: Path) -> Experiment:
@@ -82,6 +82,7 @@ def test_prompts_that_are_rendered_already_get_no_second_template(tmp_path: Path
 
 
 @pytest.mark.parametrize("paper", CONFIGS)
+@pytest.mark.slow
 def test_a_papers_configuration_trains_and_is_evaluated_on_the_device(paper: str, tmp_path: Path) -> None:
     (tmp_path / "vary.py").write_text(VARIED)
     words = [*stand_ins(paper, tmp_path), *SHORT, f"task.reward={tmp_path / 'vary.py'}:vary", "task.wrong_reward=0"]

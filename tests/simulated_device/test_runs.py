@@ -8,7 +8,7 @@ from rlzoo.commands import main
 from rlzoo.config import InspectConfig
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import inspect_run
-from rlzoo.model.flops import SIZE
+from rlzoo.model.flops import SIZES
 from tests.simulated_device import SimulatedDevice
 from tests.training.test_train import run
 
@@ -27,10 +27,11 @@ EACH = (
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU multiplies to say how fast it is takes the CPU underneath minutes."""
-    monkeypatch.setitem(SIZE, "cuda", 64)
+    monkeypatch.setitem(SIZES, "cuda", (64,))
 
 
 @pytest.mark.parametrize("objective", [OBJECTIVES[1], pytest.param(OBJECTIVES[0], marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_training_on_the_device_is_that_on_the_cpu_and_resumes_there(objective: str, tmp_path: Path) -> None:
     words = (f"objective={objective}", *EACH)
     expected = run(tmp_path / "cpu", *words)

@@ -12,18 +12,19 @@ from rlzoo.tasks.grading import GraderPool
 
 SAMPLE = Path(__file__).parents[1] / "data" / "answers.jsonl"
 WHOLE = Path(__file__).parents[3] / "shared" / "data" / "answers" / "answers.jsonl"
+FURTHER = Path(__file__).parent / "further_answers.jsonl"
 FILES = [SAMPLE, *(pytest.param(file, marks=pytest.mark.slow) for file in [WHOLE] if file.exists())]
 
 
 def judged(file: Path) -> dict[str, list[tuple[bool, bool]]]:
     """By form: whether each answer is right, and whether the grader accepts it."""
     answers = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    problems = [Problem(answer["form"], "?", answer["gold"], {"data_source": ""}) for answer in answers]
+    problems = [Problem(answer.get("form", "?"), "?", answer["gold"], {"data_source": ""}) for answer in answers]
     with GraderPool(DatasetGrader(), workers=2, timeout=10) as pool:
         graded = pool.grade(problems, [answer["response"] for answer in answers])
     table = defaultdict(list)
     for answer, one in zip(answers, graded, strict=True):
-        table[answer["form"]].append((answer["right"], one.grade.correct == 1))
+        table[answer.get("form", "?")].append((answer["right"], one.grade.correct == 1))
     return table
 
 
@@ -36,6 +37,12 @@ def test_99_of_100_right_answers_are_accepted_and_no_wrong_one(file: Path) -> No
     right = [is_accepted for is_right, is_accepted in everything if is_right]
     assert sum(right) / len(right) >= 0.99
     assert [form for form, verdicts in table.items() if (False, True) in verdicts] == []
+
+
+def test_95_of_100_right_answers_in_forms_that_models_write_are_accepted_and_no_wrong_one() -> None:
+    verdicts = judged(FURTHER)["?"]
+    right = [is_accepted for is_right, is_accepted in verdicts if is_right]
+    assert len(verdicts) >= 300 and sum(right) / len(right) >= 0.95 and (False, True) not in verdicts
 
 
 def accepted(verdicts: list[tuple[bool, bool]], right: bool) -> str:

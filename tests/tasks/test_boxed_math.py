@@ -61,6 +61,10 @@ def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itsel
         ("12.5\\%", "12.5"),
         ("12.5", "12.5\\%"),
         (r"\text{(B)}", r"\textbf{(B)}\ 12"),
+        *(
+            ("B", it)
+            for it in ("(B) Angle ABC", "B) The area is A", r"(B)\ \frac{A}{2}", "(B) (B)", "(B) A cat or a dog")
+        ),
         ("12", r"\textbf{(B)}\ 12"),
         (r"\text{even}", r"\mathrm{Even}"),
     ],
@@ -93,6 +97,8 @@ def test_what_is_infinite_equals_no_number_however_it_is_written(answer: str) ->
         ("12\\%", r"0.12\%"),
         ("B", r"\textbf{(C)}\ 12"),
         ("B", "12"),
+        *(("B", it) for it in ("(B) or (C)", "(B), (A), (C), (D)", "B. C. D.", "B: 7, C: 8", r"(B)\text{ or }(C)")),
+        *((gold, rf"\phantom{{{it}}}5") for it in ("7", "-") for gold in ("5", "75", "-5")),
         (r"\text{even}", r"\text{not even}"),
         ("0.5", r"0.5\%"),
         (r"\frac{1}{2}", r"\frac{1}{2}\%"),
@@ -121,7 +127,8 @@ def test_an_answer_of_another_value_is_wrong_however_small_the_two_are(gold: str
         (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
         (r"\boxed{7} so \boxed{8", None),
         (r"\boxed{7} so \boxed", None),
-        (r"\boxed 7", None),
+        (r"\boxed 7", "7"),
+        (r"\boxed \frac12", None),
         ("the answer is 7", None),
         ("", None),
     ],

@@ -79,7 +79,7 @@ def several_answers(rng: random.Random) -> Iterator[Case]:
 
 def right_answers_out_of_place(rng: random.Random) -> Iterator[Case]:
     forms = (
-        *("{0}", "The answer is ${0}$.", "so {0} and truncat", r"\boxed{{{0}", r"\boxed {0}", r"\box{{{0}}}"),
+        *("{0}", "The answer is ${0}$.", "so {0} and truncat", r"\boxed{{{0}", r"\box{{{0}}}"),
         *(
             r"\boxed{{{0}}} or rather \boxed{{{1}}}",
             r"\boxed{{{0}}} ... \boxed{{{0}",

@@ -5,13 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from rlzoo.errors import UserError
+from rlzoo.errors import Fault, UserError
+from rlzoo.tasks import grading
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.dataset import DatasetGrader
 from rlzoo.tasks.grading import GraderPool
@@ -60,10 +63,10 @@ def grader(problem: Problem, response: str) -> Grade:
     return Grade(float(len(response)), 1.0)
 
 
-def kill(workers: int, number: signal.Signals) -> None:
+def kill(workers: int, number: signal.Signals, first: int | None = None) -> None:
     children = [child for child in multiprocessing.active_children() if child.name == "pebble_pool_worker"]
     assert len(children) == workers
-    for child in children:
+    for child in children[:first]:
         assert child.pid is not None
         os.kill(child.pid, number)
 
@@ -113,13 +116,87 @@ def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> Non
     assert [g.outcome for g in graded] == ["graded"] * 4
 
 
-def test_workers_leave_ctrl_c_to_the_parent() -> None:
+def test_a_worker_that_dies_with_nothing_to_do_costs_nothing() -> None:
+    with GraderPool(grader, workers=2) as pool:
+        pool.grade([PROBLEM] * 4, ["a"] * 4)
+        kill(2, signal.SIGKILL, first=1)
+        time.sleep(0.5)
+        graded = pool.grade([PROBLEM] * 4, ["a"] * 4)
+    assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 4
+
+
+def test_a_response_whose_worker_is_killed_from_outside_is_graded_again() -> None:
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
-        kill(1, signal.SIGINT)
+        killing = threading.Timer(0.3, kill, (1, signal.SIGKILL))
+        killing.start()
+        graded = pool.grade([PROBLEM] * 2, ["sleep 0.8", "a"])
+        killing.join()
+    assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 9.0), ("graded", 1.0)]
+
+
+def test_a_response_that_no_worker_takes_is_graded_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with GraderPool(grader, workers=1) as pool:
+        pool.grade([PROBLEM], ["a"])
+        kill(1, signal.SIGSTOP)
+        start = pool._start
+
+        def begin_again() -> None:
+            monkeypatch.undo()
+            start()
+
+        monkeypatch.setattr(pool, "_start", begin_again)
+        monkeypatch.setattr(grading, "STALLED", 0.5 - 2 * pool.timeout)
+        graded = pool.grade([PROBLEM] * 3, ["a"] * 3)
+    assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 3
+
+
+def test_workers_leave_signals_that_ask_to_end_to_the_parent() -> None:
+    with GraderPool(grader, workers=1) as pool:
+        pool.grade([PROBLEM], ["a"])
+        before = multiprocessing.active_children()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            kill(1, number)
+        time.sleep(0.3)
         graded = pool.grade([PROBLEM], ["a"])
-        kill(1, signal.SIGINT)
+        assert multiprocessing.active_children() == before
     assert graded[0].outcome == "graded"
+
+
+GROUP = """
+import signal, sys
+import test_grader_pool as t
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    with t.GraderPool(t.grader, workers=2) as pool:
+        for response in ("a", "sleep 1.0", "a"):
+            print("now", flush=True)
+            graded = pool.grade([t.PROBLEM] * 4, [response] * 4)
+            print(*(g.grade.reward for g in graded), flush=True)
+            sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_what_is_sent_to_the_whole_group_makes_no_grade_wrong() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    asked = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
+    process = subprocess.Popen([sys.executable, "-c", GROUP], env=environment, start_new_session=True, **asked)
+    assert process.stdin and process.stdout and process.stderr
+    rewards = []
+    for _ in range(3):  # before the first, amid the slow ones, and while nothing is graded
+        assert process.stdout.readline() == "now\n"
+        time.sleep(0.5)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.killpg(process.pid, number)
+        rewards.append(process.stdout.readline().split())
+        os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.3)
+        process.stdin.write("\n")
+    _, error = process.communicate(timeout=60)
+    assert rewards == [["1.0"] * 4, ["9.0"] * 4, ["1.0"] * 4]
+    assert (process.returncode, error) == (0, "")
 
 
 def test_workers_import_no_torch_though_the_parent_has() -> None:
@@ -150,6 +227,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     parent = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True, env=environment)
@@ -196,8 +274,9 @@ class Unstartable:
         return WORST
 
 
+@pytest.mark.slow
 def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> None:
-    with GraderPool(Unstartable(os.getpid())) as pool, pytest.raises(RuntimeError, match="cannot be started"):
+    with GraderPool(Unstartable(os.getpid())) as pool, pytest.raises(Fault, match="cannot be started"):
         pool.grade([PROBLEM], ["a"])
 
 
@@ -219,3 +298,23 @@ def test_a_grader_that_fails_for_an_empty_response_is_one_clear_error() -> None:
         pytest.raises(UserError, match=r"an empty response to p failed .*Unfamiliar"),
     ):
         pool.grade([PROBLEM], ["x"])
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Compares, and does nothing else."""
+
+    instant = True
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        return grader(problem, response)
+
+
+def test_an_instant_grader_gives_the_same_grades_without_a_process() -> None:
+    responses = ["x" * n for n in range(20)]
+    with GraderPool(grader, workers=2) as pool:
+        graded = pool.grade([PROBLEM] * 20, responses)
+    before = multiprocessing.active_children()
+    with GraderPool(Instant()) as pool:
+        assert pool.grade([PROBLEM] * 20, responses) == graded
+        assert multiprocessing.active_children() == before

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from objectives import TokenBatch, parse
+from objectives import Loop, TokenBatch, lots, parse
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.collect import Collected, Share
@@ -35,6 +35,7 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
         mask=mask,
         length=lengths,
         group=group,
+        lot=lots(group, mask.shape[1], 0),
         reward=correct,
         correct=correct,
         truncated=sampled.truncated,
@@ -83,14 +84,13 @@ class Recording(Trainer):
         """Rollout-time statistics at the weights `old`, every update of a step at `moved`; returns the metrics."""
         policy = self.accelerator.unwrap_model(self.policy)
         self.objective, self.gradients = parse(expression), []
-        needs = self.objective.requires(on_policy=False)
+        loop = Loop(self.objective, self.config.train.minibatches_per_step, moved=True)
         policy.load_state_dict(old.state_dict())
-        prepared = self.objective.prepare(self.scored(collected, needs))
+        step = loop.begin(self.scored(collected, loop.needs))
         policy.load_state_dict(moved.state_dict())
         tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
-        for update in self.objective.passes(prepared):
-            for rows in self.minibatches(update):
-                self._update(collected, update, rows, True, tally)
+        for update in step.updates():
+            self._update(collected, step, update, tally)
         return tally.metrics(self.accelerator)
 
     def _take_step(self, tally: Tally) -> bool:

@@ -1,6 +1,7 @@
 """Rollouts one step old: which policy sampled them, what is learnt from them, and that nothing gets lost with them."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,17 +15,21 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rlzoo.config import Config, load_config
+from objectives import parse
+from rlzoo.config import Config, ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check, step_seed
 from rlzoo.experiment.progress import AHEAD, OPTIMIZER, PROGRESS, read_progress
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.layout import Responses
+from rlzoo.model.policy import Policy, TokenStats, load_policy
+from rlzoo.model.shape import shape_of
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, Sampler
+from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.training.arithmetic import arithmetic
 from rlzoo.training.collect import collect
 from rlzoo.training.run import train
 from rlzoo.training.trainer import Trainer
@@ -57,7 +62,9 @@ def made(config: Config, engine: Any = TransformersEngine) -> Iterator[Trainer]:
     experiment = check(config)
     policy = load_policy(config.model, experiment.tokenizer).to(torch.get_default_dtype())
     with GraderPool(experiment.task.grader) as graders:
-        sampler = Sampler(engine(policy, experiment.tokenizer), graders, experiment.tokenizer)
+        sampler = SingleTurn(
+            engine(policy, experiment.tokenizer, config.rollout, config.model), graders, experiment.tokenizer
+        )
         yield Trainer(experiment, Accelerator(cpu=True), policy, None, sampler)
 
 
@@ -110,7 +117,7 @@ def sampled_by(policy: Policy, trainer: Trainer, step: int) -> GradedRollouts:
     """What a policy answers to a step's problems."""
     problems = trainer.experiment.problems(3 * step, 3)
     prompts, seed = trainer.sampler.prompts(problems), step_seed(0, step, "rollout 0 of process 0")
-    engine = TransformersEngine(policy, trainer.experiment.tokenizer)
+    engine = TransformersEngine(policy, trainer.experiment.tokenizer, RolloutConfig(), ModelConfig())
     sampling = Sampling(trainer.config.rollout.max_response_tokens)
     return trainer.sampler.graded(problems, engine.generate(prompts, 4, sampling, seed))
 
@@ -166,9 +173,8 @@ def test_an_engine_apart_samples_while_the_policy_trains_and_training_comes_to_t
             assert torch.equal(weights(beside), weights(plain))
 
 
-@pytest.mark.parametrize(
-    "objective", ["grpo+dynamic_sampling", pytest.param("lopti+stare(adaptive=true)", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("objective", ["grpo+dynamic_sampling", "lopti+stare(adaptive=true)"])
+@pytest.mark.slow
 def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
     often = ("checkpoint.every=1", "checkpoint.keep=9")
     words = (f"objective={objective}", "rollout.ahead=1", "train.minibatches_per_step=2", *often)
@@ -181,6 +187,31 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
         assert last[0].read_bytes() == last[1].read_bytes()
     before = read_progress(whole / "checkpoints" / "step-000002").updates
     assert load_file(whole / "checkpoints" / "step-000003" / AHEAD)["version"].tolist() == [before] * 12
+
+
+@pytest.mark.parametrize(
+    ("objective", "ahead", "scorings"),
+    [("grpo-kl", 1, 0), ("grpo-kl", 0, 1), ("stapo", 1, 1), ("stapo", 0, 1 + 2 / 3)],
+)
+def test_what_fit_counts_as_scoring_is_what_training_scores(
+    objective: str, ahead: int, scorings: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens, calculate = Counter[str](), Trainer._calculate
+
+    def counted(trainer: Trainer, policy: Policy, responses: Responses, with_entropy: bool, phase: str) -> TokenStats:
+        tokens[phase] += int(responses.mask.sum())
+        return calculate(trainer, policy, responses, with_entropy, phase)
+
+    monkeypatch.setattr(Trainer, "_calculate", counted)
+    config = small(f"objective={objective}", f"rollout.ahead={ahead}", "train.minibatches_per_step=3")
+    shape = shape_of(config.model)
+    counted = arithmetic(config, shape, parse(objective))
+    assert counted.scoring * 3 / counted.training == pytest.approx(scorings)
+    with made(config) as trainer:
+        trainer.step()
+        tokens.clear()
+        _, collected = trainer.step()
+    assert tokens["score"] / int(collected.rollouts.mask.sum()) == pytest.approx(scorings, abs=0.2)
 
 
 def test_more_than_one_step_ahead_is_refused() -> None:

@@ -2,17 +2,24 @@
 
 import errno
 import logging
+import math
+import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import rlzoo
 from rlzoo.commands import main
+from rlzoo.experiment.progress import MANIFEST, checkpoints
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.training import run as loop
-from tests.conftest import error_of
+from rlzoo.training.trainer import Trainer
+from tests.conftest import error_of, fault_of
 
 WORDS = ("objective=grpo", "rollout.prompts_per_step=4", "rollout.responses_per_prompt=4", "checkpoint.every=2")
 SMALL = (*WORDS, "evaluation.problems=4", "evaluation.samples=2")
@@ -50,21 +57,35 @@ def keep_three_lines(path: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
 
 
+def begin_with(line: str, path: Path) -> None:
+    """Puts a line before the others."""
+    path.write_text(f"{line}\n{path.read_text()}")
+
+
 FULL = "No space left on device"
 LAST = "evaluation/step-000004-T1-p1.jsonl"
 GO_ON = ("train", *SMALL, "output=run", "resume=true")
 DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
-    (cut, f"{CHECKPOINT}/model.safetensors", (*GO_ON, "train.steps=5"), "remove this folder"),
-    (cut, f"{CHECKPOINT}/model.safetensors", ("inspect", "run"), "remove this folder"),
+    (cut, f"{CHECKPOINT}/model.safetensors", ("inspect", "run", "step=4"), "remove this folder"),
     (cut, f"{CHECKPOINT}/model.safetensors", ("eval", "run"), CHECKPOINT),
-    (cut, f"{CHECKPOINT}/training/optimizer.safetensors", (*GO_ON, "train.steps=5"), "remove this folder"),
-    (cut, f"{CHECKPOINT}/training/progress.json", (*GO_ON, "train.steps=5"), "remove this folder"),
     (halve_line, "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 2"),
     (halve_line, "metrics.jsonl", ("leaderboard", "run"), "metrics.jsonl is damaged: line 2"),
     (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 3, 4"),
     (cut, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: it ends after 3"),
     (cut, LAST, ("leaderboard", "run"), f"{LAST} is damaged: it ends after 3"),
     (halve_line, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: line 2"),
+    *(
+        (partial(begin_with, line), file, ("leaderboard", "run"), f"{file} is damaged: line 1 {says}")
+        for file in ("metrics.jsonl", "timings.jsonl", LAST)
+        for line, says in (("{}", "has no"), ("5", "is no record"), ("[" * 100_000, "is not readable"))
+    ),
+    (partial(begin_with, "{}"), "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 1 has no"),
+    (
+        partial(begin_with, "5"),
+        "responses.jsonl",
+        (*GO_ON, "train.steps=5"),
+        "responses.jsonl is damaged: line 1 is no",
+    ),
     (lambda path: cut(path, 0), "config.yaml", ("eval", "run"), "config.yaml' holds no keys"),
     (lambda path: cut(path, 0), "config.yaml", GO_ON, "config.yaml' holds no keys"),
     (keep_three_lines, "config.yaml", ("eval", "run"), "config.yaml has lost"),
@@ -133,8 +154,82 @@ def test_a_full_disk_is_one_line_that_says_what_is_saved(
         raise error
 
     monkeypatch.setattr(loop, "append_json_line", full)
-    said = error_of(capsys, *GO_ON, "train.steps=5")
+    said = fault_of(capsys, *GO_ON, "train.steps=5")
     assert "output=run: the disk is full" in said and "step 4 is saved; resume=true goes on" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), "train.tokens_per_micro_batch=16384 holds"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            "8192",
+        ),
+        (MemoryError(), "rollout.rows_per_batch=512"),
+    ],
+)
+def test_too_little_memory_is_one_line_that_names_the_keys_and_by_how_much(
+    error: Exception,
+    says: str,
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(loop, "_record", lambda *_: raised(error))
+    said = fault_of(capsys, *GO_ON, "train.steps=5")
+    assert "out of memory" in said and says in said and "step 4 is saved; resume=true goes on" in said
+
+
+def raised(error: Exception) -> None:
+    raise error
+
+
+def test_a_folder_that_vanishes_is_one_line(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = loop._record
+
+    def vanishing(folder: RunFolder, *others: Any) -> None:
+        shutil.rmtree(folder.path)
+        record(folder, *others)
+
+    monkeypatch.setattr(loop, "_record", vanishing)
+    assert "output=run has vanished" in fault_of(capsys, *GO_ON, "train.steps=5")
+
+
+@pytest.mark.parametrize("words", [("leaderboard", "run"), ("eval", "run")])
+def test_a_full_disk_is_one_line_of_every_command(
+    words: tuple[str, ...], run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda *_: raised(OSError(errno.ENOSPC, FULL, "board.html")))
+    assert "board.html: the disk is full" in fault_of(capsys, *words)
+
+
+def test_weights_that_are_no_numbers_are_one_line(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = load_file(run / CHECKPOINT / "model.safetensors")
+    name = next(iter(weights))
+    weights[name].view(-1)[0] = math.nan
+    save_file(weights, run / CHECKPOINT / "model.safetensors", metadata={"format": "pt"})
+    for checkpoint in checkpoints(run / "checkpoints"):
+        (checkpoint / MANIFEST).unlink()
+    assert name in error_of(capsys, "eval", "run") and CHECKPOINT in error_of(capsys, "inspect", "run")
+    assert "no number" in error_of(capsys, "eval", "run")
+
+
+def test_a_run_whose_updates_are_all_skipped_fails(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Trainer, "_take_step", lambda self, tally: self.optimizer.zero_grad() or False)
+    assert "every update is skipped" in fault_of(capsys, "train", *SMALL, "train.steps=2", "output=new")
+    assert RunFolder(Path("new")).curves.exists()
+
+
+def test_a_reward_whose_square_is_infinite_is_refused(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("huge.py").write_text("def reward(response, gold): return 3.4e38")
+    assert "3.4e+38; it must be a number" in error_of(
+        capsys, "train", *SMALL, "output=new", "task.reward=./huge.py:reward"
+    )
 
 
 def test_a_checkpoint_is_evaluated_with_the_limits_of_its_run(

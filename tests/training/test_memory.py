@@ -17,8 +17,9 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.shape import KNOWN, Shape, shape_of
+from rlzoo.rollout.cache import GIB
 from rlzoo.training.arithmetic import Arithmetic, arithmetic, forward
-from rlzoo.training.memory import GIB, activations, fit, predict
+from rlzoo.training.memory import activations, fit, predict
 from tests.conftest import error_of
 from tests.model.tiny_models import tiny_tokenizer
 

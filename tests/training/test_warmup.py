@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
-from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig, WarmupTaskConfig, flat, keys, load_config
+from rlzoo.config import ModelConfig, TaskConfig, WarmupConfig, flat, keys, load_config
 from rlzoo.errors import UserError
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import EMBEDDED
@@ -19,15 +19,11 @@ from rlzoo.tasks.base import Problem
 from rlzoo.tasks.planted_arithmetic import USEFUL, PlantedArithmetic
 from rlzoo.training.warmup import evaluate_folder, make_tokenizer, warmup
 
-TINY = WarmupConfig(
-    task=WarmupTaskConfig(options={"digits": 1}),
-    hidden_size=32,
-    intermediate_size=64,
-    layers=1,
-    steps=60,
-    demonstrations_per_step=32,
-    learning_rate=1e-2,
+SMALL = (
+    *("task.options.digits=1", "hidden_size=32", "intermediate_size=64", "layers=1"),
+    *("steps=60", "demonstrations_per_step=32", "learning_rate=1e-2"),
 )
+TINY: WarmupConfig = load_config(SMALL, WarmupConfig)
 CHARACTERS = demonstrated_task(TaskConfig()).characters
 
 
@@ -68,6 +64,7 @@ def test_a_warmup_leaves_the_global_random_state_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
+@pytest.mark.slow
 def test_slips_begin_after_the_clean_part(tmp_path: Path) -> None:
     _, losses = made(tmp_path / "model", steps=200, clean_fraction=0.9, slip_rate=0.5)
     assert sum(losses[180:]) / 20 > 1.5 * sum(losses[170:180]) / 10
@@ -81,32 +78,28 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("word", "message"),
     [
-        ("steps", 0, "steps=0 must be at least 1"),
-        ("demonstrations_per_step", 0, "demonstrations_per_step=0 must be at least 1"),
-        ("layers", 0, "layers=0 must be at least 1"),
-        ("intermediate_size", -1, "intermediate_size=-1 must be at least 1"),
-        ("hidden_size", 48, "hidden_size=48 must be a multiple of 32"),
-        ("hidden_size", 0, "hidden_size=0 must be at least 1"),
-        ("slip_rate", 1.0, "slip_rate=1.0 must be"),
-        ("clean_fraction", -0.1, "clean_fraction=-0.1 must be from 0 to 1"),
-        ("learning_rate", 0.0, "learning_rate=0.0 must be greater than 0"),
-        ("task", WarmupTaskConfig(options={"digits": 7}), "digits=7 must be a whole number from 1 to 6"),
-        ("task", WarmupTaskConfig("arithmetics"), "task.name=arithmetics has no demonstrations; did you mean arithm"),
-        (
-            "task",
-            WarmupTaskConfig("reasoning_gym:gcd"),
-            "has no demonstrations; arithmetic, knights, planted_arithmetic",
-        ),
-        ("output", "{tusk}", "is all that is filled in"),
-        ("output", "{task.x}", "is all that is filled in"),
-        ("output", "/dev/null/model", "output=/dev/null/model cannot be written: "),
+        ("steps=0", "steps=0 must be at least 1"),
+        ("demonstrations_per_step=0", "demonstrations_per_step=0 must be at least 1"),
+        ("layers=0", "layers=0 must be at least 1"),
+        ("intermediate_size=-1", "intermediate_size=-1 must be at least 1"),
+        ("hidden_size=48", "hidden_size=48 must be a multiple of 32"),
+        ("hidden_size=0", "hidden_size=0 must be at least 1"),
+        ("slip_rate=1", "slip_rate=1 must be at least 0 and less than 1"),
+        ("clean_fraction=-0.1", "clean_fraction=-0.1 must be from 0 to 1"),
+        ("learning_rate=0", "learning_rate=0 must be greater than 0"),
+        ("task.options.digits=7", "digits=7 must be a whole number from 1 to 6"),
+        ("task.name=arithmetics", "task.name=arithmetics has no demonstrations; did you mean arithm"),
+        ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, knights, planted_arithmetic"),
+        ("output={tusk}", "is all that is filled in"),
+        ("output={task.x}", "is all that is filled in"),
+        ("output=/dev/null/model", "output=/dev/null/model cannot be written: "),
     ],
 )
-def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, key: str, value: object, message: str) -> None:
+def test_a_bad_number_is_one_error_that_names_it(tmp_path: Path, word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        warmup(dataclasses.replace(TINY, **{"output": str(tmp_path / "model"), key: value}))
+        warmup(load_config([*SMALL, f"output={tmp_path / 'model'}", word], WarmupConfig))
     assert not any(tmp_path.iterdir())
 
 
@@ -129,7 +122,7 @@ def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.
 
 
 def test_every_key_has_a_docstring() -> None:
-    documented = {name: doc for name, _, doc in keys(WarmupConfig)}
+    documented = {key.name: key.meaning for key in keys(WarmupConfig)}
     assert set(documented) == set(flat(dataclasses.asdict(WarmupConfig())))
     assert all(documented.values())
 
@@ -172,5 +165,6 @@ class Given(PlantedArithmetic):
         return [dataclasses.replace(it, prompt=f"{it.prompt}{USEFUL}") for it in PlantedArithmetic().held_out]
 
 
+@pytest.mark.slow
 def test_the_planted_useful_token_is_worth_something_to_its_model() -> None:
     assert evaluate_folder(EMBEDDED / "planted_arithmetic", Given())["sampled"] > 0.6

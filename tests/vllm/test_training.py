@@ -25,6 +25,7 @@ TRAIN = (
     "train",
     "configs/smollm2.yaml",
     "objective=stapo+clip_higher",
+    "model.precision=float32",
     "rollout.prompts_per_step=8",
     "train.steps=10",
     "train.learning_rate=3e-5",

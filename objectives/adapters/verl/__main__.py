@@ -24,9 +24,10 @@ def main(words: list[str]) -> int:
     import hydra
     import verl.trainer.main_ppo
 
-    from objectives.adapters.verl.settings import LOSS_MODE, MARK
+    from objectives.adapters.verl.settings import MARK
+    from objectives.peers.verl import LOSS
 
-    sys.argv = [sys.argv[0], f"{LOSS_MODE}='{MARK}{words[0]}'", *words[1:]]
+    sys.argv = [sys.argv[0], f"{LOSS}='{MARK}{words[0]}'", *words[1:]]
     os.environ[_MODULES] = ",".join(dict.fromkeys([*filter(None, os.environ.get(_MODULES, "").split(",")), _HERE]))
     settings = Path(verl.trainer.main_ppo.__file__).parent / "config"
     hydra.main(config_path=str(settings), config_name="ppo_trainer", version_base=None)(_run)()

@@ -23,9 +23,10 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-from objectives import Objective, ObjectiveError, TokenBatch, parse
+from objectives import Loop, Objective, ObjectiveError, TokenBatch, lots, parse
 from objectives.adapters.checkpoint import load_state, save_state
-from objectives.adapters.verl.rows import LIMIT, columns_of, padded, spread
+from objectives.adapters.columns import columns_of
+from objectives.adapters.verl.rows import LIMIT, padded, spread
 from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import expression_in, settled
 from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
@@ -95,7 +96,7 @@ class ZooPPOTrainer(PPOTrainerSync):
         if keys:
             data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*_OUTCOMES])
             batch = self.objective.select(self._outcomes.batch(data, keys))
-            selected, reward = batch.require("selected", "refills"), batch.require("reward", "refills")
+            selected, reward = batch.selected, batch.require("reward", "refills")
             for uid in {_group_of(key) for key in keys}:
                 rows = torch.tensor([_group_of(key) == uid for key in keys])
                 known[uid] = None if selected[rows].any() else float(reward[rows].mean())
@@ -142,16 +143,18 @@ class ZooPPOTrainer(PPOTrainerSync):
         wanted = [*_OUTCOMES, *_LOG_PROBS.values()]
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
         real = learnt_from(batch.keys, batch.tags, self.objective.minimum_group)
-        said: dict[str, Any] = {ours: padded(data[its]).float() for ours, its in _LOG_PROBS.items() if its in data}
-        rollouts = self._outcomes.batch(data, batch.keys).with_fields(**said).rows(real)
-        updates = self.objective.pass_count * len(real) // math.prod(self._minibatch)
-        if not self.objective.requires(on_policy=updates == 1) & {"logp_old", "logp"}:
+        log_probs: dict[str, Any] = {
+            field: padded(data[name]).float() for field, name in _LOG_PROBS.items() if name in data
+        }
+        rollouts = self._outcomes.batch(data, batch.keys).with_fields(**log_probs).rows(real)
+        group, width = rollouts.require("group", "lots"), rollouts.mask.shape[1]
+        rollouts = rollouts.with_fields(lot=lots(group, width, seed=self.global_steps))
+        loop = Loop(self.objective, len(real) // math.prod(self._minibatch))
+        if not loop.needs & {"logp_old", "logp"}:
             rollouts = rollouts.with_fields(logp_old=None)  # the ratio is 1, not nearly so
-        rollouts = rollouts.with_fields(logp=rollouts.logp_old, entropy=rollouts.entropy_old, on_policy=True)
-        prepared = self.objective.prepare(rollouts, self._controllers)
-        self._controllers = prepared.state
-        columns = columns_of(self.objective, self.objective.passes(prepared))
-        advantage = prepared.require("advantage", "verl's log")
+        step = loop.begin(rollouts, self._controllers)
+        self._controllers = step.prepared.state
+        columns, advantage = columns_of(self.objective, step.passes), step.prepared.advantage
         shown = {"advantages": advantage, "returns": advantage}
         fields = spread({**columns, **shown}, real, data["response_mask"])
         batch = transfer_queue.kv_batch_put(
@@ -215,8 +218,8 @@ class Outcomes:
     def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
         """[n] what the reward function calls `acc`, otherwise the reward."""
         fields = [getattr(each, "data", each) for each in data["extra_fields"]]
-        said = [each.get("reward_extra_info", {}).get("acc") for each in fields]
-        correct = torch.tensor([float(value) for value in said]) if None not in said else reward
+        accuracies = [each.get("reward_extra_info", {}).get("acc") for each in fields]
+        correct = torch.tensor([float(value) for value in accuracies]) if None not in accuracies else reward
         if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
                 f"objective={self.objective} reads correctness in [0, 1], but the reward function gave "

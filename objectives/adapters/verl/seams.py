@@ -1,11 +1,11 @@
 """What the adapter relies on in verl."""
 
-from objectives.adapters.peer import Peer
+from objectives.adapters.package import Package
 
 _TRAINER = "verl.trainer.ppo.v1.trainer_base:PPOTrainer"
 _WORKERS = "verl.workers.engine_workers"
 _PADDING = "verl.workers.utils.padding"
-PEER = Peer(
+PEER = Package(
     "verl",
     tested=(0, 9),
     seams={

@@ -10,58 +10,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
+from objectives.peers.replaced import refuse_replaced
+from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, VERL
 
 MARK = "rlzoo:"
 """What stands before the expression in verl's `loss_mode`."""
 
-_ACTOR = "actor_rollout_ref.actor"
-LOSS_MODE = f"{_ACTOR}.policy_loss.loss_mode"
-
-REPLACED: Mapping[str, str] = {
-    f"{_ACTOR}.clip_ratio": "+clip(low=0.2)",
-    f"{_ACTOR}.clip_ratio_low": "+clip(low=0.2)",
-    f"{_ACTOR}.clip_ratio_high": "+clip_higher(high=0.28)",
-    f"{_ACTOR}.clip_ratio_c": "+dual_clip(cap=3)",
-    f"{_ACTOR}.entropy_coeff": "+entropy_bonus(coefficient=0.001)",
-    f"{_ACTOR}.kl_loss_coef": "+kl(beta=0.001)",
-    f"{_ACTOR}.kl_loss_type": "+kl(estimator=k2)",
-    f"{_ACTOR}.loss_agg_mode": "+token_mean",
-    f"{_ACTOR}.loss_scale_factor": "+constant_length(length=1024)",
-    f"{_ACTOR}.policy_loss.clip_cov_lb": "+clip_cov(low=1)",
-    f"{_ACTOR}.policy_loss.clip_cov_ratio": "+clip_cov(fraction=0.0002)",
-    f"{_ACTOR}.policy_loss.clip_cov_ub": "+clip_cov(high=5)",
-    f"{_ACTOR}.policy_loss.dro_beta": "+drift(beta=0.1)",
-    f"{_ACTOR}.policy_loss.kl_cov_ratio": "+kl_cov",
-    f"{_ACTOR}.policy_loss.ppo_kl_coef": "+kl_cov",
-    f"{_ACTOR}.ppo_epochs": "+lopti",
-    f"{_ACTOR}.tau_neg": "+sapo(tau_neg=1.05)",
-    f"{_ACTOR}.tau_pos": "+sapo(tau_pos=1)",
-    f"{_ACTOR}.use_kl_loss": "+kl(beta=0.001)",
-    "algorithm.adv_estimator": "+group_norm",
-    "algorithm.filter_groups.enable": "+dynamic_sampling",
-    "algorithm.filter_groups.metric": "+dynamic_sampling",
-    "algorithm.gamma": "+global_norm",
-    "algorithm.kl_ctrl.horizon": "+kl_reward(beta=0.001)",
-    "algorithm.kl_ctrl.kl_coef": "+kl_reward(beta=0.001)",
-    "algorithm.kl_ctrl.target_kl": "+kl_reward(beta=0.001)",
-    "algorithm.kl_ctrl.type": "+kl_reward(beta=0.001)",
-    "algorithm.kl_penalty": "+kl_reward(beta=0.001)",
-    "algorithm.lam": "+global_norm",
-    "algorithm.norm_adv_by_std_in_grpo": "+group_center",
-    "algorithm.rollout_correction.bypass_mode": "+sampler_ratio",
-    "algorithm.rollout_correction.loss_type": "+sampler_ratio",
-    "algorithm.rollout_correction.rollout_is": "+sampler_correction(cap=2)",
-    "algorithm.rollout_correction.rollout_is_batch_normalize": "+sampler_correction(cap=2)",
-    "algorithm.rollout_correction.rollout_is_threshold": "+sampler_correction(cap=2)",
-    "algorithm.rollout_correction.rollout_rs": "+sampler_mask",
-    "algorithm.rollout_correction.rollout_rs_threshold": "+sampler_mask",
-    "algorithm.use_kl_in_reward": "+kl_reward(beta=0.001)",
-}
-"""A setting of verl that has no effect here -> what an objective has in its place, as it is added to an expression."""
-
 _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    f"{_ACTOR}.shuffle": ((False,), "it would take the responses of a prompt apart"),
-    f"{_ACTOR}.strategy": (("fsdp", "fsdp2"), "the adapter was not tried with other engines"),
+    f"{ACTOR}shuffle": ((False,), "it would take the responses of a prompt apart"),
+    f"{ACTOR}strategy": (("fsdp", "fsdp2"), "the adapter was not tried with other engines"),
     "algorithm.use_pf_ppo": ((False,), "it draws responses anew, which takes groups apart"),
     "critic.enable": ((None, False), "no objective here reads a value model"),
     "distillation.enabled": ((False,), "its loss and the objective's would be in one place"),
@@ -74,7 +31,7 @@ _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
 
 def expression_in(config: DictConfig) -> str | None:
     """The expression that verl's configuration names, if it does."""
-    mode = OmegaConf.select(config, LOSS_MODE)
+    mode = OmegaConf.select(config, LOSS)
     return mode.removeprefix(MARK) if isinstance(mode, str) and mode.startswith(MARK) else None
 
 
@@ -101,10 +58,10 @@ def settled(config: DictConfig) -> DictConfig:
 def _decided(objective: Objective) -> dict[str, Any]:
     """Settings of verl that follow from the objective."""
     decided = {
-        f"{_ACTOR}.ppo_epochs": objective.pass_count,
-        f"{_ACTOR}.use_kl_loss": "logp_ref" in objective.needs,  # loads the reference, and does nothing else here
-        "algorithm.adv_estimator": "grpo",  # no critic, and does nothing else here
-        "algorithm.filter_groups.enable": objective.refills,
+        EPOCHS: objective.pass_count,
+        KL: "logp_ref" in objective.needs,  # loads the reference, and does nothing else here
+        ADVANTAGE: "grpo",  # no critic, and does nothing else here
+        FILTER: objective.refills,
         "critic.enable": False,
     }
     return decided | ({"actor_rollout_ref.rollout.calculate_log_probs": True} if _reads_sampler(objective) else {})
@@ -115,14 +72,12 @@ def _reads_sampler(objective: Objective) -> bool:
 
 
 def _refuse_replaced(objective: Objective, config: DictConfig, decided: Mapping[str, Any]) -> None:
-    """What the objective would set itself may be said."""
-    for name, remedy in REPLACED.items():
-        value, usual = OmegaConf.select(config, name), OmegaConf.select(_defaults(), name)
-        if value != usual and value != decided.get(name, usual):
-            raise ObjectiveError(
-                f"{name}={value} has no effect beside {MARK}{objective}: leave it out and write the part that "
-                f"does it into the objective, as in '{objective}{remedy}'"
-            )
+    given = {name: OmegaConf.select(config, name) for name in VERL.defaults if name != LOSS}
+    usual = {name: OmegaConf.select(_defaults(), name) for name in given}
+    shaped = {
+        name: given[name] for name in given if name == LIMIT or name.startswith(OVERLONG)
+    }  # verl's reward manager
+    refuse_replaced(VERL, objective, given, usual, {**shaped, **decided})
 
 
 def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor
+from torch.nn.functional import pad
 from verl.utils import tensordict_utils
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
-from objectives import Objective, Plan, parse
-from objectives.adapters.verl.rows import LIMIT, batch_of, columns_in, everywhere, without_columns
+from objectives import Loop, Objective, Plan, Sums, parse, shares
+from objectives.adapters.columns import GROUP, batch_of
+from objectives.adapters.verl.rows import LIMIT, columns_in, everywhere, without_columns
 from objectives.adapters.verl.settings import MARK
 
 ROW = "zoo_row"
@@ -54,21 +56,27 @@ class ZooTrainingWorker(TrainingWorker):
         return super().train_batch(data)
 
     @torch.no_grad()
-    def _plan(self, data: TensorDict, update: int) -> tuple[Plan, Tensor]:
-        """The plan of a mini-batch, and [n] the numbers of this rank's rows in it."""
-        columns = columns_in(data)
-        moved = update > 0
-        if moved and self.objective.reads_current:
-            columns |= self._current(data)
-        columns = {name: values.to(self.device_name) for name, values in columns.items()}
-        together = everywhere(columns, self.engine.get_data_parallel_group())
-        batch = batch_of(together, update // self._minibatches, tensordict_utils.get(data, LIMIT))
-        if not moved:
-            batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
-        real = batch.require("group", "the plan") >= 0
-        plan = self.objective.plan(batch.rows(real).with_fields(on_policy=not moved))
+    def _plan(self, data: TensorDict, number: int) -> tuple[Plan, Tensor]:
+        """The plan of an update, and [n] the numbers of this rank's rows in it."""
+        loop, ranks = Loop(self.objective, self._minibatches), self.engine.get_data_parallel_size()
+        update, columns = loop.update(number), self._everywhere(columns_in(data))
+        real = columns[GROUP] >= 0
+        batch = batch_of(columns, update.pass_number, tensordict_utils.get(data, LIMIT))
+
+        def statistics() -> tuple[Tensor, Tensor | None]:
+            current = self._everywhere(self._current(data))
+            wide = {
+                name: pad(values, (0, batch.mask.shape[1] - values.shape[1]))[real] for name, values in current.items()
+            }
+            return wide["log_probs"], wide.get("entropy")
+
+        plan = loop.plan(update, batch, statistics)
         numbers = torch.where(real, real.cumsum(0) - 1, -1)
-        return plan, numbers.chunk(self.engine.get_data_parallel_size())[self.engine.get_data_parallel_rank()].cpu()
+        return plan, numbers.chunk(ranks)[self.engine.get_data_parallel_rank()].cpu()
+
+    def _everywhere(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        there = {name: values.to(self.device_name) for name, values in columns.items()}
+        return everywhere(there, self.engine.get_data_parallel_group())
 
     def _current(self, data: TensorDict) -> dict[str, Tensor]:
         """[n, t] log-probs, and entropies if they are read, of this rank's rows under the policy as it is now."""
@@ -86,8 +94,8 @@ class ZooTrainingWorker(TrainingWorker):
         )
         with self.engine.eval_mode(disable_auto_offload=True):
             output = self.engine.infer_batch(share)["model_output"]
-        names = {"log_probs": "zoo_0_logp", "entropy": "zoo_0_entropy"}
-        return {ours: no_padding_2_padding(output[its], share).float() for its, ours in names.items() if its in output}
+        names = [name for name in ("log_probs", "entropy") if name in output]
+        return {name: no_padding_2_padding(output[name], share).float() for name in names}
 
 
 class ZooActorRolloutRefWorker(ActorRolloutRefWorker):
@@ -110,28 +118,12 @@ def loss_of(
         for name in ("log_probs", "entropy")
     )
     assert logp is not None
-    loss = objective.loss(plan, rows, logp, entropy) * ranks
-    sums = {"pg_loss": loss.detach()} | {
-        name: value * ranks for name, value in _tally(objective, plan, rows, logp.detach()).items()
-    }
-    values = torch.stack([*sums.values()]).tolist()
-    return loss, {name: Metric(AggregationType.SUM, value) for name, value in zip(sums, values, strict=True)}
-
-
-@torch.no_grad()
-def _tally(objective: Objective, plan: Plan, rows: Tensor, logp: Tensor) -> dict[str, Tensor]:
-    """What some rows add to the mini-batch's KL to the reference (k3) per token, and to each part's share of its
-    tokens and of its |A|.
-    """
-    batch = plan.batch.rows(rows).first_tokens(logp.shape[1])
-    tokens = plan.batch.mask.sum().clamp(min=1)
-    mass = plan.batch.require("advantage", "the tally").abs().sum()
-    advantage = batch.require("advantage", "the tally").abs()
-    sums = {}
-    if batch.logp_ref is not None:
-        difference = (batch.logp_ref - logp)[batch.mask]
-        sums["kl"] = (difference.expm1() - difference).sum() / tokens
-    for name, touched in objective.touched(plan, rows, logp).items():
-        sums[f"touched/{name}/tokens"] = touched.sum() / tokens
-        sums[f"touched/{name}/mass"] = (advantage * touched).sum() / torch.where(mass > 0, mass, 1.0)
-    return sums
+    loss = objective.loss(plan, rows, logp, entropy)
+    part = plan.rows(rows, logp.shape[1])
+    sums = Sums(objective, logp.device)
+    sums.add_plan(part, whole=plan)
+    sums.add_rows(part, logp.detach(), loss.detach())
+    sums.add_kl(part, logp.detach())
+    values = shares(sums.totals(lambda here, _: here))
+    values = {"pg_loss" if name == "loss" else name: value for name, value in values.items()}
+    return loss * ranks, {name: Metric(AggregationType.SUM, value * ranks) for name, value in values.items()}

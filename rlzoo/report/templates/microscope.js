@@ -32,7 +32,9 @@ function reasons(response, seen, view, t) {
   if (seen.response === 0) said.push("The response did just as well as the rest of its group, so there is nothing to learn from it.");
   else said.push(`The response is ${right} and did ${seen.response > 0 ? "better" : "worse"} than its group: advantage ${signed(seen.response)}.`);
   for (const [name, weights] of Object.entries(seen.weights)) {
-    if (weights[t] !== 1) said.push(`${name} weighs that by ${short(weights[t])}.`);
+    if (seen.adds.includes(name)) {
+      if (weights[t] !== 0) said.push(`${name} adds ${signed(weights[t])} to that.`);
+    } else if (weights[t] !== 1) said.push(`${name} weighs that by ${short(weights[t])}.`);
   }
   const silencers = Object.keys(seen.silenced).filter((name) => seen.silenced[name].includes(t));
   for (const name of silencers) {
@@ -48,7 +50,9 @@ function reasons(response, seen, view, t) {
 }
 function figures(list, response, seen, view, t) {
   const rows = [["reward", short(seen.reward)], ["advantage of the response", signed(seen.response)]];
-  for (const [name, weights] of Object.entries(seen.weights)) rows.push([`weight, ${name}`, short(weights[t])]);
+  for (const [name, weights] of Object.entries(seen.weights)) {
+    rows.push([seen.adds.includes(name) ? `added by ${name}` : `weight, ${name}`, short(weights[t])]);
+  }
   if (seen.advantage[t] !== seen.response) rows.push(["advantage of the token", signed(seen.advantage[t])]);
   rows.push(["importance ratio", short(seen.ratio[t])]);
   const silencers = Object.keys(seen.silenced).filter((name) => seen.silenced[name].includes(t));

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clip, clipped
+from tests.objectives.parts_reference import clip, clipped, micro_batch_mean
 from tests.objectives.reference import pools
 
 
@@ -63,7 +63,9 @@ def bapo(
 
 RECIPES = {
     "bapo": clipped(surrogate=bapo(algorithm_1, weighted=True, scope="batch")),
-    "bapo(variant=authors)": clipped(surrogate=bapo(authors_search, weighted=False, scope="micro", cap=3.0)),
+    "bapo(variant=authors)": clipped(
+        surrogate=bapo(authors_search, weighted=False, scope="micro", cap=3.0), share=micro_batch_mean
+    ),
 }
 
 COMPOSITIONS = {

@@ -1,16 +1,15 @@
-"""Clip-Cov (arXiv:2505.22617): tokens drawn among those with low <= Cov <= high have no gradient; clip at 0.2.
+"""Clip-Cov (arXiv:2505.22617): tokens drawn among those with low < Cov < high have no gradient; clip at 0.2.
 
-Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest splitmix64 of the bits of old log-probs as
-float32. The authors' code: within each micro-batch, ratios clipped to [0, 2].
+Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest lots of those that the clip spares. The
+authors' code: within each micro-batch, ratios clipped to [0, 2], mean over the tokens of each.
 """
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
 
 from tests.objectives.batches import Array, Case, Flags
-from tests.objectives.parts_reference import clip, clipped, dynamic_sampling
+from tests.objectives.parts_reference import clip, clipped, dynamic_sampling, micro_batch_mean
 from tests.objectives.reference import pools
 
 
@@ -26,32 +25,20 @@ def covariance(case: Case, advantage: Array, pool: Flags) -> Array:
     return cov.astype(np.float32)
 
 
-def splitmix64(value: float) -> int:
-    """The hash of the 64 bits of a number."""
-    (number,) = struct.unpack("<Q", struct.pack("<d", value))
-    number = (number + 0x9E3779B97F4A7C15) % 2**64
-    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) % 2**64
-    return number ^ (number >> 31)
-
-
 def clip_cov(
-    fraction: float = 2e-4, low: float = 1.0, high: float = 5.0, scope: str = "batch"
+    fraction: float = 2e-4, low: float = 1.0, high: float = 5.0, scope: str = "batch", width: float = 0.2
 ) -> Callable[[Case, Array], tuple[Flags, bool]]:
-    """Not the floor(rho N) tokens, at least one, of the smallest hashes in the band, ties included."""
+    """Not the floor(rho N) tokens, at least one, of the smallest lots in the band."""
 
     def mask(case: Case, advantage: Array) -> tuple[Flags, bool]:
-        kept = case.mask.copy()
+        kept, ratio = case.mask.copy(), np.exp(np.clip(case.current - case.logp_old, -20, 20))
+        clipped_off = np.where(advantage > 0, ratio > 1 + width, (ratio < 1 - width) & (advantage < 0))
         for pool in pools(case, case.mask, scope):
             cov = covariance(case, advantage, pool)
-            band = pool & (cov >= low) & (cov <= high)
-            key = {
-                token: splitmix64(float(np.float32(case.logp_old[token])) + 0.0)
-                for token in zip(*band.nonzero(), strict=True)
-            }
-            last = sorted(key.values())[: max(1, int(fraction * pool.sum() + 1e-9))]
-            for token, number in key.items():
-                kept[token] &= number not in last
+            band = pool & (cov > low) & (cov < high) & ~clipped_off
+            tokens = sorted(zip(*band.nonzero(), strict=True), key=lambda token: case.lot[token])
+            for token in tokens[: max(1, int(fraction * pool.sum() + 1e-9))]:
+                kept[token] = False
         return kept, False
 
     return mask
@@ -60,7 +47,10 @@ def clip_cov(
 RECIPES = {
     "clip_cov": clipped(selects=[dynamic_sampling], surrogate=clip(), masks=[clip_cov()]),
     "clip_cov(variant=authors)": clipped(
-        selects=[dynamic_sampling], surrogate=clip(1.0, 1.0), masks=[clip_cov(scope="micro")]
+        selects=[dynamic_sampling],
+        surrogate=clip(1.0, 1.0),
+        masks=[clip_cov(scope="micro", width=1.0)],
+        share=micro_batch_mean,
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clipped, seq_mean, token_mean
+from tests.objectives.parts_reference import clipped, micro_batch_mean, seq_mean, token_mean
 
 
 def dynamic_clip(
@@ -30,7 +30,7 @@ def dynamic_clip(
 
 RECIPES = {
     "dcpo": clipped(surrogate=dynamic_clip(), share=seq_mean),
-    "dcpo(variant=authors)": clipped(surrogate=dynamic_clip(0.2, 0.28), share=seq_mean),
+    "dcpo(variant=authors)": clipped(surrogate=dynamic_clip(0.2, 0.28), share=micro_batch_mean),
 }
 
 COMPOSITIONS = {

@@ -7,11 +7,12 @@ Log-ratios are clamped to [-20, 20], and p_sampler is p over the ratio.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clipped, constant_length, group_center
+from tests.objectives.parts_reference import clipped, constant_length, group_center, group_norm
 from tests.objectives.reference import Share, Term
 
 
@@ -58,7 +59,9 @@ DPPO = {"stops_gradients": True, "advantage": group_center, "ratio": sampler_rat
 RECIPES = {
     "dppo": clipped(**DPPO, surrogate=divergence_clip()),
     "dppo(variant=authors)": clipped(**DPPO, surrogate=divergence_clip(cap=10.0)),
-    "dppo(variant=trl)": clipped(**DPPO, surrogate=divergence_clip(cap=20.0)),
+    "dppo(variant=trl)": clipped(
+        **DPPO | {"advantage": partial(group_norm, eps=1e-4)}, surrogate=divergence_clip(cap=20.0)
+    ),
     "dppo(variant=prime_rl)": clipped(
         **DPPO, surrogate=divergence_clip(0.2), penalties=[drift(0.001, "square", "sampler")]
     ),

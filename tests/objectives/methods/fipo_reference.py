@@ -1,6 +1,6 @@
 """FIPO (arXiv:2603.19835): the clipped objective times exp of the discounted log-ratios from the token on, in [1, 1.2].
 
-gamma = 2^(-1/32); ratios above 10 have no say; at most 1 where A < 0 and r > 4.
+gamma = 2^(-1/32); ratios above 10 have no say; at most 1 where A < 0 and r > 4; dual clip at 10.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def future_kl(
     return weight
 
 
-FIPO = {"surrogate": clip(), "stops_gradients": True}
+FIPO = {"surrogate": clip(cap=10.0), "stops_gradients": True}
 
 RECIPES = {"fipo": clipped(**FIPO, weights=[future_kl()])}
 

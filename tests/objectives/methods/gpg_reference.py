@@ -1,7 +1,7 @@
-"""GPG (arXiv:2504.02546): A log pi, A = (R - mean) B / (B - M), M rows in groups of equal rewards; mean per response.
+"""GPG (arXiv:2504.02546): A log pi, A = (R - mean) B / (B - M), M rows in groups of equal rewards; mean over tokens.
 
-Authors' code: 1e-5 is added to the share (B - M) / B. verl: the share is that of the rewards that are not zero; mean
-over tokens. The value is that of A pi / sg[pi], which has the same gradient.
+verl: the share is that of the rewards that are not zero.
+The value is that of A pi / sg[pi], which has the same gradient.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clipped, dynamic_sampling, group_center, seq_mean
+from tests.objectives.parts_reference import clipped, dynamic_sampling, group_center
 from tests.objectives.reference import groups
 
 
@@ -40,11 +40,9 @@ def scaled_center(eps: float = 0.0, rewarded: bool = False) -> Callable[[Case, A
 GPG: dict[str, Any] = {"stops_gradients": True, "surrogate": reinforce}
 
 RECIPES = {
-    "gpg": clipped(**GPG, advantage=scaled_center(), share=seq_mean),
-    "gpg(variant=authors)": clipped(**GPG, advantage=scaled_center(1e-5), share=seq_mean),
+    "gpg": clipped(**GPG, advantage=scaled_center()),
+    "gpg(variant=authors)": clipped(**GPG, advantage=scaled_center()),
     "gpg(variant=verl)": clipped(**GPG, advantage=scaled_center(rewarded=True)),
 }
 
-COMPOSITIONS = {
-    "gpg+dynamic_sampling": clipped(**GPG, advantage=scaled_center(), share=seq_mean, selects=[dynamic_sampling])
-}
+COMPOSITIONS = {"gpg+dynamic_sampling": clipped(**GPG, advantage=scaled_center(), selects=[dynamic_sampling])}

@@ -18,5 +18,6 @@ COMPOSITIONS = {
     "grpo(estimator=k1)": grpo(penalties=[kl(estimator="k1")]),
     "grpo(estimator=k2,beta=0.5)": grpo(penalties=[kl(0.5, "k2")]),
     "grpo+entropy_bonus(coefficient=0.01)": grpo(penalties=[kl(), entropy_bonus(0.01)]),
+    "grpo+epochs(count=3)": grpo(passes=lambda case: [case.mask] * 3),
     "grpo-kl+kl_reward": grpo(penalties=[], rewards=[kl_reward(0.05)]),
 }

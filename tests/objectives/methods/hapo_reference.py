@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clip, clipped, group_center, group_norm
+from tests.objectives.parts_reference import clip, clipped, group_center, group_norm, micro_batch_mean
 from tests.objectives.reference import groups, pools
 
 
@@ -41,9 +41,13 @@ def height(case: Case, scope: str) -> Array:
     result = np.zeros(case.mask.shape)
     for pool in pools(case, case.mask, scope):
         entropy = np.log(np.maximum(case.current_entropy[pool], 1e-8))
-        h = entropy - sorted(entropy.tolist())[math.ceil(0.8 * len(entropy) - 1e-9) - 1]
-        above, below = h.max() or 1.0, -h.min() or 1.0
-        result[pool] = np.where(h > 0, h / above, h / below)
+        ordered = sorted(entropy.tolist())
+        if scope == "micro":  # the code: starriver030515/HAPO@7671dde, verl/trainer/ppo/core_algos.py:82-125
+            h = entropy - ordered[round(0.8 * (len(entropy) - 1))]
+            result[pool] = np.where(h > 0, h / (h.max() or 1.0), h / (h.min() or 1.0))
+            continue
+        h = entropy - ordered[math.ceil(0.8 * len(entropy) - 1e-9) - 1]
+        result[pool] = np.where(h > 0, h / (h.max() or 1.0), h / (-h.min() or 1.0))
     return result
 
 
@@ -85,6 +89,7 @@ RECIPES = {
         advantage=token_group_norm(),
         weights=[zones("micro", 0.2)],
         surrogate=heterogeneous_clip("micro", 0.2),
+        share=micro_batch_mean,
         stops_gradients=True,
     ),
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.objectives.batches import Array, Case
 from tests.objectives.methods.clip_cov_reference import covariance
-from tests.objectives.parts_reference import clipped, dynamic_sampling, unclipped
+from tests.objectives.parts_reference import clipped, dynamic_sampling, micro_batch_mean, token_mean, unclipped
 from tests.objectives.reference import Reference, Share, Term, pools
 
 
@@ -36,7 +36,8 @@ def cov_penalty(
 def kl_cov(**settings: object) -> Reference:
     """KL-Cov with other settings of its penalty."""
     penalty = cov_penalty(**settings)  # type: ignore[arg-type]
-    return clipped(selects=[dynamic_sampling], surrogate=unclipped, penalties=[penalty])
+    share = micro_batch_mean if settings.get("scope") == "micro" else token_mean
+    return clipped(selects=[dynamic_sampling], surrogate=unclipped, penalties=[penalty], share=share)
 
 
 RECIPES = {"kl_cov": kl_cov(), "kl_cov(variant=authors)": kl_cov(scope="micro")}

@@ -22,7 +22,7 @@ def gate_open_on_its_target(control: Any) -> Any:
 
 def share_rounded_down(self: Any, batch: TokenBatch) -> Tensor:
     weight = torch.ones_like(batch.advantage)
-    state = batch.state.get(self.name, {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate})
+    state = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate, **batch.state.get(self.name, {})}
     for sign, name in ((1, "amplify"), (-1, "attenuate")):
         candidates = batch.mask & (sign * batch.advantage > 0)
         logp = batch.logp if self.source == "current" else batch.logp_old

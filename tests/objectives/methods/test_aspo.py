@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.objectives.vectors import PER_BATCH, assert_close, pushes, small_batch, tokens
+from tests.objectives.vectors import PER_BATCH, assert_close, prepared, pushes, small_batch, tokens
 
 
 def test_the_weight_is_turned_over_where_the_advantage_is_positive() -> None:
@@ -21,5 +21,5 @@ def test_the_weight_is_turned_over_where_the_advantage_is_positive() -> None:
 def test_the_published_codes_table(advantage: float, ratios: list[float], expected: list[float]) -> None:
     probability = torch.full((1, 7), 0.1, dtype=torch.float64)
     logp = probability.log() + tokens(ratios).log()
-    batch = small_batch(probability, [1.0], [0], logp=logp, advantage=torch.full((1, 7), advantage).double())
+    batch = prepared(small_batch(probability, [1.0], [0], logp=logp), torch.full((1, 7), advantage).double())
     assert_close(pushes("aspo-kl", 7.0, batch), expected)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import ObjectiveError, parse
-from tests.objectives.vectors import small_batch, tokens
+from tests.objectives.vectors import prepared, small_batch, tokens
 
 RATIOS = tokens([0.5, 0.7, 1.5, 2.5, 0.4, 0.9, 1.3])
 ADVANTAGE = tokens([0.5, 0.5, 0.5, 0.5, -1, -1, -1.5])
@@ -22,7 +22,7 @@ ADVANTAGE = tokens([0.5, 0.5, 0.5, 0.5, -1, -1, -1.5])
 )
 def test_the_bounds_widen_until_the_target_is_reached(expression: str, lower: float, upper: float) -> None:
     old = torch.full((1, 7), 0.1, dtype=torch.float64)
-    batch = small_batch(old, [1.0], [0], logp=old.log() + RATIOS.log(), advantage=ADVANTAGE)
+    batch = prepared(small_batch(old, [1.0], [0], logp=old.log() + RATIOS.log()), ADVANTAGE)
     bounds = parse(expression).plan(batch).bounds
     assert (1 - bounds.low).tolist() == [[pytest.approx(lower)]]
     assert (1 + bounds.high).tolist() == [[pytest.approx(upper)]]
@@ -30,7 +30,7 @@ def test_the_bounds_widen_until_the_target_is_reached(expression: str, lower: fl
 
 def test_improbable_tokens_count_less() -> None:
     old = tokens([1e-3] * 4 + [0.9] * 3)
-    batch = small_batch(old, [1.0], [0], logp=old.log() + RATIOS.log(), advantage=ADVANTAGE)
+    batch = prepared(small_batch(old, [1.0], [0], logp=old.log() + RATIOS.log()), ADVANTAGE)
     assert (1 + parse("bapo").plan(batch).bounds.high).item() == pytest.approx(3.0)
     assert (1 + parse("bapo(weighted=false)").plan(batch).bounds.high).item() == pytest.approx(1.9)
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from objectives import Modifier, parse
-from tests.objectives.vectors import PER_RESPONSE, assert_close, batch_z, pushes, small_batch, tokens
+from tests.objectives.vectors import PER_RESPONSE, assert_close, batch_z, prepared, pushes, small_batch, tokens
 
 
 def test_the_bounds_follow_the_old_probability() -> None:
     bounds = parse("dcpo-dual_clip").plan(
-        small_batch(tokens([0.05, 0.2, 0.5, 0.9, 1.0]), [1.0], [0], advantage=torch.ones(1, 5).double())
+        prepared(small_batch(tokens([0.05, 0.2, 0.5, 0.9, 1.0]), [1.0], [0]), torch.ones(1, 5).double())
     )
     assert (1 - bounds.bounds.low)[0].tolist() == pytest.approx([0.5, 0.5, 0.5, 0.76874192, 0.8])
     upper = [2.5615528, 1.618034, 1.3062258, 1.1871843, 1.1708204]
@@ -25,7 +25,7 @@ def test_the_vector_of_batch_z() -> None:
 
 
 def test_a_sure_token_has_narrow_bounds_of_about_the_widths() -> None:
-    batch = small_batch(torch.ones(1, 1).double(), [1.0], [0], advantage=torch.ones(1, 1).double())
+    batch = prepared(small_batch(torch.ones(1, 1).double(), [1.0], [0]), torch.ones(1, 1).double())
     bounds = parse("dcpo(low=0.001,high=0.001)").plan(batch).bounds
     assert (bounds.low.item(), bounds.high.item()) == pytest.approx((0.001, 0.001), rel=2e-3)
     assert len(parse("dapo+dcpo").all(Modifier)) == 2
@@ -34,4 +34,4 @@ def test_a_sure_token_has_narrow_bounds_of_about_the_widths() -> None:
 def test_the_equation_has_its_outer_bounds() -> None:
     equation = parse("dcpo(most=7)").equation
     assert "(1 + sqrt(max(1 - 0.64/q, 0)))/2, min((1 + sqrt(1 + 0.8/q))/2, 7)" in equation
-    assert equation.endswith("; q = p_old")
+    assert "; q = p_old" in equation

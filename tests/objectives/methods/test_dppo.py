@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import ObjectiveError, TokenBatch, parse
-from tests.objectives.vectors import PER_BATCH, assert_close, batch_z, pushes, small_batch, tokens
+from tests.objectives.vectors import PER_BATCH, assert_close, batch_z, prepared, pushes, small_batch, tokens
 
 PROBABILITY = tokens([0.02, 0.25, 0.1, 0.8, 0.7, 0.999])
 SAMPLER = tokens([0.01, 0.05, 0.3, 0.5, 0.9, 0.99])
@@ -37,8 +37,8 @@ def test_prime_rls_losses() -> None:
 @pytest.mark.parametrize("setting", ["", "(kind=kl,delta=0.05)"])
 @pytest.mark.parametrize(("sign", "kept"), [(1.0, [1, 0, 1, 0, 1, 1]), (-1.0, [1, 1, 0, 1, 0, 1])])
 def test_a_rare_token_may_double_and_a_probable_one_may_not_fall(setting: str, sign: float, kept: list[int]) -> None:
-    more = {"logp_sampler": SAMPLER.log(), "advantage": sign * torch.ones_like(SAMPLER)}
-    found = pushes(f"dppo{setting}", 6.0, small_batch(PROBABILITY, [1.0], [0], **more))
+    batch = small_batch(PROBABILITY, [1.0], [0], logp_sampler=SAMPLER.log())
+    found = pushes(f"dppo{setting}", 6.0, prepared(batch, sign * torch.ones_like(SAMPLER)))
     assert (found != 0).int().tolist() == [kept]
 
 

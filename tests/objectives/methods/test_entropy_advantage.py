@@ -1,11 +1,12 @@
 """The entropy advantage's vectors."""
 
+import pytest
 import torch
 
 from objectives import parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current
-from tests.objectives.vectors import ADVANTAGE_Z, PER_BATCH, assert_close, batch_z, pushes
+from tests.objectives.vectors import ADVANTAGE_Z, PER_BATCH, assert_close, batch_z, pushes, small_batch, tokens
 
 
 def test_uncertain_tokens_gain_up_to_half_their_advantage() -> None:
@@ -34,3 +35,12 @@ def test_no_advantage_changes_its_sign() -> None:
         batch = at_current(token_batch(random_case(seed)))
         plain, shaped = (parse(name).plan(parse(name).prepare(batch)) for name in ("justrl", "entropy_advantage"))
         assert torch.equal(shaped.batch.advantage.sign(), plain.batch.advantage.sign())
+
+
+def test_beside_a_factor_of_the_rollouts_the_equation_prints_the_order_that_is_calculated() -> None:
+    objective = parse("grpo-kl+entropy_advantage(alpha=0.01)+ar(alpha=0.7)")
+    batch = small_batch(tokens([0.5, 0.5], [0.5, 0.5]), [1, 0], [0, 0])
+    plan = objective.plan(objective.prepare(batch))
+    centred = parse("grpo").advantages(batch)[0].item()
+    first, second = objective.equation.index("A *="), objective.equation.index("A +=")
+    assert first < second and plan.batch.advantage[0, 0].item() == pytest.approx(centred * (0.3 + 0.7 * 0.5) + 0.01)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import ObjectiveError, parse
-from tests.objectives.vectors import PER_BATCH, assert_close, pushes, small_batch, tokens
+from tests.objectives.vectors import PER_BATCH, assert_close, prepared, pushes, small_batch, tokens
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.objectives.vectors import PER_BATCH, assert_close, pushes, small_batc
 def test_a_token_is_weighed_with_the_smallest_ratio_before_it(prefix: str, expected: list[float]) -> None:
     old = torch.full((1, 5), 0.3, dtype=torch.float64)
     logp = old.log() + tokens([1.2, 0.8, 1.5, 0.5, 1.1]).log()
-    batch = small_batch(old, [1.0], [0], logp=logp, advantage=torch.ones_like(old))
+    batch = prepared(small_batch(old, [1.0], [0], logp=logp), torch.ones_like(old))
     assert_close(pushes(f"minpro(low=1,high=4,prefix={prefix})", 5.0, batch), expected)
 
 

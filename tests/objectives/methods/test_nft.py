@@ -5,7 +5,7 @@ import torch
 
 from objectives import parse
 from tests.objectives.batches import random_case, token_batch
-from tests.objectives.vectors import PER_BATCH, assert_close, batch_z, pushes
+from tests.objectives.vectors import PER_BATCH, assert_close, batch_z, pushes, rollouts_z
 
 
 def test_wrong_answers_train_the_policy_without_the_right_ones() -> None:
@@ -31,7 +31,7 @@ def test_while_the_policy_has_not_moved_it_is_the_centred_correctness(eps: float
 
 
 def test_the_success_is_that_of_the_group_with_its_dropped_responses() -> None:
-    batch = batch_z().with_fields(advantage=None, truncated=torch.tensor([True, False, False, False]))
+    batch = rollouts_z().with_fields(truncated=torch.tensor([True, False, False, False]))
     objective = parse("nft+overlong_filter")
     plan = objective.plan(objective.prepare(batch))
     assert plan.extra["success"].tolist() == [0.5] * 4

@@ -6,7 +6,7 @@ import torch
 from objectives import ObjectiveError, parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate
-from tests.objectives.vectors import PER_RESPONSE, assert_close, batch_z, loss_of, pushes, tokens
+from tests.objectives.vectors import PER_RESPONSE, assert_close, batch_z, loss_of, pushes, rollouts_z, tokens
 
 ROWS = [0.4322654, -0.1731254, -1.61541877, 0.79954255]
 
@@ -37,8 +37,8 @@ def test_no_response_is_pushed_by_more_than_one_over_tau() -> None:
 def test_groups_of_one_kind_teach_nothing() -> None:
     alone = batch_z(tokens([1] * 4, [0.5] * 2, [1] * 3, [0.5]))
     assert loss_of("real", alone) == 0 and (pushes("real", 1.0, alone) == 0).all()
-    empty = batch_z().with_fields(mask=torch.zeros(4, 4).bool())
-    assert all((update.gradient == 0).all() for update in evaluate(parse("real"), empty.with_fields(advantage=None)))
+    empty = rollouts_z().with_fields(mask=torch.zeros(4, 4).bool())
+    assert all((update.gradient == 0).all() for update in evaluate(parse("real"), empty))
 
 
 def test_a_tiny_temperature_stays_finite() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import TokenBatch, parse
-from tests.objectives.vectors import assert_close, batch_r, batch_z
+from tests.objectives.vectors import assert_close, batch_r, batch_z, rollouts_z
 
 
 def advantages(expression: str, batch: TokenBatch) -> list[float]:
@@ -36,7 +36,7 @@ def test_the_deviation_of_the_batch_divides_centred_groups(
 
 
 def test_a_token_is_charged_for_the_divergence_from_there_on() -> None:
-    found = parse("reinforce_pp(beta=0.05)").advantages(batch_z().with_fields(advantage=None))
+    found = parse("reinforce_pp(beta=0.05)").advantages(rollouts_z())
     assert_close(
         found * batch_z().mask,
         [0.99993402, 1.0100089, 0.98985912, 1.0200838],
@@ -47,7 +47,7 @@ def test_a_token_is_charged_for_the_divergence_from_there_on() -> None:
 
 
 def test_a_response_is_charged_for_its_divergence_and_centred_with_its_group() -> None:
-    found = parse("grpo+group_center+kl_reward").advantages(batch_z().with_fields(advantage=None))
+    found = parse("grpo+group_center+kl_reward").advantages(rollouts_z())
     expected = torch.tensor([0.66666667, -0.66, -0.66, 0.65333333], dtype=torch.float64) * 3 / 4
     assert found.tolist() == pytest.approx(expected.tolist(), abs=1e-8)
 

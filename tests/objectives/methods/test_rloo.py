@@ -5,7 +5,7 @@ import torch
 
 from objectives import parse
 from tests.objectives.batches import random_case, token_batch
-from tests.objectives.vectors import assert_close, batch_r, batch_z, loss_of, pushes
+from tests.objectives.vectors import assert_close, batch_r, loss_of, pushes, rollouts_z
 
 
 def test_the_others_are_the_baseline() -> None:
@@ -15,7 +15,7 @@ def test_the_others_are_the_baseline() -> None:
 
 
 def test_the_divergence_is_taken_off_the_reward_first() -> None:
-    found = parse("rloo(beta=0.05)").advantages(batch_z().with_fields(advantage=None))
+    found = parse("rloo(beta=0.05)").advantages(rollouts_z())
     assert found.tolist() == pytest.approx([0.66666667, -0.66, -0.66, 0.65333333], abs=1e-8)
 
 

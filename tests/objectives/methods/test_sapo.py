@@ -36,4 +36,4 @@ def test_a_wide_gate_is_no_gate() -> None:
     for seed in range(10):
         batch = token_batch(random_case(seed, extreme=False, moved=True))
         (found,) = parse("sapo(tau_pos=1e-6,tau_neg=1e-6)").token_gradients(batch)
-        torch.testing.assert_close(found, parse("sapo+unclipped").token_gradients(batch)[0], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(found, parse("grpo+unclipped-kl").token_gradients(batch)[0], rtol=1e-9, atol=1e-12)

@@ -4,23 +4,21 @@ import pytest
 import torch
 
 from objectives import parse
-from tests.objectives.vectors import assert_close, batch_r, batch_z
+from tests.objectives.vectors import assert_close, batch_r, rollouts_z
 
 REST = ([0, -1.1051709], [-1.8221188, -12.182494, -0.95122942])
 
 
 def test_wrong_answers_weigh_ten_times_as_much() -> None:
-    batch = batch_z()
     objective = parse("w_reinforce")
-    prepared = objective.prepare(batch.with_fields(advantage=None))
-    found = objective.push(objective.plan(prepared)) * 10
+    found = objective.push(objective.plan(objective.prepare(rollouts_z()))) * 10
     assert_close(found, [0.10512711, 0, 0.067032005, 0], *REST, [0.098019867])
 
 
 @pytest.mark.parametrize(("variant", "kept", "tokens"), [("psr", [0, 3], 5), ("nsr", [1, 2], 5)])
 def test_answers_that_are_left_out_leave_the_denominator(variant: str, kept: list[int], tokens: int) -> None:
     objective = parse(f"w_reinforce(variant={variant})")
-    plan = objective.plan(objective.prepare(batch_z().with_fields(advantage=None)))
+    plan = objective.plan(objective.prepare(rollouts_z()))
     assert plan.active.nonzero().flatten().tolist() == kept
     assert (plan.policy_coefficient[plan.batch.mask] == 1 / tokens).all()
 

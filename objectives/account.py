@@ -1,0 +1,169 @@
+"""The account of an objective: what each part did to a batch, in the order in which that was carried out.
+
+`prepare` and `plan` enter what they calculate anyway; whoever shows or counts what an objective did reads it here.
+Values are cut to the rows that are asked for only once they are read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from objectives.lazy import Tensor, torch
+
+
+class Action(StrEnum):
+    """What a part can do, and what the value of its entry is."""
+
+    TOKENS = "tokens"
+    """[N, T] bool: the tokens that the loss sees from here on; entered by no part."""
+    REWARD = "reward"
+    """[N] or [N, T]: added to the reward."""
+    SELECT = "select"
+    """[N] bool: the responses that are trained on."""
+    ADVANTAGE = "advantage"
+    """[N] or [N, T]: the advantage before weights."""
+    STATE = "state"
+    """A number, float64 on the CPU: one of those that the part's controller remembers, by name."""
+    ADD = "add"
+    """[N, T]: added to the advantage."""
+    WEIGH = "weigh"
+    """[N, T]: the advantage is multiplied by it."""
+    GROUP = "group"
+    """[N, T] bool: the tokens that a schedule tells from the others."""
+    PASS = "pass"
+    """[N, T] bool: tokens whose `policy` term, or whose `penalty` terms, the pass updates, by name."""
+    BOUND = "bound"
+    """A number or [N, T]: what the part sets `low`, `high` or `cap` to, by name."""
+    MASK = "mask"
+    """[N, T] bool: tokens that keep their policy gradient."""
+    COEFFICIENT = "coefficient"
+    """[N, T]: what the surrogate's loss is multiplied by, masks and passes aside."""
+    PENALTY = "penalty"
+    """[N, T]: what the penalty is multiplied by, passes aside."""
+    CHOICE = "choice"
+    """The same of a penalty that is on some tokens only."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one part did."""
+
+    part: str
+    action: Action
+    whole: Tensor
+    """The value for all rows with which it was entered."""
+    name: str = ""
+    """Which bound, which number of a controller, or which terms."""
+    rows: Tensor | None = None
+    """[n] the rows that are left; None: all."""
+    width: int | None = None
+    """The token positions that are left; None: all."""
+
+    @property
+    def value(self) -> Tensor:
+        """Of the rows and positions that are left; shapes are those of the action."""
+        value = self.whole if self.rows is None or not self.whole.dim() else self.whole[self.rows]
+        return value if self.width is None or value.dim() < 2 else value[:, : self.width]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Entries in the order in which they were carried out."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def entered(self, part: str, action: Action, value: Tensor, name: str = "") -> "Account":
+        """The account with one entry more."""
+        return Account((*self.entries, Entry(part, action, value, name)))
+
+    def of(self, action: Action) -> list[Entry]:
+        """The entries of one action."""
+        return [entry for entry in self.entries if entry.action is action]
+
+    def rows(self, index: Tensor | slice) -> "Account":
+        """That of some rows: positions or a slice."""
+        cut: dict[int, Tensor] = {}  # entries that were cut alike share their rows
+        entries = []
+        for entry in self.entries:
+            if entry.whole.dim() and id(entry.rows) not in cut:
+                there = torch.arange(len(entry.whole), device=entry.whole.device) if entry.rows is None else entry.rows
+                cut[id(entry.rows)] = there[index]
+            entries.append(replace(entry, rows=cut[id(entry.rows)]) if entry.whole.dim() else entry)
+        return Account(tuple(entries))
+
+    def first_tokens(self, width: int) -> "Account":
+        """That of the first `width` token positions."""
+        return Account(tuple(replace(entry, width=width) for entry in self.entries))
+
+    @property
+    def state(self) -> dict[str, dict[str, float]]:
+        """Part -> the numbers that its controller remembers."""
+        state: dict[str, dict[str, float]] = {}
+        for entry in self.of(Action.STATE):
+            state.setdefault(entry.part, {})[entry.name] = entry.value.item()
+        return state
+
+    @property
+    def policy_coefficient(self) -> Tensor:
+        """[N, T]: what the surrogate's loss is multiplied by, 0 where a mask or the pass leaves a token out."""
+        (entry,), kept = self.of(Action.COEFFICIENT), self._in_pass("policy")
+        for mask in self.of(Action.MASK):
+            kept = kept & mask.value
+        return torch.where(kept, entry.value, 0.0)
+
+    @property
+    def penalty_coefficients(self) -> dict[str, Tensor]:
+        """Penalty -> [N, T]: what it is multiplied by, 0 where the pass leaves a token out."""
+        kept = self._in_pass("penalty")
+        entries = [entry for entry in self.entries if entry.action in (Action.PENALTY, Action.CHOICE)]
+        return {entry.part: torch.where(kept, entry.value, 0.0) for entry in entries}
+
+    def _in_pass(self, name: str) -> Tensor:
+        """[N, T] bool: tokens that the loss sees and whose terms of this name the pass updates."""
+        tokens = self.of(Action.TOKENS)[-1].value
+        for entry in self.of(Action.PASS):
+            tokens = tokens & entry.value if entry.name == name else tokens
+        return tokens
+
+    @cached_property
+    def touched(self) -> dict[str, Tensor]:
+        """Part -> [N, T] bool: response tokens that parts of stages 1, 2, 4, 7, 9 and 10 acted on."""
+        touched, tokens = {}, torch.zeros(0)
+        for entry in self.entries:
+            if entry.action is Action.TOKENS:
+                tokens = entry.value
+            elif (acted := _ACTED.get(entry.action)) is not None:
+                touched[entry.part] = tokens & _like_tokens(acted(entry.value), tokens)
+        return touched
+
+
+_ACTED: dict[Action, Callable[[Tensor], Tensor]] = {
+    Action.REWARD: lambda summand: summand != 0,
+    Action.SELECT: lambda selected: ~selected,
+    Action.ADD: lambda summand: summand != 0,
+    Action.WEIGH: lambda factor: factor != 1,
+    Action.GROUP: lambda group: group,
+    Action.MASK: lambda kept: ~kept,
+    Action.CHOICE: lambda coefficient: coefficient != 0,
+}
+"""Action -> where a value of it changes something."""
+
+
+def _like_tokens(values: Tensor, tokens: Tensor) -> Tensor:
+    return values if values.dim() == 2 else values[:, None].expand(tokens.shape)
+
+
+def joined(accounts: Sequence[Account], pad: Callable[[Tensor], Tensor]) -> Account:
+    """One of the rows of all, which have the same entries; `pad` widens [n, t] values to the widest, others stay."""
+    entries = []
+    for same in zip(*(account.entries for account in accounts), strict=True):
+        values = [pad(entry.value) for entry in same]
+        first = same[0]
+        entries.append(
+            Entry(first.part, first.action, torch.cat(values) if first.whole.dim() else values[0], first.name)
+        )
+    return Account(tuple(entries))

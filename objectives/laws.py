@@ -1,0 +1,170 @@
+"""The laws that a trainer relies on, tried on small batches: a part may break them without failing.
+
+A part writes into nothing that it is given, gives the same result for the same input whatever it was given before,
+reads what it declares, and gives what its kind says. The gradient of an objective is finite, and zero where the plan
+says so; it depends neither on the padding, nor on the order of the rows and the numbers of the groups, nor on how a
+mini-batch is cut into micro-batches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from objectives.batch import TokenBatch
+from objectives.lazy import Tensor, torch
+from objectives.loop import Loop
+from objectives.objective import Objective
+from objectives.plan import Plan
+from objectives.watched import BrokenLaw, watched
+
+LAWS = (
+    "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
+    "neither padding, the order of rows nor the cut into micro-batches"
+)
+DECLARED = frozenset({"logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_prompt"})
+"""Fields that only an objective which declares them is given."""
+PADDING = 4
+TOLERANCE = 1e-4
+"""Of the largest gradient: rounding in float32 comes to less."""
+
+
+def check_laws(objective: Objective, batch: TokenBatch) -> None:
+    """Tries the laws on a batch that has all fields, before and after the policy has moved.
+
+    Raises BrokenLaw; what the parts themselves raise passes through.
+    """
+    parts = Objective(tuple(watched(part) for part in objective.parts))
+    for moved in (False, True):
+        _check_results(parts, objective, batch, moved)
+        _check_influences(objective, batch, moved)
+
+
+def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, moved: bool) -> None:
+    """Finite, zero where the plan says so, and the same after other batches."""
+    gradients(parts, batch, moved, undeclared=True)  # so that a part finds what it reads and does not declare
+    first, other = check_finite(parts, batch, moved), _other(batch)
+    after = gradients(parts, other, moved)
+    unused = Objective(tuple(replace(part) for part in objective.parts))
+    again = torch.equal(gradients(parts, batch, moved), first) and torch.equal(gradients(unused, other, moved), after)
+    if not again:
+        raise BrokenLaw("its gradient depends on the batches before: keep nothing between calls")
+    for reward in (torch.zeros_like, torch.ones_like):
+        assert batch.reward is not None
+        check_finite(objective, batch.with_fields(reward=reward(batch.reward), correct=reward(batch.reward)), moved)
+
+
+def _check_influences(objective: Objective, batch: TokenBatch, moved: bool) -> None:
+    """What must not change the gradient."""
+    expected, (rows, width) = gradients(objective, batch, moved), batch.mask.shape
+    for held in (batch, _full(batch)):
+        found = gradients(objective, _padded(held), moved)[..., :width]
+        if not _close(found, gradients(objective, held, moved)):
+            raise BrokenLaw("its gradient changes with the padding: leave out what batch.mask is False for")
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+    if not _close(gradients(objective, _reordered(batch, order), moved)[:, :, order.argsort()], expected):
+        raise BrokenLaw(
+            "its gradient changes with the order of the rows or the numbers of the groups: only equal numbers of "
+            "batch.group mean something, and equal tokens are treated alike"
+        )
+    if not _close(gradients(objective, batch, moved, [*order[:4].split(1), *order[4:].tensor_split(2)]), expected):
+        raise BrokenLaw(
+            "its gradient changes with the cut of a mini-batch into micro-batches: settle what runs over several rows "
+            "in the plan, as a mask, a planned weight, coefficients, bounds or extra"
+        )
+
+
+def check_finite(objective: Objective, batch: TokenBatch, moved: bool) -> Tensor:
+    """`gradients` of the batch in one piece. Raises BrokenLaw if one is not finite."""
+    found = gradients(objective, batch, moved)
+    if not bool(found.isfinite().all()):
+        raise BrokenLaw("its gradient is not finite")
+    return found
+
+
+def gradients(
+    objective: Objective, batch: TokenBatch, moved: bool, cut: Sequence[Tensor] = (), undeclared: bool = False
+) -> Tensor:
+    """[updates, 2, N, T]: the derivatives of the loss by log-prob and by entropy.
+
+    The batch has all fields, its `micro_batch` among them; the objective is given those that it declares, or all of
+    them if `undeclared`. Every update takes all rows, in micro-batches `cut`, each trimmed to its longest response.
+    Raises BrokenLaw if a loss is not finite, or if a token has a gradient that the plan leaves out.
+    """
+    loop = Loop(objective, moved=moved)
+    logp, entropy = (batch.logp, batch.entropy) if moved else (batch.logp_old, batch.entropy_old)
+    numbers = batch.micro_batch
+    assert logp is not None and entropy is not None and numbers is not None
+    declared = {name: getattr(batch, name) for name in DECLARED} | {"logp": logp, "entropy": entropy}
+    read = DECLARED if undeclared else loop.needs
+    given: dict[str, Any] = {name: value if name in read else None for name, value in declared.items()}
+    step = loop.begin(batch.with_fields(**given))
+    updates = []
+    for update in step.updates():
+        plan = step.plan(update, lambda: (logp, entropy), lambda: numbers)
+        gradient = torch.zeros(2, *batch.mask.shape)
+        for rows in cut or [torch.arange(len(batch.mask))]:
+            width = int(batch.mask[rows].any(0).nonzero().amax()) + 1
+            leaves = [field[rows, :width].clone().requires_grad_() for field in (logp, entropy)]
+            loss = objective.loss(plan, rows, *leaves)
+            if not bool(loss.isfinite()):
+                raise BrokenLaw("its loss is not finite")
+            for place, part in enumerate(torch.autograd.grad(loss, leaves, allow_unused=True)):
+                gradient[place, rows, :width] = torch.zeros(()) if part is None else part
+        if bool(gradient[:, ~_takes_part(plan)].any()):
+            raise BrokenLaw(
+                "tokens that are silenced, or have no advantage, have a gradient: a token's term is to depend on its "
+                "own log-prob, with those of others detached"
+            )
+        objective.touched(plan, slice(None), logp)
+        updates.append(gradient)
+    return torch.stack(updates)
+
+
+def _takes_part(plan: Plan) -> Tensor:
+    """[N, T] bool: tokens that may have a gradient."""
+    policy = plan.policy_coefficient * plan.batch.advantage if plan.follows_advantage else plan.policy_coefficient
+    return torch.stack([policy != 0, *(part != 0 for part in plan.penalty_coefficients.values())]).any(0)
+
+
+# ---- other batches ---------------------------------------------------------------------------------------------------
+
+
+def _other(batch: TokenBatch) -> TokenBatch:
+    """A batch of the same shape with other values."""
+    halves: dict[str, Any] = {
+        name: field / 2 for name, field in batch.tensors().items() if field.is_floating_point() and field.dim() == 2
+    }
+    assert batch.reward is not None
+    return batch.with_fields(**halves, reward=1 - batch.reward, correct=1 - batch.reward)
+
+
+def _full(batch: TokenBatch) -> TokenBatch:
+    """The batch without padding, in which no value is as extreme as that of padding."""
+    rows, width = batch.mask.shape
+    inner: dict[str, Any] = {
+        name: torch.where(field.abs() < 0.1, 0.1 if name.startswith("entropy") else -0.1, field)
+        for name, field in batch.tensors().items()
+        if field.is_floating_point() and field.dim() == 2
+    }
+    return batch.with_fields(**inner, mask=torch.ones_like(batch.mask), length=torch.full((rows,), width))
+
+
+def _padded(batch: TokenBatch) -> TokenBatch:
+    """The batch with more positions, and with other values outside the mask."""
+
+    def changed(field: Tensor) -> Tensor:
+        others = torch.where(batch.mask, field, field.flip(0))
+        return torch.cat((others, field.flip(0)[:, :PADDING]), 1)
+
+    wide = {name: changed(field) for name, field in batch.tensors().items() if field.dim() == 2 and name != "mask"}
+    return batch.with_fields(**wide, mask=torch.nn.functional.pad(batch.mask, (0, PADDING)))
+
+
+def _reordered(batch: TokenBatch, order: Tensor) -> TokenBatch:
+    """The rows in another order, with other numbers for the groups."""
+    assert batch.group is not None
+    return batch.with_fields(group=(7 * batch.group + 3) % 101).rows(order)
+
+
+def _close(found: Tensor, expected: Tensor) -> bool:
+    return bool(((found - expected).abs() <= TOLERANCE * expected.abs().amax()).all())

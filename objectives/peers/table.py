@@ -1,0 +1,168 @@
+"""Tables between the settings of another library and the terms of an expression, read in both directions.
+
+A rule says: these settings there are these parts here. A word of capitals stands for a number on both sides, so that
+one table translates either way. Of each stage the first rule holds that is true of the settings.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from objectives.errors import ObjectiveError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What some settings are here: parts with every parameter that is not its default, joined by +.
+
+    `terms` is empty where they ask for nothing, and None where nothing here does it; `difference` then says why.
+    """
+
+    terms: str | None
+    settings: Mapping[str, Any]
+    """A value, a tuple of values that mean the same (the first is written), a word of capitals, Shifted or Bounded."""
+    difference: str = ""
+    """What the library does otherwise."""
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A number counted from elsewhere: theirs is ours + `by`; ours is at least `least`, and `most` if it is more."""
+
+    name: str
+    by: float = 0.0
+    least: float = float("-inf")
+    most: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Two bounds that are written together, as in "0.5_2.0", with the names that ours have.
+
+    `inverse`: theirs bound the reciprocal of our ratio, and a single number stands for its reciprocal and itself.
+    """
+
+    low: str
+    high: str
+    inverse: bool = False
+
+
+@dataclass(frozen=True)
+class PeerTable:
+    """Another library: the settings that its objective is made of, and the rules of each stage."""
+
+    name: str
+    version: str
+    defaults: Mapping[str, Any]
+    """Every setting that its objective may depend on, and what it is if nobody sets it."""
+    stages: Mapping[str, Sequence[Rule]]
+    elsewhere: tuple[str, ...]
+    """Settings, or what their names begin with, which are those of a run and not of its objective."""
+    other_names: Mapping[str, str]
+    """Older or longer name of a setting -> the one in the table."""
+    always: tuple[str, ...] = ()
+    """What it does otherwise whatever the settings."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> the one whose value it has where it is null."""
+    as_read: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    """Settings -> settings that mean the same there and that the rules can read."""
+
+
+def matches(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:
+    """Whether a value is what a rule's setting says; takes numbers that words of capitals stand for."""
+    if isinstance(pattern, Shifted):
+        if not is_number(value):
+            return False
+        ours = min(round(value - pattern.by, 12), pattern.most)
+        return bool(ours >= pattern.least and numbers.setdefault(pattern.name, ours) == ours)
+    if isinstance(pattern, Bounded):
+        bounds = _bounds(pattern, value)
+        return bounds is not None and all(numbers.setdefault(name, ours) == ours for name, ours in bounds.items())
+    if isinstance(pattern, str) and pattern.isupper():
+        return is_number(value) and bool(numbers.setdefault(pattern, value) == value)
+    if isinstance(pattern, tuple):
+        return any(matches(choice, value, numbers) for choice in pattern)
+    if isinstance(pattern, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(pattern)
+            and all(matches(*pair, numbers) for pair in zip(pattern, value, strict=True))
+        )
+    return bool(value == pattern) and isinstance(value, bool) == isinstance(pattern, bool)
+
+
+def _bounds(pattern: Bounded, value: Any) -> dict[str, float] | None:
+    """Ours by their names; None for what are no two bounds."""
+    low, _, high = str(value).partition("_")
+    try:
+        theirs = (float(low), float(high)) if high else (1 / float(low), float(low)) if pattern.inverse else None
+    except (ValueError, ZeroDivisionError):
+        return None
+    if theirs is None or min(theirs) <= 0 or isinstance(value, bool):
+        return None
+    ours = tuple(round(1 / bound, 12) for bound in reversed(theirs)) if pattern.inverse else theirs
+    return dict(zip((pattern.low, pattern.high), ours, strict=True))
+
+
+def setting_value(pattern: Any, numbers: Mapping[str, Any]) -> Any:
+    """The value that a rule's setting has, with these numbers."""
+    if isinstance(pattern, Shifted):
+        return round(numbers[pattern.name] + pattern.by, 12)
+    if isinstance(pattern, Bounded):
+        ours = numbers[pattern.low], numbers[pattern.high]
+        low, high = (
+            (round(1 / bound, 12) if bound else math.inf for bound in reversed(ours)) if pattern.inverse else ours
+        )
+        return f"{low}_{high}"
+    if isinstance(pattern, str) and pattern.isupper():
+        return numbers[pattern]
+    if isinstance(pattern, tuple):
+        return pattern[0]
+    return [setting_value(item, numbers) for item in pattern] if isinstance(pattern, list) else pattern
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted name."""
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The settings that the table knows, those of the run, and those that are neither.
+
+    Raises ObjectiveError for a setting that is given twice.
+    """
+    known: dict[str, Any] = {}
+    elsewhere, unknown = [], []
+    for name, value in flat(given):
+        name = name.lstrip("+-").replace("-", "_") if name.startswith(("+", "--")) else name
+        name = table.other_names.get(name, name)
+        if name in table.defaults:
+            if name in known and known[name] != value:
+                raise ObjectiveError(f"{table.name}: {name} is given twice, as {known[name]} and as {value}")
+            known[name] = _plain(value)
+        elif any(name == run or (run.endswith(".") and name.startswith(run)) for run in table.elsewhere):
+            elsewhere.append(name)
+        else:
+            unknown.append(f"{name}={value}")
+    return known, elsewhere, unknown
+
+
+def _plain(value: Any) -> Any:
+    """What YAML leaves as text: 1e-6, and None; not "0.5_5", which Python would take for 0.55."""
+    if isinstance(value, str):
+        try:
+            return value if "_" in value else int(value) if value.lstrip("+-").isdigit() else float(value)
+        except ValueError:
+            return {"True": True, "False": False, "None": None}.get(value, value)
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,170 @@
+"""An expression for the settings of another library, and settings for an expression, with every difference named."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from objectives import Objective, ObjectiveError, Part, Term, parse, read_terms
+from objectives.part import write_term
+from objectives.peers import PEERS
+from objectives.peers.table import PeerTable, Rule, matches, read, setting_value
+
+_UNSAID = ("single_pass", "token_ratio")
+"""What every library has at a stage of which its settings say nothing."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What was asked for, and in what it is not the same."""
+
+    peer: str
+    version: str
+    """The library's, whose source the table was read from."""
+    expression: str
+    settings: dict[str, Any]
+    """Of the other library, those that the expression comes from or goes to."""
+    differences: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    """Settings of the run, which have no part in the objective."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rule of a stage that settings make true."""
+
+    rule: Rule
+    terms: tuple[str, ...]
+    """With numbers for words of capitals."""
+    setting: str
+    """The setting that decides it, as `name=value`."""
+
+
+def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
+    """The expression for settings of a library. Raises ObjectiveError for what nothing here does."""
+    table = PEERS[name]
+    known, elsewhere, unknown = read(table, given)
+    values = {**table.defaults, **known}
+    held = rules_held(table, values)
+    for stage in held:
+        if stage.rule.terms is None:
+            raise ObjectiveError(f"{name}: {stage.setting} has nothing here: {stage.rule.difference}")
+    seen = settings_read(table, values, held)
+    differences = [
+        *table.always,
+        *(f"{stage.setting}: {stage.rule.difference}" for stage in held if stage.rule.difference),
+    ]
+    idle = [key for key in known if key not in seen and known[key] != table.defaults[key]]
+    differences += [f"{key}={known[key]}: {name} does not read it beside the others" for key in idle]
+    differences += [f"{item}: not known, left out" for item in unknown]
+    text = composition(held)
+    try:
+        expression = _readable(parse(text))
+    except ObjectiveError as error:
+        raise ObjectiveError(f"{name}: these settings make {text}, and {error}") from None
+    used = {key: values[key] for key in sorted(seen)}
+    return Translation(name, table.version, expression, used, tuple(differences), tuple(elsewhere))
+
+
+def to_peer(name: str, objective: Objective) -> Translation:
+    """The settings of a library for an objective. Raises ObjectiveError where it has nothing for a part."""
+    table = PEERS[name]
+    rest, settings, rules = nearest_settings(table, objective)
+    left = [part.term() for key, part in rest.items() if key not in _UNSAID]
+    if left:
+        raise ObjectiveError(f"{name} {table.version} has no setting for {' and '.join(left)} in {objective}")
+    differences = [f"{_deciding(rule, settings)}: {rule.difference}" for rule in rules if rule.difference]
+    return Translation(name, table.version, str(objective), settings, (*table.always, *differences))
+
+
+def rules_held(table: PeerTable, values: Mapping[str, Any]) -> list[Held]:
+    """The rule of every stage that settings make true; where there is none, one that nothing here does."""
+    filled = {
+        key: values[table.instead[key]] if value is None and key in table.instead else value
+        for key, value in values.items()
+    }
+    return [_held(table, stage, values, table.as_read(filled)) for stage in table.stages]
+
+
+def _held(table: PeerTable, stage: str, values: Mapping[str, Any], as_read: Mapping[str, Any]) -> Held:
+    rules = table.stages[stage]
+    for rule in rules:
+        numbers: dict[str, Any] = {}
+        if all(matches(pattern, as_read[key], numbers) for key, pattern in rule.settings.items()):
+            terms = tuple(_filled(term, numbers) for term in read_terms(rule.terms)) if rule.terms else ()
+            return Held(rule, terms, _deciding(rule, values))
+    keys = list(dict.fromkeys(key for rule in rules for key in rule.settings))
+    changed = [key for key in keys if values[key] != table.defaults[key]] or keys[:1]
+    setting = ", ".join(f"{key}={values[key]}" for key in changed)
+    return Held(Rule(None, {key: values[key] for key in keys}, f"there is no such part ({stage})"), (), setting)
+
+
+def settings_read(table: PeerTable, values: Mapping[str, Any], held: Sequence[Held]) -> set[str]:
+    """The settings that the rules depend on."""
+    keys = {key for stage in held for key in stage.rule.settings}
+    return keys | {table.instead[key] for key in keys & table.instead.keys() if values[key] is None}
+
+
+def composition(held: Sequence[Held]) -> str:
+    """The expression of rules, from grpo on; its divergence is there only if a rule has it."""
+    terms = [term for stage in held for term in stage.terms]
+    return "+".join(["grpo", *terms]) + ("" if any(re.match(r"kl\b", term) for term in terms) else "-kl")
+
+
+def nearest_settings(table: PeerTable, objective: Objective) -> tuple[Mapping[str, Part], dict[str, Any], list[Rule]]:
+    """The parts that no setting stands for, the settings for all others, and the rules that say so."""
+    parts = {part.name: part for part in objective.parts}
+    return min(_covers(list(table.stages.values()), parts, {}, []), key=lambda cover: len(cover[0]))
+
+
+def _readable(objective: Objective) -> str:
+    """A recipe's name where it is one, else grpo and what is not grpo's: the shortest may start from anything."""
+    if re.fullmatch(r"\w+(\(variant=\w+\))?", objective.expression):
+        return objective.expression
+    base = parse("grpo").parts
+    kept = {part.name for part in objective.parts}
+    added = "".join(f"+{part.term()}" for part in objective.parts if part not in base)
+    return "grpo" + added + "".join(f"-{part.name}" for part in base if not (part.exclusive or part.name in kept))
+
+
+def _deciding(rule: Rule, values: Mapping[str, Any]) -> str:
+    key = next(iter(rule.settings))
+    return f"{key}={values[key]}"
+
+
+def _filled(term: Term, numbers: Mapping[str, Any]) -> str:
+    """A term with numbers for its words of capitals."""
+    return write_term(term.name, {key: numbers.get(str(value), value) for key, value in term.parameters.items()})
+
+
+def _covers(
+    stages: list[Sequence[Rule]], parts: Mapping[str, Part], settings: dict[str, Any], rules: list[Rule]
+) -> Iterator[tuple[Mapping[str, Part], dict[str, Any], list[Rule]]]:
+    """Every way to take a rule of each stage that has one: the parts that are left, the settings, the rules."""
+    if not stages:
+        yield parts, settings, rules
+        return
+    fits = False
+    for rule in stages[0]:
+        numbers: dict[str, Any] = {}
+        terms = read_terms(rule.terms) if rule.terms else []
+        if rule.terms is None or not all(_is(term, parts, numbers) for term in terms):
+            continue
+        asked = {key: setting_value(pattern, numbers) for key, pattern in rule.settings.items()}
+        if all(settings.get(key, value) == value for key, value in asked.items()):
+            fits = True
+            rest = {key: part for key, part in parts.items() if key not in [term.name for term in terms]}
+            yield from _covers(stages[1:], rest, settings | asked, [*rules, rule])
+    if not fits:
+        yield from _covers(stages[1:], parts, settings, rules)
+
+
+def _is(term: Term, parts: Mapping[str, Part], numbers: dict[str, Any]) -> bool:
+    """Whether a term of a rule names one of the parts as it is."""
+    part = parts.get(term.name)
+    if part is None or set(term.parameters) - {item.name for item in fields(part)}:
+        return False
+    return all(
+        matches(term.parameters.get(item.name, item.default), getattr(part, item.name), numbers)
+        for item in fields(part)
+    )

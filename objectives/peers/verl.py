@@ -1,0 +1,243 @@
+"""verl's settings (`core_algos.py`, `ppo_trainer.yaml`).
+
+Shell variables and Hydra's interpolations are not resolved: the file has values. Every loss is given its response mask,
+advantages and old log-probs by the trainer, and divides by what the whole mini-batch counts.
+"""
+
+from objectives.peers.table import Bounded, PeerTable, Rule, Shifted
+
+ACTOR, CORRECTION = "actor_rollout_ref.actor.", "algorithm.rollout_correction."
+ADVANTAGE, STANDARD = "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo"
+GAMMA, LAMBDA = "algorithm.gamma", "algorithm.lam"
+LOSS, KL_COV, KL_COEF, DRO = (
+    f"{ACTOR}policy_loss.{name}" for name in ("loss_mode", "kl_cov_ratio", "ppo_kl_coef", "dro_beta")
+)
+CLIP, LOW, HIGH, CAP = (f"{ACTOR}clip_ratio{name}" for name in ("", "_low", "_high", "_c"))
+TAU_POS, TAU_NEG, EPOCHS, ENTROPY = (f"{ACTOR}{name}" for name in ("tau_pos", "tau_neg", "ppo_epochs", "entropy_coeff"))
+COV = f"{ACTOR}policy_loss.clip_cov_"
+MEAN, LENGTH = f"{ACTOR}loss_agg_mode", f"{ACTOR}loss_scale_factor"
+KL, BETA, KIND = (f"{ACTOR}{name}" for name in ("use_kl_loss", "kl_loss_coef", "kl_loss_type"))
+REWARD_KL, REWARD_KIND = "algorithm.use_kl_in_reward", "algorithm.kl_penalty"
+CONTROL, REWARD_BETA, TARGET, HORIZON = (
+    f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "target_kl", "horizon")
+)
+FILTER, METRIC = "algorithm.filter_groups.enable", "algorithm.filter_groups.metric"
+OVERLONG, LIMIT = "reward.reward_kwargs.overlong_buffer_cfg.", "data.max_response_length"
+SAMPLER, BOUND, NORMALISED = (f"{CORRECTION}rollout_is{name}" for name in ("", "_threshold", "_batch_normalize"))
+REJECT, REJECTED = f"{CORRECTION}rollout_rs", f"{CORRECTION}rollout_rs_threshold"
+BYPASS, BYPASS_LOSS = f"{CORRECTION}bypass_mode", f"{CORRECTION}loss_type"
+
+_NO_CAP = 1e9
+"""Above e^20, to which the ratio is clamped: a dual clip that never acts."""
+_BOUNDS = (
+    ("clip(low=LOW)", {LOW: "LOW", HIGH: "LOW"}),
+    ("clip(low=LOW)+clip_higher(high=HIGH)", {LOW: "LOW", HIGH: "HIGH"}),
+)
+_REWARD = {REWARD_KL: True, REWARD_KIND: ("kl", "k1"), CONTROL: "fixed", REWARD_BETA: "BETA"}
+_LATE = {f"{OVERLONG}enable": True, f"{OVERLONG}penalty_factor": 1.0}
+_OLD = "old log-probs are those of the engine, so that the clip sees its mismatch too"
+_DROPPED = "drawn among the tokens that the clip leaves; means and share are a micro-batch's"
+_ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each token has its own"
+_ONE_WEIGHT = "a response is weighted by the geometric mean of its tokens' weights, here each token by its own"
+_REJECTED_WHOLLY = "what is rejected also leaves the divergence, the entropy and statistics of the batch"
+_DIVERGENCES = tuple(f"{of}_{kind}" for of in ("token", "seq_sum", "seq_mean", "seq_max") for kind in ("k2", "k3"))
+_NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says"
+
+VERL = PeerTable(
+    name="verl",
+    version="0.9.1",
+    defaults={ADVANTAGE: "gae", STANDARD: True, GAMMA: 1.0, LAMBDA: 1.0, LOSS: "vanilla", LOW: 0.2, HIGH: 0.2}
+    | {CAP: 3.0, TAU_POS: 1.0, TAU_NEG: 1.05, f"{COV}ratio": 2e-4, f"{COV}lb": 1.0, f"{COV}ub": 5.0}
+    | {KL_COV: 2e-4, KL_COEF: 0.1, DRO: None, MEAN: "token-mean", LENGTH: None, KL: False, BETA: 0.001}
+    | {KIND: "low_var_kl", ENTROPY: 0, REWARD_KL: False, REWARD_KIND: "kl", CONTROL: "fixed"}
+    | {REWARD_BETA: 0.001, TARGET: 0.1, HORIZON: 10000, FILTER: False, METRIC: "reward"}
+    | {f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0, LIMIT: 512}
+    | {SAMPLER: None, BOUND: 2.0, REJECT: None, REJECTED: None, NORMALISED: False, BYPASS: False}
+    | {BYPASS_LOSS: "ppo_clip", EPOCHS: 1, CLIP: 0.2},
+    instead={LOW: CLIP, HIGH: CLIP},
+    stages={
+        "reward": (
+            Rule("", {f"{OVERLONG}enable": False}),
+            Rule("soft_overlong(max_length=LIMIT,cache=LEN)", {f"{OVERLONG}len": "LEN", LIMIT: "LIMIT", **_LATE}),
+            Rule(
+                "soft_overlong",
+                {f"{OVERLONG}len": None, **_LATE},
+                f"it has to be given; a fifth of {LIMIT} is what is meant",
+            ),
+        ),
+        "divergence in the reward": (
+            Rule("", {REWARD_KL: False}),
+            Rule(
+                None,
+                {CONTROL: "adaptive", REWARD_KL: True, TARGET: "TARGET", HORIZON: "HORIZON"},
+                "it moves the coefficient of the divergence towards a target",
+            ),
+            *(
+                Rule(f"kl_reward(beta=BETA{to_go})", {**_REWARD, **others}, why)
+                for to_go, others, why in (
+                    (",to_go=true", {ADVANTAGE: "reinforce_plus_plus", LOSS: "geo_mean"}, _ONE_ADVANTAGE),
+                    (",to_go=true", {ADVANTAGE: "reinforce_plus_plus"}, ""),
+                    ("", {}, ""),
+                )
+            ),
+        ),
+        "selection": (
+            Rule("", {FILTER: False}),
+            Rule("dynamic_sampling", {FILTER: True, METRIC: "acc"}),
+            Rule(
+                "dynamic_sampling",
+                {FILTER: True},
+                "groups go by whether their values of the metric are equal, here by whether all are right or wrong",
+            ),
+        ),
+        "advantage": (
+            Rule("group_norm", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: True}),
+            Rule("group_norm(eps=EPS)", {ADVANTAGE: "grpo", STANDARD: True}, "adds 1e-6 to the deviation"),
+            Rule("group_center", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: False}),
+            Rule("leave_one_out", {ADVANTAGE: ("rloo", "rloo_vectorized")}),
+            Rule("optimal_baseline", {ADVANTAGE: "opo"}),
+            Rule("global_norm", {ADVANTAGE: "reinforce_plus_plus", GAMMA: 1}, "the variance has ddof 1, here 0"),
+            Rule(
+                "center_then_global_norm(over=tokens)",
+                {ADVANTAGE: "reinforce_plus_plus_baseline"},
+                "the variance has ddof 1, here 0",
+            ),
+            Rule("scaled_center(counts=rewarded)", {ADVANTAGE: "gpg"}),
+            Rule(None, {ADVANTAGE: "gae"}, "it needs a value model"),
+            Rule(None, {ADVANTAGE: "remax"}, "it needs a greedy response per prompt"),
+            Rule(None, {ADVANTAGE: "gdpo"}, "it needs several rewards per response"),
+        ),
+        "sampling engine": (
+            Rule("", {SAMPLER: None, BYPASS: False}),
+            Rule(None, {NORMALISED: True, BYPASS: False}, "it divides the weights by their mean"),
+            *(
+                Rule(
+                    f"sampler_correction({terms}{level})",
+                    {SAMPLER: name, BOUND: bound, NORMALISED: False, BYPASS: False, **loss},
+                    why,
+                )
+                for name, level, loss, why in (
+                    ("token", "", {LOSS: "geo_mean"}, _ONE_WEIGHT),
+                    ("token", "", {}, ""),
+                    ("sequence", ",level=product", {}, ""),
+                )
+                for terms, bound in (("cap=CAP", "CAP"), ("cap=HIGH,low=LOW,outside=drop", Bounded("LOW", "HIGH")))
+            ),
+            Rule("sampler_ratio", {BYPASS: True, BYPASS_LOSS: "ppo_clip", LOSS: "vanilla"}, _OLD),
+            Rule(
+                None,
+                {BYPASS: True, BYPASS_LOSS: "ppo_clip"},
+                "bypass_mode puts its own clip in the place of loss_mode; write loss_mode=vanilla",
+            ),
+            Rule(None, {BYPASS: True, BYPASS_LOSS: "reinforce"}, "its weights and its loss are in one, without a clip"),
+        ),
+        "rejection": (
+            Rule("", {REJECT: None}),
+            Rule(None, {REJECT: _DIVERGENCES}, "it bounds an estimate of the divergence, here the ratio is bounded"),
+            Rule(None, {BYPASS: True}, "in bypass_mode it rejects anew in every update"),
+            *(
+                Rule(
+                    f"sampler_mask(low=LOW,high=HIGH{level})",
+                    {REJECT: name, REJECTED: Bounded("LOW", "HIGH", inverse=True), **mean},
+                    _REJECTED_WHOLLY,
+                )
+                for name, level, mean in (
+                    ("token_k1", ",level=token,shrinks=true", {MEAN: "seq-mean-token-mean"}),
+                    ("token_k1", ",level=token", {}),
+                    ("seq_sum_k1", ",level=product", {}),
+                    ("seq_mean_k1", "", {}),
+                )
+            ),
+        ),
+        "loss": (
+            *(
+                Rule(f"{clip}{dual}", {LOSS: "vanilla", **bounds, CAP: cap})
+                for dual, cap in (("", _NO_CAP), ("+dual_clip(cap=CAP)", "CAP"))
+                for clip, bounds in _BOUNDS
+            ),
+            *(Rule(f"sequence_ratio+{clip}", {LOSS: "gspo", **bounds}) for clip, bounds in _BOUNDS),
+            Rule(
+                "soft_gate(tau_pos=POS,tau_neg=NEG)+seq_mean",
+                {LOSS: "sapo", TAU_POS: "POS", TAU_NEG: "NEG"},
+                _NOT_COUNTED,
+            ),
+            Rule(
+                "geometric_ratio(low=LOW,high=HIGH)+unclipped+seq_mean",
+                {LOSS: "geo_mean", LOW: "LOW", HIGH: "HIGH"},
+                "the mean is a micro-batch's, over its rows, and micro-batches weigh the same",
+            ),
+            Rule("reinforce", {LOSS: "gpg"}),
+            Rule(
+                "cispo(low=LOW,high=HIGH)",
+                {LOSS: "cispo", LOW: Shifted("LOW", most=1.0), HIGH: "HIGH"},
+            ),
+            *(
+                Rule(
+                    f"divergence_clip({kind}delta=DELTA,cap=CAP)", {LOSS: name, LOW: "DELTA", HIGH: "DELTA", CAP: "CAP"}
+                )
+                for name, kind in (("dppo_tv", ""), ("dppo_kl", "kind=kl,"))
+            ),
+            *(
+                Rule(
+                    f"{clip}+clip_cov(fraction=SHARE,low=FROM,high=TO)",
+                    {LOSS: "clip_cov", **bounds, f"{COV}ratio": "SHARE", f"{COV}lb": "FROM", f"{COV}ub": "TO"},
+                    _DROPPED,
+                )
+                for clip, bounds in _BOUNDS
+            ),
+            Rule(
+                "unclipped+cov_penalty(fraction=SHARE,beta=BETA)",
+                {LOSS: "kl_cov", KL_COV: "SHARE", KL_COEF: "BETA"},
+                "means and share are a micro-batch's",
+            ),
+            Rule("reinforce+drift(beta=BETA)", {LOSS: "dro", DRO: "BETA"}),
+        ),
+        "denominator": (
+            Rule("", {LOSS: "sapo"}),
+            Rule("", {LOSS: "geo_mean"}),
+            Rule("token_mean", {MEAN: "token-mean"}),
+            Rule("seq_mean", {MEAN: "seq-mean-token-mean"}),
+            Rule("seq_sum", {MEAN: "seq-mean-token-sum"}),
+            Rule("constant_length(length=LENGTH)", {MEAN: "seq-mean-token-sum-norm", LENGTH: "LENGTH"}),
+            Rule(
+                "constant_length",
+                {LENGTH: None, MEAN: "seq-mean-token-sum-norm"},
+                "divides by the width to which a micro-batch is padded, here by the response limit",
+            ),
+        ),
+        "divergence": (
+            Rule("", {KL: False}),
+            Rule("kl(beta=BETA,clamp=20)", {KL: True, BETA: "BETA", KIND: ("low_var_kl", "k3")}),
+            Rule("kl(beta=BETA,estimator=k1)", {KL: True, BETA: "BETA", KIND: ("kl", "k1")}),
+            Rule("kl(beta=BETA,estimator=k2)", {KL: True, BETA: "BETA", KIND: ("mse", "k2", "mse+", "k2+")}),
+            Rule(
+                "kl(beta=BETA,estimator=k2)",
+                {KIND: ("k3+", "k1+", "low_var_kl+", "kl+"), KL: True, BETA: "BETA"},
+                "the value is that of k1 or k3; its gradient is k2's, which is what is taken here",
+            ),
+        ),
+        "entropy": (Rule("", {ENTROPY: 0}), Rule("entropy_bonus(coefficient=WEIGHT)", {ENTROPY: "WEIGHT"})),
+        "schedule": (Rule("", {EPOCHS: 1}), Rule("epochs(count=COUNT)", {EPOCHS: "COUNT"})),
+    },
+    elsewhere=(
+        *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
+        *(
+            "reward_model.reward_manager",
+            "reward.reward_manager.",
+            "reward.reward_kwargs.max_resp_len",
+            f"{OVERLONG}log",
+        ),
+        "algorithm.filter_groups.max_num_gen_batches",
+        *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
+        *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "checkpoint")),
+        *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
+        *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
+        *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
+    ),
+    other_names={
+        f"reward_model.overlong_buffer.{name}": f"{OVERLONG}{name}"
+        for name in ("enable", "len", "penalty_factor", "log")
+    }
+    | {f"reward_model.reward_kwargs.overlong_buffer_cfg.{name}": f"{OVERLONG}{name}" for name in ("enable", "len")}
+    | {"reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor": f"{OVERLONG}penalty_factor"},
+)

@@ -1,0 +1,131 @@
+"""What each variant of each recipe was held against: whose function or equation, at which commit, how far off.
+
+A run compares the push on every token of 40 random float64 batches, relative to the largest of its batch. Runs marked
+`vectors` are made again by `tests/objectives/sources/make.py`; the others are an independent check of 22 November 2026.
+"""
+
+from dataclasses import dataclass
+
+KINDS = ("code, run", "code, read", "paper's equation", "notes on the paper")
+
+_LINES = """
+advantage_reweighting | paper | paper's equation | arXiv:2505.12929 eq. 6 | 0 |
+advantage_reweighting | authors | code, read | zhyang2226/AR-Lopti@cbeb333 | not run |
+agpo | paper | notes on the paper | arXiv:2503.15952 | 3e-16 | nobody's code could be had
+arm | paper | notes on the paper | arXiv:2602.05281 | agrees with three public notes | alpha; nobody's code could be had
+aspo | paper | code, run | wizard-III/Archer2.0@b08d963, low-entropy branch | 1e-9 | their wider clip of unsure tokens
+bapo | paper | paper's equation | arXiv:2510.18927 eq. 8, Algorithm 1 | 0 | P - N is printed below the line
+bapo | authors | code, run | WooooDyy/BAPO@7287044 recipe/bapo/policy_loss.py:76-185 | 9e-9, vectors |
+ce_gppo | paper | code, run | Kwai-Klear/CE-GPPO@10558fe | 1e-9 |
+cispo | paper | code, run | verl-project/verl@1dda039, huggingface/trl@f2cd577 | 0 | the paper's own code is not public
+clip_cov | paper | paper's equation | arXiv:2505.22617 eq. 12-13 | 1e-9 on the whole band | PPO's clip beside it
+clip_cov | authors | code, run | PRIME-RL/Entropy-Mechanism-of-RL@8850579 core_algos.py:469 | 9e-9, vectors | whole band
+dapo | paper | paper's equation | arXiv:2503.14476 eq. 8-13 | 0 | what the token mean runs over
+dapo | authors | code, read | verl recipe/dapo, volcengine/verl@b178a3c | not run |
+dcpo | paper | paper's equation | arXiv:2509.02333 | 1e-8 | a factor of G in its mean; SAS is left out
+dcpo | authors | code, run | lime-RL/DCPO@01787b0 core_algos.py:990-1095 | 9e-9, vectors | SAS is left out
+dg | paper | code, read | JeanKaddour/tpo@73473b9 src/tpo/algorithms.py:219-234, core.py:9-25 | not run | the baseline
+dppo | paper | code, run | sail-sg/Stable-RL@c6af1d1, binary tv and kl | 0 | what the sum is averaged over
+dppo | authors | code, run | sail-sg/Stable-RL@c6af1d1 | 0 |
+dppo | trl | code, read | huggingface/trl@06d22b6 trl/experimental/dppo | not run | the trainer was deleted in July 2026
+dppo | prime_rl | code, run | PrimeIntellect-ai/prime-rl@559b447 | 0 |
+dr_grpo | paper | code, run | sail-sg/understand-r1-zero@dfca49d (oat's lines), huggingface/trl@f2cd577 | 2e-16 |
+dro | verl | code, run | verl-project/verl@1dda039 core_algos.py:2014 | 0 |
+entropy20 | paper | paper's equation | arXiv:2506.01939 | 0 |
+entropy20 | authors | code, read | Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR@6f5dda6 | not run |
+entropy20 | v1 | notes on the paper | arXiv:2506.01939v1 | 0 |
+entropy_advantage | paper | notes on the paper | arXiv:2506.14758 | 0 | nobody's code could be had
+fipo | paper | code, run | modelscope/ms-swift@3602360 grpo_trainer.py:899-945, 1062-1074 | 1e-15, vectors | its base
+gmpo | paper | code, run | callsys/GMPO@205b2bf, verl-project/verl@1dda039 | 2e-16 |
+gpg | paper | paper's equation | arXiv:2504.02546 eq. 5 | 0 | resampling to a share of valid groups
+gpg | authors | code, run | AMAP-ML/GPG@e096da8 open_r1/gpg_trainer.py:269-318 | 4e-15, vectors | likewise
+gpg | verl | code, run | verl-project/verl@1dda039 core_algos.py:1707 | 0 |
+grpo | paper | paper's equation | arXiv:2402.03300 eq. 3-4 | 0 | clip width, deviation's ddof
+gspo | paper | code, run | verl-project/verl@1dda039, huggingface/trl@f2cd577, OpenRLHF/OpenRLHF@3c3be62 | 1e-8 |
+hapo | paper | paper's equation | arXiv:2509.16591, sign by the text | 0 | temperature per token; dynamic sampling
+hapo | authors | code, run | starriver030515/HAPO@7671dde core_algos.py:82-157, 295-370, 714-830 | 9e-9, vectors |
+icepop | paper | code, run | OpenRLHF/OpenRLHF@3c3be62 loss.py:198-204 | 1e-8 | the weight of the paper's KL
+justrl | paper | code, read | thunlp/JustRL@cf444e9, its run script | 0 | the paper prints no formula
+justrl | authors | code, read | thunlp/JustRL@cf444e9, vendored verl | not run |
+kimi | paper | notes on the paper | arXiv:2501.12599 eq. 3, as ROLL quotes it | 0 | tau; the length reward
+kimi | roll | code, read | alibaba/ROLL@8eb27cc roll/pipeline/rlvr/actor_pg_worker.py:408-436 | not run | its mean
+kl_cov | paper | paper's equation | arXiv:2505.22617 eq. 14 | 0 |
+kl_cov | authors | code, run | PRIME-RL/Entropy-Mechanism-of-RL@8850579 core_algos.py:426-467 | 7e-9, vectors | Cov <= 0
+kpo | paper | code, run | shuohe1995/verl-kpo@c313594 | 1e-8 |
+lite_ppo | paper | code, run | huggingface/trl@f2cd577, scale_rewards=batch | 5e-16 |
+lopti | paper | paper's equation | arXiv:2505.12929 | 0 |
+lopti | authors | code, read | zhyang2226/AR-Lopti@cbeb333 | not run |
+luspo | paper | code, run | huggingface/trl@f2cd577 | 2e-16 | nobody's other code could be had
+m2po | paper | paper's equation | arXiv:2510.01161 Algorithm 1, its page for 0.04 | 0 | tokens of equal ratio
+m2po | authors | code, run | Infini-AI-Lab/M2PO@af54a3e core_algos.py:683-867 | 9e-9, vectors |
+maxrl | paper | code, run | tajwarfahim/maxrl@c0698eb, the advantage | 0 |
+minpro | paper | paper's equation | arXiv:2601.22718, three prefixes | 0 | widths; nobody's code could be had
+nft | paper | code, run | NVlabs/NFT@b358fae dp_actor.py:324-366 | 9e-16 up to a factor | its denominator; bounds of p
+opo | paper | paper's equation | arXiv:2505.23585 | 3e-16 | nobody's own code could be had
+opo | verl | code, run | verl-project/verl@1dda039 | 0 |
+par | paper | notes on the paper | arXiv:2511.05993, two notes | 0 | delta; where lambda starts; no code could be had
+passk | paper | code, run | RUCAIBox/Passk_Training@c3ba575, k = 1, 2, 4, 6 | 5e-15 |
+positive_nll | paper | code, read | NVIDIA-NeMo/RL@7ea279a | 0 |
+qae | paper | notes on the paper | arXiv:2509.22611, its README | 0 | nobody's code could be had
+qae | authors | code, read | its README's np.quantile | 0 | nobody's code could be had
+real | paper | code, run | modelscope/ms-swift@3602360 | 1e-15 |
+rec | paper | code, read | agentscope-ai/Trinity-RFT@1d7fae4 rec_policy_loss.py:66-116 | not run | widths; the baseline
+rec | two_side | code, read | agentscope-ai/Trinity-RFT@1d7fae4 rec_policy_loss.py:66-116 | not run | likewise
+rec | ring | code, read | agentscope-ai/Trinity-RFT@1d7fae4 rec_policy_loss.py:66-116 | not run | likewise
+rec | is | code, read | agentscope-ai/Trinity-RFT@1d7fae4 rec_policy_loss.py:66-116 | not run | likewise
+reinforce | paper | paper's equation | doi:10.1007/BF00992696 | 0 |
+reinforce_pp | paper | code, run | OpenRLHF/OpenRLHF@3c3be62, its mean per sample | 1e-8 |
+reinforce_pp | authors | code, run | OpenRLHF/OpenRLHF@3c3be62 loss.py:116-234 | 3e-9, vectors |
+reinforce_pp_baseline | paper | paper's equation | arXiv:2501.03262 eq. 8 | 0 | weight of k2; deviation over what
+reinforce_pp_baseline | authors | code, run | OpenRLHF/OpenRLHF@3c3be62 loss.py:116-234 | 2e-9, vectors | bound of k2
+rloo | paper | paper's equation | arXiv:2402.14740 | 2e-15 |
+rloo | trl | code, run | huggingface/trl@f2cd577 RLOOTrainer | 6e-15 |
+sapo | paper | code, run | verl-project/verl@1dda039, huggingface/trl@f2cd577 | 0 | the paper's own code is not public
+stapo | paper | paper's equation | arXiv:2602.15620v4 section 4 | 0 | whose probability the mask reads
+stapo | v1 | notes on the paper | arXiv:2602.15620v1 | 0 | what its quantile runs over
+stapo | authors | code, read | thunlp/JustRL@cf444e9, its code base | not run | its own code is not published
+stare | paper | paper's equation | arXiv:2606.19236 | 0 |
+stare | c2 | paper's equation | arXiv:2606.19236 | 0 |
+stare | authors | code, read | hp-luo/STARE@bffb9e7 | not run |
+topr | paper | paper's equation | arXiv:2503.14286 eq. 8; with token_ratio alibaba/ROLL@8eb27cc | 0 |
+up | paper | notes on the paper | arXiv:2607.06987 eq. 14-15, as two pull requests have them | 0 | its base
+up | verl | code, read | verl-project/verl pull request 7022, compute_policy_loss_up, as quoted | not run | not merged
+vespo | paper | code, run | FloyedShen/VESPO, huggingface/trl@f2cd577 | 1e-15 |
+w_reinforce | paper | paper's equation | arXiv:2506.01347; TianHongZXY/RLVR-Decomposed@a5d4e7c | 1e-8 |
+w_reinforce | psr | paper's equation | arXiv:2506.01347; TianHongZXY/RLVR-Decomposed@a5d4e7c | 1e-8 |
+w_reinforce | nsr | paper's equation | arXiv:2506.01347; TianHongZXY/RLVR-Decomposed@a5d4e7c | 1e-8 |
+w_reinforce | authors | code, run | TianHongZXY/RLVR-Decomposed@a5d4e7c core_algos.py:111, 319 | 9e-9, vectors |
+w_reinforce | psr_authors | code, run | TianHongZXY/RLVR-Decomposed@a5d4e7c core_algos.py:111, 319 | 1e-8, vectors |
+w_reinforce | nsr_authors | code, run | TianHongZXY/RLVR-Decomposed@a5d4e7c core_algos.py:111, 319 | 9e-9, vectors |
+"""
+
+MISSING = {
+    "s_grpo": "arXiv:2504.20834: a random share of the tokens; its equation and share could not be read, nor code had",
+    "t_spmo": "arXiv:2504.20834: prefix matching needs token ids, which batches do not have; its equation was not read",
+    "symmetric_loss": "arXiv:2405.17618: only its abstract and its scripts (alpha 0.5, beta 0.2 or 0.4) could be read",
+    "shuffle_r1": "arXiv:2508.05612 samples and reshuffles pairs of rollouts, the sampler's work; no code to read",
+    "gtpo_shaping": "arXiv:2508.02260: perplexity and position shaping; neither its equation nor its code could be had",
+    "gvpo": "arXiv:2504.19599 needs group sums of current log-probs, which no stage has",
+    "tpo": "arXiv:2604.06159 needs group sums of current log-probs, which no stage has",
+    "otb": "arXiv:2602.07078 needs the sum of squared probabilities, which no forward pass keeps",
+    "gdpo": "arXiv:2601.05242 needs several rewards per response, which batches do not have",
+}
+"""Methods that were asked for and are not here, and why."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What one variant of a recipe was held against."""
+
+    recipe: str
+    variant: str
+    against: str
+    """`code, run`, `code, read`, `paper's equation` or `notes on the paper`."""
+    source: str
+    difference: str
+    """The largest one, or that it was not run; 0 is no more than rounding."""
+    open: str = ""
+    """What it leaves open."""
+
+
+PROVENANCE = tuple(Provenance(*map(str.strip, line.split("|"))) for line in _LINES.strip().splitlines())

@@ -1,0 +1,35 @@
+"""What keys of an experiment say together."""
+
+from rlzoo.config.decoding import read_decodings
+from rlzoo.config.sections import Config
+from rlzoo.errors import UserError
+
+
+def check_agreement(config: Config) -> None:
+    """Refuses keys that no run could use together. Raises UserError naming them and what is allowed."""
+    if not config.output.strip():
+        raise UserError("output= is empty; give it a value, or leave it out")
+    if config.model.attention.startswith("flash") and config.model.precision == "float32":
+        raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
+    _check_lora(config)
+    read_decodings(config.evaluation.decodings)
+    if "" in config.evaluation.stop:
+        raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
+    if config.train.minibatches_per_step > config.rollout.prompts_per_step:
+        raise UserError(
+            f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
+            f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
+        )
+
+
+def _check_lora(config: Config) -> None:
+    lora = config.model.lora
+    if lora.rank and config.train.sharding != "none":
+        raise UserError(
+            f"model.lora.rank={lora.rank}: adapters are not sharded; leave train.sharding={config.train.sharding} out"
+        )
+    for key, value in (("alpha", lora.alpha), ("targets", lora.targets)):
+        if value and not lora.rank:
+            raise UserError(
+                f"model.lora.{key}={value} has no effect without model.lora.rank; set that, or leave it out"
+            )

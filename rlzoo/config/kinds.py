@@ -1,0 +1,21 @@
+"""Kinds of values that several keys take."""
+
+from enum import Enum, auto
+from typing import Annotated
+
+from annotated_types import Ge, Gt, IsFinite, Le
+
+
+class Mark(Enum):
+    """What else code asks about a key."""
+
+    EXPRESSION = auto()
+    LOCATES_DATA = auto()
+
+
+Number = IsFinite[float]
+Count = Annotated[int, Ge(1)]
+Natural = Annotated[int, Ge(0)]
+Positive = Annotated[Number, Gt(0)]
+Share = Annotated[Number, Ge(0), Le(1)]
+Expression = Annotated[str, Mark.EXPRESSION]

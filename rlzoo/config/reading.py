@@ -1,0 +1,288 @@
+"""How YAML files and `key=value` words set the keys, later ones over earlier ones."""
+
+import dataclasses
+import json
+import os
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+from yaml import YAMLError
+
+from rlzoo.config.command_keys import TrustConfig
+from rlzoo.config.facts import Key, key_named, keys
+from rlzoo.config.recorded import RecordedKeys, check_recorded, is_of_a_run
+from rlzoo.config.sections import Config
+from rlzoo.config.unknown_keys import meant_key, remedy
+from rlzoo.errors import UserError, one_line
+
+_EMBEDDED = Path(__file__).parents[1] / "embedded"
+_QUOTED = re.compile(r"""\s*("([^"\\]|\\.)*"|'([^']|'')*')\s*""")
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """A configuration, and where its values come from."""
+
+    config: Any
+    origins: Mapping[str, str]
+    """Of every key: `default`, the shipped model, the file, or `command line`."""
+
+
+def load_config(words: Sequence[str], schema: type[Any] = Config) -> Any:
+    """The configuration that these YAML files and `key=value` words make, later ones over earlier ones.
+
+    Below them lies what the chosen model brings: a shipped one has an experiment of its own. Raises UserError for a
+    missing or unreadable file, an unknown key (with the nearest one), a value of the wrong type or out of range, and
+    for code from outside that only the config.yaml of a run names, unless `trust=` is among the words.
+    """
+    return resolve(words, schema).config
+
+
+def resolve(words: Sequence[str], schema: type[Any] = Config) -> Resolved:
+    """`load_config`, with where each value comes from."""
+    return _resolve(_obeyed(words), schema) if schema is Config else _resolve(words, schema)
+
+
+def read_recorded(file: Path, words: Sequence[str] = ()) -> Config:
+    """The configuration in the config.yaml of a run, under these words: `check_recorded` says if it may be obeyed."""
+    config: Config = _resolve([str(file), *words], Config).config
+    return config
+
+
+def own_words(words: Sequence[str], schema: type[Any]) -> tuple[Any, list[str]]:
+    """The configuration of a command's own schema, from the words that set its keys; and the other words."""
+    own = [word for word in words if is_key_and_value(word) and key_named(schema, word.partition("=")[0])]
+    return load_config(own, schema), [word for word in words if word not in own]
+
+
+def _obeyed(words: Sequence[str]) -> list[str]:
+    """The words without `trust=`. Raises UserError for code that only the config.yaml of a run names."""
+    trusted, others = own_words(words, TrustConfig)
+    files = [word for word in others if not is_key_and_value(word) and is_of_a_run(Path(word))]
+    if files:
+        typed = _resolve([word for word in others if word not in files], Config).config
+        recorded = [RecordedKeys(Path(file), flat(_read(file, Config))) for file in files]
+        check_recorded(recorded, [flat(dataclasses.asdict(typed))], trusted.trust)
+    elif trusted.trust:
+        raise UserError(f"trust={trusted.trust[0]} has no effect: no file of a run is read; leave it out")
+    return others
+
+
+def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
+    values, origins = flat(dataclasses.asdict(schema())), {key.name: "default" for key in keys(schema)}
+    written = [(word, flat(_read(word, schema))) for word in words]
+    shipped = _shipped_with({name: value for _, given in written for name, value in given.items()}, schema)
+    shown: dict[str, str] = {}
+    for word, given in [*shipped.items(), *written]:
+        is_pair = is_key_and_value(word)
+        for name, value in given.items():
+            shown[name] = word if is_pair else f"{name}={json.dumps(value, default=str)} in {word!r}"
+            key = _checked_key(name, value, shown[name], schema)
+            values[name] = _fitting(key, value)
+            origins[key.name] = "command line" if is_pair else word
+    try:
+        tree = json.dumps(_nested(values), default=str)
+        return Resolved(_adapter(schema).validate_json(tree, strict=True), origins)
+    except ValidationError as error:
+        raise UserError(_refusal(error, shown, schema)) from None
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
+    if schema not in _ADAPTERS:
+        _ADAPTERS[schema] = TypeAdapter(schema)
+    return _ADAPTERS[schema]
+
+
+def _shipped_with(given: Mapping[str, Any], schema: type[Any]) -> dict[str, Mapping[str, Any]]:
+    """The shipped model that is chosen, or that of the task where no model is, and the values that it brings."""
+    if schema is not Config:
+        return {}
+    files = {f"embedded:{path.stem}": path for path in _EMBEDDED.glob("*.yaml")}
+    of_task = f"embedded:{given.get('task.name')}"
+    model = given.get("model.name", of_task if of_task in files else Config().model.name)
+    return {model: _brought_by(files[model])} if model in files else {}
+
+
+@cache
+def _brought_by(file: Path) -> Mapping[str, Any]:
+    return flat(_read_file(str(file)))
+
+
+def _read(word: str, schema: type[Any]) -> dict[str, Any]:
+    if is_key_and_value(word):
+        return _read_word(word, schema)
+    if Path(word).suffix in (".yaml", ".yml"):
+        return _read_file(word)
+    raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, schema)}")
+
+
+def option_as_word(option: str, words: Sequence[str]) -> str:
+    """What to write instead of an option such as `--steps`, `words` being what follows it; empty if nothing is near."""
+    written, _, value = option.lstrip("-").partition("=")
+    name = written.replace("-", "_")
+    value = value or next((word for word in words[:1] if "=" not in word and not word.startswith("-")), "...")
+    names = [key.name for key in keys(Config)]
+    meant = name if name in names else meant_key(name, names)
+    return meant and f"{meant}={value}"
+
+
+def given_keys(words: Sequence[str]) -> set[str]:
+    """The keys that these files and `key=value` words set themselves."""
+    return {name for word in words for name in flat(_read(word, Config))}
+
+
+def is_key_and_value(word: str) -> bool:
+    """Whether it is neither a file, whose name may have a `=` in it, nor an expression with one behind a bracket."""
+    name, equals, _ = word.partition("=")
+    return bool(equals) and "(" not in name and not os.path.isfile(word)
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    if not Path(name).is_file():
+        raise UserError(f"configuration file {name!r} does not exist")
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(name))
+    except (OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"configuration file {name!r} is not readable: {_reason(error)}") from None
+    if not isinstance(content, dict) or not Path(name).read_text(encoding="utf-8").strip():
+        raise UserError(f"configuration file {name!r} holds no keys")
+    return {str(key): value for key, value in content.items()}
+
+
+def _read_word(word: str, schema: type[Any]) -> dict[str, Any]:
+    name, _, text = word.partition("=")
+    key = key_named(schema, name)
+    kind = key.type if key and key.name == name else None
+    nothing = ("",) if kind is str else ("", "null")
+    is_text = kind in (str, str | None) and text not in nothing and not _QUOTED.fullmatch(text)
+    if is_text or (key and key.is_expression):
+        return {name: text}
+    try:
+        container: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
+    except (OmegaConfBaseException, YAMLError, RecursionError) as error:
+        raise UserError(f"{one_line(word)!r} is not readable: {_reason(error)}") from None
+    return {name: container["value"]}
+
+
+def _meant_word(word: str, schema: type[Any]) -> str:
+    """What is missing before a value that was written alone."""
+    if key_named(schema, "objective") is None:
+        return ""
+    if word.endswith((".json", ".jsonl", ".parquet")):
+        return f"; did you mean task.name={word}?"
+    name = "objective" if "(" in word or "/" not in word else "model.name"
+    return f"; did you mean {name}={word}?"
+
+
+def _checked_key(name: str, value: Any, shown: str, schema: type[Any]) -> Key:
+    """The key that a name sets; `shown` is how it was written."""
+    key = key_named(schema, name)
+    if key is None:
+        raise UserError(f"unknown key {shown}{remedy(name, [key.name for key in keys(schema)])}")
+    if "${" in json.dumps(value, default=str):
+        raise UserError(f"{shown}: ${{...}} has no meaning here and is never filled in; write what it stands for")
+    if name != key.name and typing.get_origin(key.type) is not dict:
+        raise UserError(f"{shown}: it must be {_kind_in_words(key)}")
+    return key
+
+
+def _fitting(key: Key, value: Any) -> Any:
+    """One value for a list is a list of one, and `a,b` one of two; nothing for a text that may be empty is empty."""
+    inner = typing.get_args(key.type)
+    if value is None and type(None) not in inner:
+        if key.type is str and key.default == "":
+            return ""
+        raise UserError(f"{key.name}= is empty; give it a value, or leave it out")
+    if typing.get_origin(key.type) in (list, tuple):
+        parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+        return [_scalar(inner[0], part.strip() if isinstance(part, str) else part) for part in parts]
+    return value if isinstance(value, dict) else _scalar(_scalar_kind(key), value)
+
+
+def _scalar(kind: Any, value: Any) -> Any:
+    """A number for text is text, text for a number one if it can be, and 0 and 1 are false and true."""
+    if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if kind in (int, float) and isinstance(value, str):
+        with suppress(ValueError):
+            return kind(value)
+    return bool(value) if kind is bool and value in (0, 1) else value
+
+
+def _scalar_kind(key: Key) -> Any:
+    """Of a key that takes one value; None of one with keys and values."""
+    if typing.get_origin(key.type) is dict:
+        return None
+    return next((kind for kind in (key.type, *typing.get_args(key.type)) if kind in _KINDS), None)
+
+
+def _refusal(error: ValidationError, shown: Mapping[str, str], schema: type[Any]) -> str:
+    """What is wrong with the first bad value, in a line that has the key and the value as they were written."""
+    first = error.errors()[0]
+    key = key_named(schema, ".".join(map(str, first["loc"])))
+    assert key is not None
+    written = next(text for name, text in shown.items() if f"{name}.".startswith(f"{key.name}."))
+    match first["type"]:
+        case "predicate_failed" | "finite_number":
+            return f"{written} must be finite"
+        case "literal_error":
+            return f"{written} is not one of {', '.join(filter(None, key.choices))}"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            return f"{written} must be {key.range}"
+        case _:
+            return f"{written}: it must be {_kind_in_words(key)}"
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PLURAL = {int: "whole numbers", float: "numbers", str: "words"}
+
+
+def _kind_in_words(key: Key) -> str:
+    if key.name == "seed":
+        return "a whole number; rlzoo compare OBJECTIVE seeds=0,1 trains on several"
+    inner = typing.get_args(key.type)
+    if typing.get_origin(key.type) in (list, tuple):
+        return f"{len(inner) if len(inner) > 1 else 'one or more'} {_PLURAL[inner[0]]} with commas between"
+    if typing.get_origin(key.type) is dict:
+        return "keys and values, such as {digits: 3}"
+    return _KINDS[_scalar_kind(key)]
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys; an empty mapping stays a value."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        result.update(flat(value, name + ".") if isinstance(value, Mapping) and value else {name: value})
+    return result
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What `flat` was given."""
+    tree: dict[str, Any] = {}
+    for name, value in values.items():
+        *sections, last = name.split(".")
+        section = tree
+        for inner in sections:
+            if not isinstance(section.get(inner), dict):
+                section[inner] = {}
+            section = section[inner]
+        if value != {} or last not in section:
+            section[last] = value
+    return tree
+
+
+def _reason(error: Exception) -> str:
+    """OmegaConf's message without the lines that name its own types."""
+    return one_line(str(error).split("\n    full_key")[0])

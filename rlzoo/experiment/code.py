@@ -1,0 +1,131 @@
+"""Which code a run is made with, beside its objective's key: of what is from outside the source, of ours the meaning.
+
+Only names that a person typed or trusts are looked up here. What a folder has recorded is compared, never imported.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from objectives import Objective
+from rlzoo.config import Config, TaskConfig
+from rlzoo.experiment.meaning import meaning
+from rlzoo.files import folder_written_atomically
+from rlzoo.source import Definition, code_digest, digest, is_ours, labelled, used_source
+from rlzoo.tasks import written_outside
+from rlzoo.tasks.outside import definition, definition_in, is_outside
+
+Sources = Mapping[str, Mapping[str, str]]
+"""Name from outside -> file, as it is called from the folder of its module -> digest of what the name uses of it."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What two runs of one key share if their code was the same."""
+
+    parts: Sources
+    """Of those from outside."""
+    task: Sources
+    """Of the task, the rewards and the engine from outside: what decides an evaluation as well."""
+    meaning: str
+    """Of the objective; see `meaning`."""
+
+    @classmethod
+    def of(cls, config: Config, objective: Objective) -> "Code":
+        """The code that is there now. Raises UserError if a file was edited since this process imported it."""
+        return cls(dict(part_sources(objective)), task_sources(config.task, config.rollout.engine), meaning(objective))
+
+    @classmethod
+    def read(cls, saved: Mapping[str, Any] | None) -> "Code | None":
+        """From JSON of what `asdict` made of it; None if nothing is recorded. Raises KeyError, TypeError, ..."""
+        if saved is None:
+            return None
+        return cls(_read(saved["parts"]), _read(saved["task"]), str(saved["meaning"]))
+
+    @property
+    def sources(self) -> Sources:
+        """Of all that is from outside."""
+        return {**self.parts, **self.task}
+
+    def changes(self, before: "Code | None") -> str:
+        """In words what differs from the code of a run of the same objective; empty if nothing does or is known to."""
+        if before is None:
+            return ""
+        changed = changed_sources(self.sources, before.sources)
+        if not changed and self.meaning and before.meaning and self.meaning != before.meaning:
+            return "what rlzoo calculates for this objective"
+        return changed
+
+    def changes_of_task(self, before: "Code | None") -> str:
+        """The same of what decides an evaluation."""
+        return "" if before is None else changed_sources(self.task, before.task)
+
+    @property
+    def short(self) -> str:
+        """For a folder's name."""
+        return digest([json.dumps(asdict(self), sort_keys=True)])[:8]
+
+
+def _read(saved: Mapping[str, Mapping[str, Any]]) -> Sources:
+    return {str(name): {str(file): str(it) for file, it in files.items()} for name, files in saved.items()}
+
+
+def changed_sources(now: Sources, before: Sources) -> str:
+    """In words the names that both have and whose code differs, with the files; empty if there are none."""
+    changed = {name: _differing(now[name], before[name]) for name in now if name in before}
+    named = ", ".join(f"{name} ({', '.join(files)})" for name, files in changed.items() if files)
+    return f"the code of {named}" if named else ""
+
+
+def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    return sorted(file for file in {*now, *before} if now.get(file) != before.get(file))
+
+
+def task_sources(task: TaskConfig, engine: str) -> dict[str, dict[str, str]]:
+    """Of the task, its rewards and the engine, as far as they are from outside."""
+    return {name: labelled(used_source(it), it.root) for name, it in _task_definitions(task, engine)}
+
+
+def keep_sources(folder: Path, config: Config, objective: Objective) -> None:
+    """Copies the files of all code from outside into a folder, to be read; nothing is imported from there."""
+    parts = (_definition_of(type(part)) for part in objective.parts)
+    definitions = [*(it for _, it in _task_definitions(config.task, config.rollout.engine)), *filter(None, parts)]
+    paths = {path for it in definitions for path in used_source(it)}
+    if not paths:
+        return
+    with folder_written_atomically(folder) as unfinished:
+        for path in sorted(paths):
+            copy = unfinished / _place(path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+
+
+def _place(path: Path) -> Path:
+    """Where a file's copy lies: as it does below the working directory, or below the digest of its folder."""
+    if path.is_relative_to(Path.cwd()):
+        return path.relative_to(Path.cwd())
+    return Path(digest([str(path.parent)])[:8], path.name)
+
+
+def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
+    names: Sequence[str | None] = (written_outside(task.name), *task.reward, engine)
+    for name in dict.fromkeys(names):
+        if name and is_outside(name) and (found := definition(name)) and not is_ours(found.module):
+            yield name, found
+
+
+def part_sources(objective: Objective) -> Iterator[tuple[str, dict[str, str]]]:
+    """Of those from outside, by name."""
+    for part in objective.parts:
+        kind = type(part)
+        if not is_ours(kind.__module__):
+            found = _definition_of(kind)
+            files = labelled(used_source(found), found.root) if found else {"no file": code_digest(kind)}
+            yield f"{kind.__module__}:{part.name}", files
+
+
+def _definition_of(kind: type) -> Definition | None:
+    """Where the class of a part from outside is defined; None in a notebook, and for one of ours."""
+    return None if is_ours(kind.__module__) else definition_in(kind.__module__, kind.__qualname__.partition(".")[0])

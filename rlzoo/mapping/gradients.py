@@ -1,0 +1,74 @@
+"""The gradient of an objective on the table, through its own prepare, passes, plan and loss."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from objectives import Objective, Plan, TokenBatch
+from rlzoo.mapping.regimes import Setting
+from rlzoo.mapping.rollouts import Rollouts, token_stats
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What an objective asks for with one batch of rollouts."""
+
+    gradient: Tensor
+    """[P, T, V + 1, V], the direction of ascent, summed over passes."""
+    push: Tensor
+    """[N, T]: minus the derivative of the loss with respect to the log-prob of each token."""
+    acted: frozenset[str]
+    """Parts that acted on some token."""
+    watched: frozenset[str]
+    """Parts that can tell."""
+
+
+def update_of(objective: Objective, rollouts: Rollouts, setting: Setting, step: float) -> Update:
+    """The update of a batch; a further pass begins where a step of KL `step` has led that follows the passes before."""
+    batch, table = rollouts.batch, setting.current
+    gradient, push = torch.zeros_like(table), torch.zeros_like(batch.mask, dtype=table.dtype)
+    touched: dict[str, bool] = {}
+    for number, update in enumerate(objective.passes(objective.prepare(batch))):
+        if number:
+            moved = table + gradient * step_size(setting, gradient, step)
+            logp, entropy = token_stats(moved, rollouts.place, rollouts.symbol)
+            update = update.with_fields(logp=logp, entropy=entropy, on_policy=False)
+        else:
+            moved = table
+        plan = objective.plan(update)
+        on_logp, on_entropy = token_derivatives(objective, plan)
+        gradient = gradient - on_table(moved, rollouts, on_logp, on_entropy)
+        push = push - on_logp
+        for name, tokens in objective.touched(plan, slice(None), update.require("logp", "the map")).items():
+            touched[name] = touched.get(name, False) or bool(tokens.any())
+    return Update(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
+
+
+def token_derivatives(objective: Objective, plan: Plan) -> tuple[Tensor, Tensor]:
+    """[N, T] each: the derivative of a plan's loss with respect to log-probs and to entropies."""
+    batch: TokenBatch = plan.batch
+    leaves = [batch.require(name, "the map").detach().clone().requires_grad_() for name in ("logp", "entropy")]
+    loss = objective.loss(plan, slice(None), *leaves)
+    found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return torch.where(batch.mask, found[0], 0.0), torch.where(batch.mask, found[1], 0.0)
+
+
+def on_table(table: Tensor, rollouts: Rollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:
+    """Derivatives with respect to tokens' log-probs and entropies, as one with respect to the logits of the table."""
+    log_probs = table.log_softmax(-1).flatten(0, -2)
+    probability = log_probs.exp()
+    entropy = -(probability * log_probs).sum(-1, keepdim=True)
+    chosen = torch.zeros_like(log_probs).flatten()
+    chosen = chosen.index_add(0, (rollouts.place * table.shape[-1] + rollouts.symbol).flatten(), on_logp.flatten())
+    chosen = chosen.view_as(log_probs)
+    through_entropy = torch.zeros_like(entropy[:, 0]).index_add(0, rollouts.place.flatten(), on_entropy.flatten())
+    result = chosen - probability * chosen.sum(-1, keepdim=True)
+    result = result - through_entropy[:, None] * probability * (log_probs + entropy)
+    return result.view_as(table)
+
+
+def step_size(setting: Setting, direction: Tensor, divergence: float) -> Tensor:
+    """The factor of a direction with which KL(old, new) of a response is `divergence`, to second order."""
+    length: Tensor = setting.language.natural(setting.current, direction).norm()
+    return divergence**0.5 / length.clamp(min=1e-150)

@@ -1,0 +1,147 @@
+"""What the board says in words: verdicts, headlines, what would have been found, and what is to be known of it."""
+
+from collections.abc import Sequence
+
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
+from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.results import Alike
+from rlzoo.report.formatting import signed
+from rlzoo.statistics.modes import SHOWN_FROM, could_miss
+from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
+from rlzoo.tasks.benchmarks import BENCHMARKS
+
+MANY = 4
+CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
+"""Findings of which each row is named, with its difference."""
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
+    finding = verdict.finding
+    words = finding.value + {
+        Finding.SAME: f" within {100 * verdict.margin:g}",
+        Finding.TWO_MODES: ": more seeds",
+        Finding.UNSTABLE: ": more seeds",
+        Finding.ONE_SEED: ": no verdict",
+    }.get(finding, "")
+    is_said = verdict.is_unstable and finding in (*CLAIMED, Finding.BASELINE)
+    return words + ", unstable" * is_said
+
+
+def summary(board: Leaderboard) -> str:
+    """One sentence of what the numbers are."""
+    seeds = sorted({seed for row in board.rows for seed in row.seeds})
+    problems = "held-out problems after the last step" if board.is_trained else "problems"
+    return (
+        f"avg@{board.samples} in % on {board.problems} {problems}, "
+        f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))}), 95 % intervals over seeds and "
+        f"problems; differences to {board.baseline.name} with p-values and intervals that hold for all rows, decodings "
+        f"and measures of the page together"
+    )
+
+
+def headlines(board: Leaderboard) -> list[str]:
+    """What may be claimed, and of how many rows nothing may be: a sentence for each decoding."""
+    return [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
+
+
+def _headline(board: Leaderboard, decoding: Place) -> str:
+    groups: dict[Verdict, list[BoardRow]] = {}
+    for row in board.rows:
+        if not row.is_baseline:
+            groups.setdefault(row.results[decoding].average.verdict, []).append(row)
+    order = list(Finding)
+    verdicts = sorted(groups, key=lambda verdict: order.index(verdict.finding))
+    return f"At {decoding}, {'; '.join(_group(verdict, groups[verdict], board, decoding) for verdict in verdicts)}."
+
+
+def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decoding: Place) -> str:
+    """`worse than grpo: lopti (-6.4)`; rows of which nothing is claimed are counted where they are many."""
+    is_claim, baseline = verdict.finding in CLAIMED, board.baseline.name
+    names = [f"{row.name}{_by_how_much(row.results[decoding].difference) * is_claim}" for row in rows]
+    if is_claim:
+        margin = f" within {100 * verdict.margin:g} points as" if verdict.finding is Finding.SAME else " than"
+        return f"{verdict.finding.value}{margin} {baseline}{', unstable' * verdict.is_unstable}: {', '.join(names)}"
+    everyone = len(rows) == len(board.rows) - 1
+    count = f"all {len(rows)}" if everyone and len(rows) > 1 else f"the other {len(rows)}"
+    words = verdict_words(verdict).replace(":", ",")
+    words += f" from {baseline}" * (verdict.finding is Finding.NOT_DISTINGUISHABLE)
+    return f"{words}: {', '.join(names) if len(rows) < MANY else count}"
+
+
+def _by_how_much(difference: Difference | None) -> str:
+    return f" ({signed(difference)})" if difference else ""
+
+
+def planning(board: Leaderboard) -> list[str]:
+    """What could have been found, for each decoding with verdicts, and what could have been missed."""
+    detectable = {decoding: judged.detectable for decoding, judged in board.averages.items()}
+    lines = [_planned(board, decoding, reach) for decoding, reach in detectable.items() if reach]
+    fewest = min((len(row.seeds) for row in board.rows if len(row.seeds) > 1), default=0)
+    return [*lines, _missed(fewest)] if fewest else lines
+
+
+def _missed(seeds: int) -> str:
+    """Of runs that collapse."""
+    missed = (
+        f"a row of which {100 * could_miss(seeds):.0f} % of the runs collapse shows none in {seeds} in 5 % of cases"
+    )
+    if seeds < SHOWN_FROM:
+        return (
+            f"{seeds} seeds cannot show that runs have two modes: {missed}. Verdicts hold as far as each row has one "
+            f"mode; from {SHOWN_FROM} seeds on about 5 % of pages err although a row has two."
+        )
+    return f"{seeds} seeds show most rows that have two modes: {missed}."
+
+
+def _planned(board: Leaderboard, decoding: Place, detectable: float) -> str:
+    if detectable > HOPELESS:
+        seeds = max(len(row.seeds) for row in board.rows)
+        return (
+            f"At {decoding}, {seeds} seeds are too few: not even a true difference of {100 * HOPELESS:g} points "
+            f"would have been found with 80 % probability. The intervals say no more; train on further seeds."
+        )
+    return (
+        f"At {decoding}, a true difference of {100 * detectable:.1f} points would have been found with 80 % "
+        f"probability (the median of the rows); runs with the same seed are paired with a correlation of "
+        f"{board.averages[decoding].correlation:.2f}."
+    )
+
+
+def notes(board: Leaderboard) -> list[str]:
+    """What is to be known of the rows, after what is to be said of their folders."""
+    lines = list(board.notes)
+    if board.looks > 1:
+        lines.append(f"Seeds are added to what was looked at before; verdicts are corrected for {board.looks} looks.")
+    lines += contamination_notes(board)
+    if any(len(row.seeds) == 1 for row in board.rows):
+        lines.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
+    if len({row.seeds for row in board.rows}) > 1:
+        lines.append("Rows have different seeds; runs are paired as far as they share them.")
+    if any(row.identity[0] == board.baseline.identity[0] and not row.is_baseline for row in board.rows):
+        lines.append(f"The baseline was swept; differences are to it where it is best, {board.baseline.name}.")
+    for decoding in board.decodings:
+        unstable = [str(row.name) for row in board.rows if row.results[decoding].average.verdict.is_unstable]
+        if unstable:
+            lines.append(
+                f"At {decoding}, the seeds of {', '.join(unstable)} lie further apart than those of the other rows: "
+                "unstable, and no interval over so few seeds is to be trusted; train more."
+            )
+    return [*lines, *(_alike(board, alike) for alike in board.alike)]
+
+
+def contamination_notes(board: Leaderboard) -> list[str]:
+    """What is known of the benchmarks having been in training data; benchmarks of which the same is known together."""
+    shown = dict.fromkeys(str(getattr(place, "problem_set", "")) for place in board.decodings)
+    by_note: dict[str, list[str]] = {}
+    for name in shown:
+        if name in BENCHMARKS and BENCHMARKS[name].contamination:
+            by_note.setdefault(BENCHMARKS[name].contamination, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in by_note.items()]
+
+
+def _alike(board: Leaderboard, alike: Alike) -> str:
+    everywhere = len(alike.places) == len(board.decodings) > 1
+    where = "Everywhere" if everywhere else f"At {'; '.join(map(str, alike.places))}"
+    rows = " and ".join(str(board.names[row]) for row in alike.rows)
+    return f"{where}, {rows} answered just the same; they count once."

@@ -1,0 +1,183 @@
+"""The statistics of the board: each is declared here once, and terminal, Markdown, CSV, page and picture show it.
+
+A further one is a further line in one of the tables below.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
+from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.results import ACCURACY, MEASURES
+from rlzoo.report.board_sentences import verdict_words
+from rlzoo.report.formatting import interval, percent, points
+from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.verdicts import Measured
+
+ByPlace: TypeAlias = Mapping[Any, float | None]
+Value: TypeAlias = float | Estimate | Measured | ByPlace | None
+LEAST_SCORES = 4
+"""Of fewer the interquartile mean is the mean."""
+STEPS_TO_BASELINE = "steps to the baseline's last accuracy, seed "
+
+
+def in_percent(share: float) -> str:
+    """`75.2`."""
+    return f"{100 * share:.1f}"
+
+
+def as_p_value(value: float) -> str:
+    """Three digits that count, so that 0.0502 does not look like 0.05."""
+    return "<0.001" if value < 0.001 else f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A figure of every row. With several places, as thresholds are, it has a column for each."""
+
+    name: str
+    """Of its column in the CSV; of several, how they begin."""
+    heading: str
+    """`{k}` is the number of samples."""
+    value: Callable[[Leaderboard, BoardRow, Place], Value]
+    """Shares from 0 to 1; None where a row has none."""
+    write: Callable[[float], str] = "{:.2f}".format
+    place: str = "{}"
+    """How a place is written behind the heading."""
+
+
+def _measured(name: str) -> Callable[[Leaderboard, BoardRow, Place], Measured | None]:
+    return lambda board, row, at: row.results[at].measured.get(name)
+
+
+def _trained(value: Callable[[Training], float | None]) -> Callable[[Leaderboard, BoardRow, Place], float | None]:
+    """Of how a row was trained, where that is known."""
+    return lambda board, row, at: value(row.training) if row.training else None
+
+
+def _p_value(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+    difference = row.results[decoding].difference
+    return difference.p_value if difference else None
+
+
+def _seeds_needed(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace | None:
+    difference = row.results[decoding].difference
+    ends = zip(("at least", "at most"), difference.seeds_range, strict=True) if difference else ()
+    return {end: seeds or None for end, seeds in ends} or None
+
+
+def _collapse(board: Leaderboard, row: BoardRow, decoding: Place) -> Estimate | None:
+    collapse = row.results[decoding].average.collapse
+    return Estimate(collapse.rate, *collapse.interval) if collapse.seeds > 1 else None
+
+
+def _improvement(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+    scores, baseline = row.results[decoding].scores, board.baseline.results[decoding].scores
+    return None if row.is_baseline else improvement(scores, baseline)
+
+
+def _interquartile_mean(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+    scores = row.results[decoding].scores
+    return interquartile_mean(scores) if scores.size >= LEAST_SCORES else None
+
+
+def _profile(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace:
+    return dict(zip(THRESHOLDS, performance_profile(row.results[decoding].scores), strict=True))
+
+
+def _steps_to_baseline(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace | None:
+    return dict(zip(row.seeds, row.training.steps_to_baseline, strict=False)) or None if row.training else None
+
+
+ACCURACIES = Statistic("accuracy", "avg@{k}", _measured(ACCURACY), in_percent)
+"""What rows are ranked by, in a table of its own."""
+BY_DECODING: Mapping[str, Sequence[Statistic]] = {
+    "pass@k, maj@k, p-values, seeds needed, lengths": (
+        Statistic("p_page", "p (page)", _p_value, as_p_value),
+        Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
+        Statistic("p_improvement", "P(improvement)", _improvement),
+        Statistic("collapsed", "collapsed runs (%)", _collapse, in_percent),
+        *(Statistic(name, name + "@{k}", _measured(name), in_percent) for name in MEASURES if name != ACCURACY),
+        Statistic("length", "length", lambda board, row, at: row.results[at].length, "{:.1f}".format),
+        Statistic("truncated", "truncated (%)", lambda board, row, at: row.results[at].truncated, in_percent),
+    ),
+    "interquartile means and performance profiles of the runs": (
+        Statistic("interquartile_mean", "interquartile mean", _interquartile_mean, in_percent),
+        Statistic("above_", "runs above ", _profile, place="{:.0%}"),
+    ),
+    "pass@k by k": (Statistic("pass@", "pass@", lambda board, row, at: row.results[at].pass_at, in_percent),),
+}
+BY_ROW: Mapping[str, Sequence[Statistic]] = {
+    "Held-out accuracy on the way": (
+        Statistic("held_out_area", "mean over the steps (%)", _trained(lambda runs: runs.area), in_percent),
+        Statistic("steps_to_baseline_seed_", STEPS_TO_BASELINE, _steps_to_baseline, "{:.0f}".format),
+    ),
+    "Training": (
+        Statistic("entropy", "entropy (nats)", _trained(lambda runs: runs.entropy), "{:.3f}".format),
+        Statistic("entropy_drift", "entropy drift", _trained(lambda runs: runs.drift), "{:.3f}".format),
+        Statistic("gradient_norm", "gradient norm", _trained(lambda runs: runs.gradient_norm), "{:.3g}".format),
+        Statistic("seconds_per_step", "seconds a step", _trained(lambda runs: runs.seconds_per_step)),
+        Statistic("tokens_per_second", "tokens/s", _trained(lambda runs: runs.tokens_per_second), "{:.0f}".format),
+    ),
+}
+
+
+# ---- tables of text --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value in words, in one line or several."""
+
+    lines: Sequence[str]
+    value: float
+    """What a column is sorted by."""
+    is_claim: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A statistic, or one of its places, of every row."""
+
+    heading: str
+    cells: Sequence[Cell]
+
+
+def columns(statistics: Sequence[Statistic], board: Leaderboard, decoding: Place) -> list[Column]:
+    """The columns of a table; what no row has is left out."""
+    return [column for statistic in statistics for column in _columns(statistic, board, decoding)]
+
+
+def values(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[Value]:
+    """Of each row."""
+    return [statistic.value(board, row, decoding) for row in board.rows]
+
+
+def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[Column]:
+    by_row, k = values(statistic, board, decoding), board.samples_at[decoding]
+    places = dict.fromkeys(place for value in by_row if isinstance(value, Mapping) for place in value)
+    if all(value is None for value in by_row):
+        return []
+    if not places:
+        return [Column(statistic.heading.format(k=k), [_cell(value, statistic) for value in by_row])]
+    maps = [value if isinstance(value, Mapping) else {} for value in by_row]
+    return [
+        Column(
+            statistic.heading + statistic.place.format(place), [_cell(of_row.get(place), statistic) for of_row in maps]
+        )
+        for place in places
+    ]
+
+
+def _cell(value: Value, statistic: Statistic) -> Cell:
+    if isinstance(value, Measured):
+        difference, claim = value.difference, value.verdict.is_claim
+        compared = [points(difference), verdict_words(value.verdict)] if difference else []
+        return Cell([percent(value.estimate), *compared], value.estimate.mean, claim)
+    if isinstance(value, Estimate):
+        return Cell([f"{statistic.write(value.mean)} {interval(value)}"], value.mean)
+    if isinstance(value, Mapping) or value is None:
+        return Cell(["-"], -1.0)
+    return Cell([statistic.write(value)], float(value))

@@ -1,0 +1,46 @@
+"""The suite as one page that needs nothing else."""
+
+from markupsafe import Markup
+
+from rlzoo.report import suite_text
+from rlzoo.report.page import breakable, templates
+from rlzoo.report.suite_heat import FULL, HeatCell, heat, profile_svg
+from rlzoo.suite.claims import Verdict
+from rlzoo.suite.suite import SuiteTable
+
+ORDER = (Verdict.HOLDS, Verdict.DOES_NOT_HOLD, Verdict.CANNOT_TELL, Verdict.DOES_NOT_FIRE, Verdict.VOID)
+"""How a column of verdicts is sorted."""
+
+
+def suite_page(found: SuiteTable) -> str:
+    """The page. Whatever a user wrote is escaped."""
+    shown = heat(found)
+    return (
+        templates()
+        .get_template("suite.html")
+        .render(
+            found=found,
+            shown=shown,
+            profiles={name: Markup(profile_svg(name, shown.rows[name])) for name in shown.profiled},
+            text=suite_text,
+            breakable=breakable,
+            rank=ORDER.index,
+            shade=shade,
+            values=values,
+        )
+    )
+
+
+def shade(cell: HeatCell) -> int:
+    """How dark a cell is, in %."""
+    return round(45 * min(1.0, abs(cell.better) / FULL))
+
+
+def values(found: SuiteTable, place: int) -> list[tuple[str, str, str, int]]:
+    """The arms of an experiment: label, objective, mean of the score, seeds."""
+    results = found.experiments[place].results
+    score = results.experiment.score
+    return [
+        (label, arm.arm.objective, f"{arm.values(score, sorted(arm.records)).mean():.3g}", len(arm.records))
+        for label, arm in results.arms.items()
+    ]

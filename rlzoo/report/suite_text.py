@@ -1,0 +1,165 @@
+"""The suite in words: sentences, Markdown and CSV."""
+
+import csv
+import io
+
+from rlzoo.errors import printable
+from rlzoo.experiment.experiment import counted
+from rlzoo.report.leaderboard_markdown import code, in_markdown, markdown_table
+from rlzoo.report.suite_values import rounded
+from rlzoo.statistics.verdicts import SIGNIFICANCE
+from rlzoo.suite.claims import Compared, Controls, JudgedClaim, JudgedExperiment, Trouble, Verdict
+from rlzoo.suite.contrasts import Contrasted, Pairs, Standing
+from rlzoo.suite.results import ArmResults
+from rlzoo.suite.suite import SuiteTable
+
+VERDICTS = {
+    Verdict.HOLDS: "holds here",
+    Verdict.DOES_NOT_HOLD: "does not hold here",
+    Verdict.CANNOT_TELL: "cannot tell",
+    Verdict.DOES_NOT_FIRE: "does not fire here",
+    Verdict.VOID: "void",
+}
+TROUBLES = {
+    Trouble.POSITIVE: "its positive control was not told apart in its direction",
+    Trouble.NEGATIVE: "its negative control was told apart",
+    Trouble.BASE: "base was told apart from itself",
+}
+MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
+"""Higher or lower than base for sure; the same run."""
+
+
+def verdict(judged: JudgedClaim) -> str:
+    """In words, with the seeds that would tell."""
+    said = VERDICTS[judged.verdict]
+    if judged.verdict is not Verdict.CANNOT_TELL:
+        return said
+    if judged.compared.difference is None:
+        return f"{said}: fewer than two seeds"
+    if judged.seeds_needed is None or not any(judged.seeds_needed):
+        return f"{said}: would need over a thousand seeds"
+    low, high = judged.seeds_needed
+    return f"{said}: would need about {f'{low} to {high}' if high else f'{low} or more'} seeds"
+
+
+def effect(compared: Compared) -> str:
+    """The difference with its interval."""
+    known = compared.difference
+    return "-" if known is None else f"{known.mean:+.3g} [{known.low:+.3g}, {known.high:+.3g}]"
+
+
+def p_value(compared: Compared) -> str:
+    """Corrected."""
+    if compared.difference is None:
+        return "-"
+    return "< .0001" if compared.corrected < 1e-4 else f"{compared.corrected:.4f}".lstrip("0").replace("1.0000", "1")
+
+
+def touched(judged: JudgedClaim) -> str:
+    """What the arm's own parts acted on."""
+    return ", ".join(f"{part} {100 * share:.2g} %" for part, share in judged.touched.items()) or "not counted"
+
+
+def direction(higher: bool) -> str:
+    """Of a claim."""
+    return "higher" if higher else "lower"
+
+
+def controls(it: Controls) -> str:
+    """What the controls said, in a sentence."""
+    if it.troubles:
+        return f"void: {'; '.join(TROUBLES[trouble] for trouble in it.troubles)}"
+    base = "base against base was not run"
+    if it.base:
+        base = f"base against base {it.base.told_apart} of {it.base.comparisons} below {SIGNIFICANCE:g}"
+    return (
+        f"positive {effect(it.positive)}, p {p_value(it.positive)}; negative {effect(it.negative)}, "
+        f"p {p_value(it.negative)}; {base}"
+    )
+
+
+def summary(found: SuiteTable) -> str:
+    """How many claims there are of each verdict, and how many experiments are valid."""
+    claims = [claim.verdict for _, claim in found.claims]
+    counts = [f"{claims.count(it)} {words}" for it, words in VERDICTS.items() if it in claims]
+    valid = sum(not it.controls.troubles for it in found.experiments)
+    return (
+        f"{counted(len(claims), 'claim')}: {', '.join(counts)}; {valid} of {len(found.experiments)} experiments valid"
+    )
+
+
+def pairs(it: Pairs) -> str:
+    """How many pairs of objectives are told apart, in a sentence; empty where there are none."""
+    if not it.pairs:
+        return ""
+    share = 100 * it.told_apart / max(1, it.different)
+    return (
+        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some experiment "
+        f"({share:.0f} %; {it.tests} tests, corrected together)"
+    )
+
+
+def base_against_base(found: SuiteTable) -> str:
+    """Over all experiments; empty where it was not run."""
+    bases = [it.controls.base for it in found.experiments if it.controls.base]
+    if not bases:
+        return ""
+    told, all_of_them = sum(it.told_apart for it in bases), sum(it.comparisons for it in bases)
+    return f"base against base on further seeds: {told} of {all_of_them} comparisons below {SIGNIFICANCE:g}"
+
+
+def standardised(it: Contrasted | None) -> str:
+    """The effect in standard deviations of a run, with its mark."""
+    if it is None or it.standardised is None:
+        return "" if it is None else MARKS[it.standing]
+    return f"{it.standardised:+.1f}{MARKS[it.standing]}"
+
+
+def markdown(found: SuiteTable) -> str:
+    """The claims, the controls and every arm."""
+    lines = ["# The behaviour suite", "", f"{summary(found)}.", ""]
+    lines += [f"{said[0].upper()}{said[1:]}.\n" for said in (base_against_base(found), pairs(found.pairs)) if said]
+    lines += ["## Claims", "", *markdown_table(CLAIM_HEADS, map(_claim, found.claims)), "", "## Experiments", ""]
+    for judged, contrasts in zip(found.experiments, found.contrasts, strict=True):
+        it = judged.results.experiment
+        lines += [f"### {in_markdown(it.name)}", "", f"{in_markdown(it.question)} Score: {in_markdown(it.unit)}.", ""]
+        lines += [f"Controls: {in_markdown(controls(judged.controls))}.", ""]
+        rows = [_arm(arm, it.score, contrasts.get(label)) for label, arm in judged.results.arms.items()]
+        lines += [*markdown_table(ARM_HEADS, rows), ""]
+    return "\n".join(lines)
+
+
+CLAIM_HEADS = ("experiment", "claim", "paper", "contrast", "published", "effect here", "p", "verdict", "touched")
+ARM_HEADS = ("arm", "objective", "mean", "seeds", "to base", "in deviations", "p")
+
+
+def _claim(judged_in: tuple[JudgedExperiment, JudgedClaim]) -> list[str]:
+    (it, judged), claim = judged_in, judged_in[1].claim
+    contrast = f"{claim.arm} {direction(claim.higher)} than {claim.against}"
+    said = [it.results.experiment.name, claim.text, claim.paper, contrast, claim.published, effect(judged.compared)]
+    said = [in_markdown(text) for text in (*said, p_value(judged.compared))]
+    return [*said, f"**{verdict(judged)}**", in_markdown(touched(judged))]
+
+
+def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[str]:
+    mean = arm.values(score, sorted(arm.records)).mean()
+    numbers = (effect(beside.compared), standardised(beside), p_value(beside.compared)) if beside else ("",) * 3
+    cells = (f"{mean:.3g}", str(len(arm.records)), *numbers)
+    return [in_markdown(arm.label), code(arm.arm.objective), *map(in_markdown, cells)]
+
+
+def comma_separated(found: SuiteTable) -> str:
+    """A line for each claim."""
+    heads = ["experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*heads, "verdict", "claim", "paper"])
+    for it, judged in found.claims:
+        claim, known = judged.claim, judged.compared.difference
+        numbers: list[object] = [""] * 6
+        if known:
+            values = (known.mean, known.low, known.high, known.pairs, known.p_value, judged.compared.corrected)
+            numbers = [rounded(value) for value in values]
+        row = [it.results.experiment.name, claim.arm, claim.against, claim.higher, claim.smallest, *numbers]
+        writer.writerow([*row, judged.verdict.value, printable(claim.text), printable(claim.paper)])
+    return text.getvalue()

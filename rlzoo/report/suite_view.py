@@ -1,0 +1,112 @@
+"""The behaviour suite as it is trained, as files, and on the terminal."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from rlzoo.config import SuiteConfig
+from rlzoo.files import write_json, write_text
+from rlzoo.report import suite_text
+from rlzoo.report.console import plain_console
+from rlzoo.report.curves import save_figure, themed
+from rlzoo.report.grid_view import PLAIN_EVERY
+from rlzoo.report.suite_heat import heat, heat_figure
+from rlzoo.report.suite_page import suite_page
+from rlzoo.report.suite_values import claims_values, scores_values
+from rlzoo.report.terminal import clock
+from rlzoo.suite.cells import Cell
+from rlzoo.suite.running import Failure
+from rlzoo.suite.suite import SuiteTable
+
+
+class SuiteView:
+    """Tells of a suite while its cells are trained, and writes what they show."""
+
+    def __init__(self, config: SuiteConfig, quiet: bool = False) -> None:
+        self.folder = Path(config.output)
+        self.console = plain_console(quiet)
+        self.done = self.total = self.before = 0
+        self.started = self.told = 0.0
+        self.status: Status | None = None
+
+    @contextmanager
+    def training(self, done: int, total: int) -> Iterator[None]:
+        """While they are: of all cells that were asked for, so many were done before."""
+        self.done, self.before, self.total = done, done, total
+        self.console.print(f"suite       {total} cells, {done} of them done before")
+        with self.console.status("") if self.console.is_terminal else nullcontext() as self.status:
+            yield
+
+    def starts(self, missing: int) -> None:
+        """So many starting policies are made first."""
+        if missing:
+            self.console.print(f"starts      {missing} starting policies are made")
+        self.started = self.told = time.monotonic()
+
+    def trained(self, cell: Cell, failure: Failure | None) -> None:
+        """One is done, or has failed."""
+        self.done += 1
+        if failure:
+            self.console.print(f"failed      {cell}: {failure.message}", soft_wrap=True)
+        if self.status:
+            self.status.update(self.pace())
+        is_due = not self.status and time.monotonic() - self.told > PLAIN_EVERY
+        if is_due or self.done == self.total:
+            self.told = time.monotonic()
+            self.console.print(f"cells       {self.pace()}")
+
+    def pace(self) -> str:
+        """How many are done, how many a minute, and how long the others take at that pace."""
+        rate = (self.done - self.before) / max(1e-9, time.monotonic() - self.started)
+        left = (self.total - self.done) / rate if rate else 0.0
+        return f"{self.done}/{self.total}, {60 * rate:.1f} a minute" + (f", {clock(left)} left" if left else "")
+
+    def show(self, found: SuiteTable) -> None:
+        """Writes the files and says what is in them."""
+        write_json(self.folder / "claims.json", claims_values(found))
+        write_json(self.folder / "scores.json", scores_values(found))
+        write_text(self.folder / "claims.csv", suite_text.comma_separated(found))
+        write_text(self.folder / "suite.md", suite_text.markdown(found))
+        write_text(self.folder / "suite.html", suite_page(found))
+        shown = heat(found)
+        if shown.rows:
+            with themed(rc={"text.parse_math": False}):
+                save_figure(heat_figure(shown), self.folder / "suite.png")
+        self.console.print(claims_table(found))
+        for said in (
+            suite_text.summary(found),
+            suite_text.base_against_base(found),
+            suite_text.pairs(found.pairs),
+            *(f"{name} cannot be asked of {label}: {why}" for (name, label), why in found.refused.items()),
+            *(
+                f"{len(failures)} cells failed; the same call tries them again"
+                for failures in [found.failures]
+                if failures
+            ),
+            f"page  {self.folder / 'suite.html'}",
+        ):
+            if said:
+                self.console.print(said, soft_wrap=True)
+
+
+def claims_table(found: SuiteTable) -> Table:
+    """Claims, one a row."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("claim", overflow="fold")
+    table.add_column("effect here", overflow="fold", max_width=16)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold", max_width=20)
+    for it, judged in found.claims:
+        claim = judged.claim
+        name = it.results.experiment.name if judged is it.claims[0] else ""
+        contrast = f"{claim.arm} {suite_text.direction(claim.higher)} than {claim.against}"
+        shown = (name, contrast, suite_text.effect(judged.compared))
+        table.add_row(*map(Text, (*shown, suite_text.p_value(judged.compared), suite_text.verdict(judged))))
+    return table

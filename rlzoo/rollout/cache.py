@@ -1,0 +1,49 @@
+"""How much memory the keys and values of responses in progress take of the device that this process samples on."""
+
+import logging
+import os
+
+import torch
+
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.model.shape import Shape, shape_of
+from rlzoo.model.tokenizer import Tokenizer
+from rlzoo.rollout import engine_class
+
+GIB = 2**30
+ROOM = 1.25
+"""Keys and values that are held for each that is there: a cache that grows is given a quarter more than it needs."""
+
+_logger = logging.getLogger(__name__)
+
+
+def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: int, length: int) -> float:
+    """Bytes for so many responses side by side, each of so many tokens with its prompt, or what is set aside."""
+    engine = engine_class(rollout.engine)
+    if engine.apart:
+        return 0.0
+    if engine.kv_cache_gib is not None:
+        return (rollout.kv_cache_gib or engine.kv_cache_gib) * GIB
+    return ROOM * shape.cached_numbers * (2 if model.precision == "bfloat16" else 4) * length * rows
+
+
+def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Says if keys and values could outgrow all memory where nothing is set aside for them."""
+    length = rollout.max_prompt_tokens + rollout.max_response_tokens
+    length = min(length, tokenizer.context_length or length)
+    memory, needed = total_memory(), cache_bytes(rollout, model, shape_of(model), rollout.rows_per_batch, length)
+    if engine_class(rollout.engine).kv_cache_gib is None and needed > memory:
+        _logger.warning(
+            "rollout.rows_per_batch=%d: keys and values of so many responses of %d tokens with their prompts take %.0f "
+            "GiB, and there are %.0f; if most responses become that long, set rollout.engine=vllm or "
+            "rollout.rows_per_batch=%d",
+            *(rollout.rows_per_batch, length, needed / GIB, memory / GIB),
+            max(1, int(memory / 2 / needed * rollout.rows_per_batch)),
+        )
+
+
+def total_memory() -> int:
+    """Bytes of the device that this process samples on."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

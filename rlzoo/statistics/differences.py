@@ -1,0 +1,206 @@
+"""Differences of several methods to a baseline, and how small a p-value of chance may be among so many.
+
+A difference has the seed errors of both rows, each moderated over the page (`spread.py`) and, where it shows that
+runs of a seed have something in common, free of that; and the problems, which are the same for all. Intervals of a
+page hold together by Sidak's inequality, which holds for differences that share a baseline. P-values are corrected in
+Holm's steps (1979, Scandinavian Journal of Statistics 6:65) with the same inequality: the smallest among all, the
+next among the others, until one is too large. (The joint distribution of the differences would allow a level higher
+by a quarter. Simulated, that errs in 6 to 9 % of pages with one unstable row, as what the rows have in common is then
+not known well enough.)
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from rlzoo.statistics.intervals import (
+    LEVEL,
+    NODES,
+    Distribution,
+    SeedError,
+    nodes_of,
+    resampled_deviations,
+    shrinkage,
+)
+from rlzoo.statistics.modes import Collapse, collapse_of
+from rlzoo.statistics.spread import PairedSpread, Spread, learn_paired_spread, learn_spread
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """What the trained models of one row scored, from 0 to 1; of each problem the mean over its samples."""
+
+    seeds: tuple[int, ...]
+    values: np.ndarray
+    """[seeds, problems]."""
+    equal_problems: float | None = None
+    """How many problems say as much as these do together, where they do not count the same."""
+
+    @property
+    def problems(self) -> float:
+        """How many there are, or how many of equal weight say as much."""
+        return self.values.shape[1] if self.equal_problems is None else self.equal_problems
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All rows by one measure, with their differences to one of them, the baseline."""
+
+    means: Sequence[Distribution]
+    """Of each row."""
+    to_baseline: Sequence[Distribution | None]
+    """Of each row; None for the baseline."""
+    baseline: int
+    spread: Spread | None
+    """What differences have: without the seeds' own part, where rows share them. None where no row has two seeds."""
+    paired: PairedSpread | None
+    """None where rows do not share seeds, or where seeds make no difference that shows."""
+    places: Mapping[int, int]
+    """Where the rows that have several seeds stand in `spread`."""
+    collapses: Sequence[Collapse]
+    """Of each row."""
+
+    @property
+    def others(self) -> list[int]:
+        """All rows but the baseline."""
+        return [row for row in range(len(self.means)) if row != self.baseline]
+
+    def is_unstable(self, row: int) -> bool:
+        """Whether its runs lie further apart than those of the other rows."""
+        return bool(self.spread and row in self.places and self.spread.is_unstable(self.places[row]))
+
+    def pair(self, row: int) -> tuple[int, int] | None:
+        """Where a row and the baseline stand in `spread`; None if either has one seed."""
+        both = row in self.places and self.baseline in self.places
+        return (self.places[row], self.places[self.baseline]) if both else None
+
+
+def compare_rows(rows: Sequence[RunScores], baseline: int, step: float) -> Differences:
+    """Compares every row with the baseline; rows have the same problems.
+
+    Values of a problem are multiples of `step`, so that unequal runs can look equal.
+    """
+    repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
+    places = {row: place for place, row in enumerate(repeated)}
+    alone_spread, paired = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
+    spread = paired.spread if paired else alone_spread
+    problems = rows[0].problems
+    by_problem = np.stack([scores.values.mean(axis=0) for scores in rows], axis=1)
+    alone = resampled_deviations(by_problem)
+    against = alone - alone[:, [baseline]]
+    means, differences = list[Distribution](), list[Distribution | None]()
+    for row, scores in enumerate(rows):
+        center = float(by_problem[:, row].mean())
+        seeds = _errors(alone_spread, places[row], len(scores.seeds)) if alone_spread and row in places else []
+        means.append(Distribution(center, seeds, nodes_of(alone[:, row], problems, shrinkage(scores.values))))
+        if row == baseline:
+            differences.append(None)
+            continue
+        both = spread and {row, baseline} <= set(places)
+        seeds = []
+        if spread and both:
+            unshared = _unshared(scores.seeds, rows[baseline].seeds, paired)
+            counts = (len(scores.seeds), len(rows[baseline].seeds))
+            seeds = _pair_errors(spread, (places[row], places[baseline]), counts, unshared)
+        center -= float(by_problem[:, baseline].mean())
+        differences.append(Distribution(center, seeds, _problems(scores, rows[baseline], against[:, row])))
+    collapses = [Collapse(0, len(scores.seeds)) for scores in rows]
+    for row, place in places.items() if spread else ():
+        assert spread
+        runs = paired.residuals[place] if paired else rows[row].values.mean(axis=1)
+        collapses[row] = collapse_of(runs, float(np.sqrt(spread.prior_variance)), spread.pooled_degrees)
+    return Differences(means, differences, baseline, spread, paired, places, collapses)
+
+
+def _spreads(rows: Sequence[RunScores], step: float) -> tuple[Spread, PairedSpread | None]:
+    """Of each row by itself, and of its runs against those of the same seed."""
+    floor = (step / rows[0].values.shape[1]) ** 2 / 12
+    means, seeds = [scores.values.mean(axis=1) for scores in rows], [scores.seeds for scores in rows]
+    paired = learn_paired_spread(means, seeds, floor) if len(rows) > 1 else None
+    return learn_spread(means, floor), paired if paired and paired.is_evident else None
+
+
+def _errors(spread: Spread, row: int, count: int) -> list[SeedError]:
+    known = zip(spread.weights[row], spread.variances[row], spread.degrees[row], strict=True)
+    return [SeedError(weight, float(np.sqrt(variance / count)), degrees) for weight, variance, degrees in known]
+
+
+def _unshared(seeds: Sequence[int], of_baseline: Sequence[int], paired: PairedSpread | None) -> tuple[float, float]:
+    """The variance of a difference that comes of seeds which only one of both has, with its degrees of freedom."""
+    if paired is None:
+        return 0.0, 1.0
+    share = len(set(seeds) & set(of_baseline)) / (len(seeds) * len(of_baseline))
+    return paired.common_variance * (1 / len(seeds) + 1 / len(of_baseline) - 2 * share), paired.common_degrees
+
+
+def _pair_errors(
+    spread: Spread, pair: tuple[int, int], counts: tuple[int, int], unshared: tuple[float, float]
+) -> list[SeedError]:
+    """Welch's and Satterthwaite's, for the four cases of either being stable or not."""
+    errors = []
+    for kinds in itertools.product((0, 1), repeat=2):
+        places = list(zip(pair, kinds, strict=True))
+        weight = float(np.prod([spread.weights[place] for place in places]))
+        parts = [spread.variances[place] / count for place, count in zip(places, counts, strict=True)]
+        degrees = [spread.degrees[place] for place in places]
+        variance = sum(parts) + unshared[0]
+        squares = sum(part**2 / free for part, free in zip([*parts, unshared[0]], [*degrees, unshared[1]], strict=True))
+        free = variance**2 / squares
+        if kinds == (0, 0):
+            free = min(free, spread.pooled_degrees)
+        errors.append(SeedError(weight, float(np.sqrt(variance)), float(free)))
+    return errors
+
+
+def _problems(scores: RunScores, baseline: RunScores, deviations: np.ndarray) -> np.ndarray:
+    """[nodes] the problems' deviations of a difference, less what is in the spread over seeds.
+
+    If no problem tells the two apart, the share of problems that would have is a beta variable, either way.
+    """
+    problems = scores.problems
+    if not deviations.any():
+        either = stats.beta.ppf((np.arange(NODES // 2) + 0.5) / (NODES // 2), 1, problems)
+        return np.concatenate([-either, either])
+    shared = sorted(set(scores.seeds) & set(baseline.seeds))
+    if len(shared) < 2:
+        return nodes_of(deviations, problems)
+    paired = [runs.values[[runs.seeds.index(seed) for seed in shared]] for runs in (scores, baseline)]
+    return nodes_of(deviations, problems, shrinkage(paired[0] - paired[1]))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Everything that a page tests: all rows with all decodings by all measures, of which 5 % of pages may err."""
+
+    tests: int
+    looks: int = 1
+    """How often it is looked at while seeds are added; each look may err in an equal part of the 5 %."""
+
+    @classmethod
+    def of(cls, measures: Sequence[Differences], looks: int = 1) -> "Family":
+        """All differences of rows and baselines that have several seeds."""
+        return cls(sum(measure.pair(row) is not None for measure in measures for row in measure.others), looks)
+
+    @property
+    def level(self) -> float:
+        """The p-value that a page without a difference falls short of in at most 5 % of cases (Sidak 1967)."""
+        return 1 - (1 - (1 - LEVEL) / self.looks) ** (1 / max(1, self.tests))
+
+    def adjusted(self, p_values: Sequence[float]) -> list[float]:
+        """The p-values of all `tests` as they may be compared with 0.05, in Holm's steps.
+
+        What comes after the first `tests` of them is corrected for all `tests`, and is no part of the family.
+        """
+        tested, others = np.asarray(p_values[: self.tests]), np.asarray(p_values[self.tests :])
+        order = np.argsort(tested)
+        steps = np.empty(len(tested))
+        steps[order] = np.maximum.accumulate(self._once(tested[order], self.tests - np.arange(len(tested))))
+        return np.minimum(1.0, self.looks * np.concatenate([steps, self._once(others, max(1, self.tests))])).tolist()
+
+    @staticmethod
+    def _once(p_values: np.ndarray, tests: np.ndarray | int) -> np.ndarray:
+        """How often so many tests of nothing show so small a p-value anywhere, at most."""
+        return np.asarray(-np.expm1(tests * np.log1p(-np.minimum(p_values, 1 - 1e-16))))

@@ -1,0 +1,178 @@
+"""The cells of a suite: which there are to be, which are done, and the file that keeps them."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from objectives import ObjectiveError, parse
+from rlzoo.errors import UserError
+from rlzoo.files import append_json_line, locked, read_json_lines, write_json_lines
+from rlzoo.suite.catalogue import load_experiment
+from rlzoo.suite.cell import CellResult
+from rlzoo.suite.experiment import BASE, Arm, Experiment
+from rlzoo.suite.source import experiment_digest, objective_key
+
+FIRST_SEED = 1100
+"""The registered seeds are this and those behind it; experiments are designed with seeds below 100."""
+BASE_SEEDS = tuple(range(2000, 2040))
+"""On which base is compared with itself."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What makes two cells the same one, but for their seed."""
+
+    experiment: str
+    source: str
+    """The digest of its code."""
+    objective: str
+    settings: str
+    """The keys of the run as JSON."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One arm on one seed; picklable, as processes get it."""
+
+    written: str
+    """How the experiment was asked for."""
+    label: str
+    """Of the arm."""
+    arm: Arm
+    kind: Kind
+    seed: int
+
+    @property
+    def identity(self) -> tuple[Kind, int]:
+        """No two cells have the same."""
+        return self.kind, self.seed
+
+    @property
+    def start(self) -> str:
+        """The name of the folder of its starting policy."""
+        return f"{self.kind.experiment}-{self.kind.source}"
+
+    def __str__(self) -> str:
+        return f"{self.kind.experiment}, {self.label}, seed {self.seed}"
+
+
+def arms(experiment: Experiment, objectives: Sequence[str]) -> dict[str, Arm]:
+    """Those of the experiment, and these objectives, which are labelled as they are written."""
+    return {**experiment.arms, **{written: experiment.arm_of(written) for written in objectives}}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained."""
+
+    cells: Sequence[Cell]
+    refused: Mapping[tuple[str, str], str]
+    """Experiment and objective -> why it cannot be asked that."""
+
+
+def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[str, Kind], dict[str, str]]:
+    """Label -> kind; and label -> why there is none, as what an experiment adds may not go with an objective."""
+    source = experiment_digest(experiment)
+    kinds, refused = dict[str, Kind](), dict[str, str]()
+    for label, arm in chosen.items():
+        settings = json.dumps(experiment.keys(arm), sort_keys=True)
+        try:
+            kinds[label] = Kind(experiment.name, source, objective_key(parse(arm.objective)), settings)
+        except ObjectiveError as error:
+            refused[label] = str(error)
+    return kinds, refused
+
+
+def planned(names: Sequence[str], objectives: Sequence[str], seeds: Sequence[int], base_against_base: bool) -> Plan:
+    """All that is asked for, seed by seed, so that what is done early says something of everything."""
+    of_base, of_all, refused = list[Cell](), list[Cell](), dict[tuple[str, str], str]()
+    for name in names:
+        experiment = load_experiment(name)
+        chosen = arms(experiment, objectives)
+        kinds, why = kinds_of(experiment, chosen)
+        refused |= {(experiment.name, label): text for label, text in why.items()}
+        distinct = {kind: label for label, kind in reversed(kinds.items())}
+        of_all += [Cell(name, label, chosen[label], kind, 0) for kind, label in reversed(distinct.items())]
+        of_base.append(Cell(name, BASE, chosen[BASE], kinds[BASE], 0))
+    cells = [replace(cell, seed=seed) for seed in seeds for cell in of_all]
+    if base_against_base:
+        cells += [replace(cell, seed=seed) for seed in BASE_SEEDS if seed not in seeds for cell in of_base]
+    return Plan(cells, refused)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A cell that is done, as the file has it."""
+
+    kind: Kind
+    seed: int
+    label: str
+    """Of the arm as which it was trained: of another objective, how it was written."""
+    scores: Mapping[str, float]
+    touched: Mapping[str, float]
+    seconds: float
+
+    @property
+    def identity(self) -> tuple[Kind, int]:
+        """That of its cell."""
+        return self.kind, self.seed
+
+
+_NEEDED = ("experiment", "source", "arm", "objective", "settings", "seed", "scores", "touched", "seconds")
+
+
+@dataclass(frozen=True)
+class CellFile:
+    """`cells.jsonl`: a line for each cell that is done."""
+
+    path: Path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this process alone appends to it. Raises UserError if another does."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = locked(self.path.with_name(".lock"))
+        if lock is None:
+            raise UserError(
+                f"output={self.path.parent}: another rlzoo suite writes there; wait, or name another folder"
+            )
+        with lock:
+            if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):  # a line that a kill cut short
+                write_json_lines(self.path, read_json_lines(self.path))
+            yield
+
+    def read(self) -> list[Record]:
+        """Raises UserError for a damaged line."""
+        return [_record(line) for line in read_json_lines(self.path, _NEEDED)]
+
+    def append(self, cell: Cell, result: CellResult) -> None:
+        """Adds one, in one write."""
+        it = cell.kind
+        line = {
+            "experiment": it.experiment,
+            "source": it.source,
+            "arm": cell.label,
+            "expression": cell.arm.objective,
+            "objective": it.objective,
+            "settings": json.loads(it.settings),
+            "seed": cell.seed,
+            "scores": dict(result.scores),
+            "touched": dict(result.touched),
+            "seconds": round(result.seconds, 2),
+        }
+        append_json_line(self.path, line)
+
+
+def _record(line: Mapping[str, Any]) -> Record:
+    settings = json.dumps(line["settings"], sort_keys=True)
+    return Record(
+        Kind(line["experiment"], line["source"], line["objective"], settings),
+        line["seed"],
+        line["arm"],
+        line["scores"],
+        line["touched"],
+        line["seconds"],
+    )

@@ -1,0 +1,115 @@
+"""Every arm against base, and every pair of objectives: who is told apart from whom, and where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import combinations
+
+import numpy as np
+
+from objectives import parse
+from rlzoo.statistics.differences import Family
+from rlzoo.suite.claims import Compared, compare
+from rlzoo.suite.experiment import BASE
+from rlzoo.suite.results import ExperimentResults
+
+
+class Standing(Enum):
+    """How an arm stands to base."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NOT_TOLD_APART = "not told apart"
+    SAME_RUN = "the same run"
+
+
+@dataclass(frozen=True)
+class Contrasted:
+    """An arm beside base, two-sided."""
+
+    compared: Compared
+    standardised: float | None
+    """The difference in standard deviations of a run, those of all arms of the experiment together; None where nothing
+    varies."""
+
+    @property
+    def standing(self) -> Standing:
+        """What may be said."""
+        known = self.compared.difference
+        if known is not None and known.is_none:
+            return Standing.SAME_RUN
+        return {1: Standing.HIGHER, -1: Standing.LOWER, 0: Standing.NOT_TOLD_APART}[self.compared.sign]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two objectives that some experiment was asked for both of."""
+
+    objectives: tuple[str, str]
+    told_apart_in: Sequence[str]
+    """Experiments."""
+    is_same: bool
+    """Whether all runs of both are the same, in every experiment."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs of objectives, one family of tests over all experiments."""
+
+    pairs: Sequence[Pair]
+    tests: int
+
+    @property
+    def different(self) -> int:
+        """Pairs whose runs are not all the same."""
+        return sum(not pair.is_same for pair in self.pairs)
+
+    @property
+    def told_apart(self) -> int:
+        """Pairs that some experiment tells apart."""
+        return sum(bool(pair.told_apart_in) for pair in self.pairs)
+
+
+def against_base(results: Sequence[ExperimentResults]) -> list[dict[str, Contrasted]]:
+    """Of each experiment its arms by label; all of them are one family of tests."""
+    compared = [(place, compare(it, label, BASE)) for place, it in enumerate(results) for label in it.arms]
+    known = [(place, it) for place, it in compared if it.difference is not None and it.arm != BASE]
+    p_values = [it.difference.p_value for _, it in known if it.difference]
+    corrected = Family(len(p_values)).adjusted(p_values)
+    found: list[dict[str, Contrasted]] = [{} for _ in results]
+    scales = [deviation(it) for it in results]
+    for (place, it), p_value in zip(known, corrected, strict=True):
+        assert it.difference is not None
+        standardised = it.difference.mean / scales[place] if scales[place] else None
+        found[place][it.arm] = Contrasted(replace(it, corrected=p_value), standardised)
+    return found
+
+
+def deviation(results: ExperimentResults) -> float:
+    """The standard deviation of the score of one run, over seeds, of all arms together; 0 where nothing is known."""
+    score = results.experiment.score
+    values = [arm.values(score, sorted(arm.records)) for arm in results.arms.values() if len(arm.records) > 1]
+    return float(np.sqrt(np.mean([it.var(ddof=1) for it in values]))) if values else 0.0
+
+
+def all_pairs(results: Sequence[ExperimentResults]) -> Pairs:
+    """Of the objectives that are no experiment's own arms; those that mean the same are one."""
+    labels = dict.fromkeys(label for it in results for label in it.others)
+    distinct = list({parse(label).key: label for label in reversed(labels)}.values())[::-1]
+    tests: list[tuple[tuple[str, str], str, Compared]] = []
+    for pair in combinations(distinct, 2):
+        for it in results:
+            compared = compare(it, *pair)
+            if compared.difference is not None:
+                tests.append((pair, it.experiment.name, compared))
+    p_values = [it.difference.p_value for *_, it in tests if it.difference]
+    corrected = Family(len(p_values)).adjusted(p_values)
+    grouped = dict[tuple[str, str], list[tuple[str, Compared]]]()
+    for (pair, name, compared), p_value in zip(tests, corrected, strict=True):
+        grouped.setdefault(pair, []).append((name, replace(compared, corrected=p_value)))
+    return Pairs([_pair(pair, found) for pair, found in grouped.items()], len(tests))
+
+
+def _pair(objectives: tuple[str, str], found: Sequence[tuple[str, Compared]]) -> Pair:
+    is_same = all(it.difference is not None and it.difference.is_none for _, it in found)
+    return Pair(objectives, [name for name, it in found if it.sign], is_same)

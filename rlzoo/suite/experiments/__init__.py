@@ -1,0 +1,1 @@
+"""The experiments of this package, one file each: `EXPERIMENT` is its last line's name."""

@@ -1,0 +1,100 @@
+"""What the cells of a folder say, arm by arm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from objectives import ObjectiveError, parse
+from rlzoo.suite.catalogue import load_experiment, own_names
+from rlzoo.suite.cells import BASE_SEEDS, FIRST_SEED, Record, kinds_of
+from rlzoo.suite.experiment import BASE, Arm, Experiment
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """One arm on all its seeds."""
+
+    label: str
+    arm: Arm
+    records: Mapping[int, Record]
+    """By seed."""
+
+    def values(self, score: str, seeds: Sequence[int]) -> np.ndarray:
+        """[seeds] its scores."""
+        return np.array([self.records[seed].scores[score] for seed in seeds])
+
+    @cached_property
+    def touched(self) -> Mapping[str, float]:
+        """Part -> the share of the tokens that it acted on, a mean over seeds."""
+        shares = [
+            {name.split("/")[1]: share for name, share in record.touched.items() if name.endswith("/tokens")}
+            for record in self.records.values()
+        ]
+        return {part: float(np.mean([it.get(part, 0.0) for it in shares])) for it in shares[:1] for part in it}
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """One experiment."""
+
+    experiment: Experiment
+    arms: Mapping[str, ArmResults]
+    """By label, its own ones first; those that have no cell are left out."""
+    base: Mapping[int, Record]
+    """Of the seeds on which base is compared with itself."""
+
+    @property
+    def others(self) -> list[str]:
+        """The labels of objectives that are no arms of the experiment's own."""
+        return [label for label in self.arms if label not in self.experiment.arms]
+
+    def shared(self, first: str, second: str) -> list[int]:
+        """The seeds that both arms have."""
+        both = [self.arms[label].records if label in self.arms else {} for label in (first, second)]
+        return sorted(set(both[0]) & set(both[1]))
+
+
+def read_results(
+    names: Sequence[str], objectives: Sequence[str], seeds: Sequence[int], records: Sequence[Record]
+) -> list[ExperimentResults]:
+    """Of the experiments that are named, and of those of this package that have cells.
+
+    Registered seeds count whether they were asked for now or earlier; others only where they are asked for, and then
+    alone. What a record names as an objective is not imported for that.
+    """
+    recorded = {record.kind.experiment for record in records}
+    everything = dict.fromkeys((*(name for name in own_names() if name in recorded), *names))
+    experiments = {name: load_experiment(name) for name in everything}
+    own_arms = {experiment.name: experiment.arms for experiment in experiments.values()}
+    seen = dict.fromkeys(it.label for it in records if it.label not in own_arms.get(it.kind.experiment, (it.label,)))
+    others = [*objectives, *(label for label in seen if label not in objectives and _is_known(label))]
+    registered = all(FIRST_SEED <= seed < BASE_SEEDS[0] for seed in seeds)
+    counted = [it for it in records if (FIRST_SEED <= it.seed < BASE_SEEDS[0] if registered else it.seed in seeds)]
+    further = [it for it in records if it.seed in BASE_SEEDS]
+    return [_results(experiment, others, counted, further) for experiment in experiments.values()]
+
+
+def _is_known(expression: str) -> bool:
+    try:
+        parse(expression, imports=False)
+    except ObjectiveError:
+        return False
+    return True
+
+
+def _results(
+    experiment: Experiment, others: Sequence[str], records: Sequence[Record], further: Sequence[Record]
+) -> ExperimentResults:
+    chosen = {**experiment.arms, **{label: experiment.arm_of(label) for label in others}}
+    kinds, _ = kinds_of(experiment, chosen)
+    found = {
+        label: ArmResults(label, chosen[label], {it.seed: it for it in records if it.kind == kind})
+        for label, kind in kinds.items()
+    }
+    return ExperimentResults(
+        experiment,
+        {label: arm for label, arm in found.items() if arm.records},
+        {it.seed: it for it in further if it.kind == kinds[BASE]},
+    )

@@ -1,0 +1,93 @@
+"""The digest of the code that a cell's numbers come from, so that a changed experiment's old cells are not mixed in.
+
+What counts is the task's class, the function that measures, and what these two use that lies beside them: without
+comments, docstrings and claims, which change no number.
+"""
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from objectives import Objective
+from rlzoo.experiment.code import part_sources
+from rlzoo.source import digest, normalised
+from rlzoo.suite.experiment import Experiment
+
+_ROOM = f"{__package__}."
+
+
+def experiment_digest(experiment: Experiment) -> str:
+    """Of the code and the starting policy of an experiment."""
+    start = json.dumps(asdict(experiment.start), sort_keys=True)
+    return digest([start, *_sources([experiment.task, experiment.measure])])
+
+
+def objective_key(objective: Objective) -> str:
+    """Its key; with the digest of parts from outside or made for experiments, as no version says what they are."""
+    sources = _sources([type(part) for part in objective.parts if type(part).__module__.startswith(_ROOM)])
+    outside = [json.dumps(files, sort_keys=True) for _, files in sorted(part_sources(objective))]
+    return f"{objective.key} {digest([*sources, *outside])}" if sources or outside else objective.key
+
+
+def _sources(begin: list[Any]) -> list[str]:
+    """The sources of functions and classes, and of all that they name in their own files or in this room."""
+    folders = {_folder(it.__module__) for it in begin}
+    found, waiting = dict[str, str](), list(begin)
+    while waiting:
+        it = waiting.pop()
+        name = f"{it.__module__}.{it.__qualname__}"
+        if name in found or not (it.__module__.startswith(_ROOM) or _folder(it.__module__) in folders):
+            continue
+        found[name] = normalised(ast.parse(textwrap.dedent(inspect.getsource(it))))
+        for used, value in _used(it):
+            value = inspect.unwrap(value) if callable(value) else value
+            if isinstance(value, type | FunctionType):
+                waiting.append(value)
+            elif (text := _constant(value)) is not None:
+                found[f"{it.__module__}.{used}"] = text
+    return [text for _, text in sorted(found.items())]
+
+
+def _folder(module: str) -> Path | None:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).parent if file else None
+
+
+def _used(it: Any) -> Iterator[tuple[str, Any]]:
+    """The globals that a function, or a class's methods and bases, name."""
+    if isinstance(it, type):
+        yield from ((base.__qualname__, base) for base in it.__mro__[1:-1])
+        functions = [_function(value) for value in vars(it).values()]
+    else:
+        functions = [it]
+    for function in functions:
+        if isinstance(function, FunctionType):
+            known = function.__globals__
+            yield from ((name, known[name]) for name in sorted(set(_names(function.__code__))) if name in known)
+
+
+def _function(member: Any) -> Any:
+    """What a property, a cached one, a static or a class method calls."""
+    return next((getattr(member, name) for name in ("fget", "func", "__func__") if hasattr(member, name)), member)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from (name for name in code.co_names if not name.startswith("__"))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _constant(value: Any) -> str | None:
+    """As text, if it is plain data."""
+    try:
+        return json.dumps(sorted(value) if isinstance(value, set | frozenset) else value, sort_keys=True)
+    except (TypeError, ValueError):
+        return None

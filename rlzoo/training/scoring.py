@@ -1,0 +1,204 @@
+"""What a run has at a checkpoint but for its optimiser: the rollouts that come next, and their scores."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from objectives import TokenBatch
+from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import Experiment
+from rlzoo.experiment.progress import Progress
+from rlzoo.model.flops import forward_flops
+from rlzoo.model.layout import Responses, balanced, following
+from rlzoo.model.policy import Policy, TokenStats
+from rlzoo.model.transfer import sent
+from rlzoo.rollout.base import RolloutEngine
+from rlzoo.rollout.sampler import Environment, GradedRollouts
+from rlzoo.training.arithmetic import POLICY, scored_at_first
+from rlzoo.training.collect import Collected, Share, collect
+
+ANY_ROW = torch.zeros(1, dtype=torch.long)
+"""What a process without rows of its own calculates so that sharded models are in step."""
+T = TypeVar("T")
+
+
+class Scorer:
+    """Collects rollouts and scores them: the statistics of the policy and of the reference on their tokens."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        accelerator: Accelerator,
+        policy: Policy,
+        reference: Policy | None,
+        sampler: Environment,
+        progress: Progress | None = None,
+    ) -> None:
+        self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
+        self.accelerator, self.sampler = accelerator, sampler
+        self.policy, self.reference = policy, reference
+        self.progress = progress or Progress()
+        self.ahead: GradedRollouts | None = None
+        """What was sampled for the step that comes next."""
+        self.seconds: dict[str, float] = {}
+        self.positions, self.flops = Counter[str](), Counter[str]()
+
+    @property
+    def engine(self) -> RolloutEngine:
+        """What samples the responses."""
+        return self.sampler.engine
+
+    def collect(self) -> Collected:
+        """The rollouts of the step that comes next."""
+        done = self.progress
+        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, self.ahead)
+
+    def has_moved(self, collected: Collected) -> bool:
+        """Whether some process has rollouts of an older policy."""
+        here = torch.tensor([collected.sampled_by(self.progress.updates)], device=self.accelerator.device)
+        return not bool(self.accelerator.gather(here).all())
+
+    def scored_by_age(self, collected: Collected, needs: frozenset[str], moved: bool) -> TokenBatch:
+        """Adds the statistics that are among the fields `needs`.
+
+        Rollouts of an older policy, which has `moved`, keep the log-probs and entropies that the engine reported of it
+        as the old ones, and get the reference's; what the policy is now is no part of them.
+        """
+        if not moved:
+            return self.scored(collected, needs)
+        if "entropy_old" in needs and not self.engine.sees_entropy:
+            raise UserError(
+                f"objective={self.objective}: a part reads the entropy at rollout time, which rollout.engine="
+                f"{self.config.rollout.engine} does not see of an older policy"
+            )
+        entropy = collected.everywhere(self.accelerator, collected.rollouts.entropy.to(self.accelerator.device))
+        batch = self.scored(collected, scored_at_first(needs, moved))
+        return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
+
+    def scored(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+        """Adds the statistics of the policy and the reference that are among the fields `needs`.
+
+        The policy is the one that sampled, so that its statistics are both the old ones and the current ones.
+        """
+        fields: dict[str, Tensor | None] = {}
+        with self._timed("score"):
+            if needs & POLICY:
+                with_entropy = bool(needs & {"entropy_old", "entropy"})
+                logp, entropy = self._statistics(self.policy, collected, with_entropy)
+                fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)
+                fields |= dict.fromkeys(needs & {"entropy_old", "entropy"}, entropy)
+            if "logp_ref" in needs:
+                assert self.reference is not None
+                fields["logp_ref"], _ = self._statistics(self.reference, collected, with_entropy=False)
+            if "logp_prompt" in needs:
+                fields["logp_prompt"] = self._prompt_statistics(collected)
+        return collected.batch.with_fields(**fields)
+
+    def current(self, collected: Collected, rows: Tensor, share: Share) -> tuple[Tensor, Tensor | None]:
+        """[M, T] log-probs, and entropies if they are read, of some `rows` of the batch under the policy as it is now.
+
+        `share` is this process's part of these.
+        """
+        with self._timed("score"):
+            logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, share)
+            there = sent(rows, logp.device)
+            return logp[there], None if entropy is None else entropy[there]
+
+    @torch.no_grad()
+    def _statistics(
+        self, policy: Policy, collected: Collected, with_entropy: bool, share: Share | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """[N, T] log-probs and entropies of the batch on every process, of its `share` or all, zero elsewhere."""
+        logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
+        entropy = torch.zeros_like(logp)
+        for part in self._in_step(self._micro_batches(collected, share or collected.share)):
+            stats = self._forward(policy, collected, ANY_ROW if part is None else part.own, with_entropy, "score")
+            if part is None:
+                continue
+            own = sent(part.own, logp.device)
+            logp[own, : stats.logp.shape[1]] = stats.logp
+            if stats.entropy is not None:
+                entropy[own, : stats.logp.shape[1]] = stats.entropy
+        everywhere = collected.everywhere(self.accelerator, logp)
+        return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
+
+    @torch.no_grad()
+    def _prompt_statistics(self, collected: Collected) -> Tensor:
+        """[N] mean log-prob of the tokens of each response's prompt but the first, on every process; 0 if it has one.
+
+        Each prompt is calculated once, as if it were a response to its first token.
+        """
+        rollouts, device = collected.rollouts, self.accelerator.device
+        mean = torch.zeros(len(rollouts.prompts), device=device)
+        here = torch.tensor([n for n in rollouts.prompt.unique().tolist() if len(rollouts.prompts[n]) > 1]).long()
+        asked = following([rollouts.prompts[n] for n in here.tolist()])
+        policy, budget = self.accelerator.unwrap_model(self.policy), self.config.train.tokens_per_micro_batch
+        for rows in self._in_step(policy.micro_batches(asked.prompts, asked.lengths.tolist(), budget)):
+            if rows is None:
+                self._forward(self.policy, collected, ANY_ROW, False, "score")
+                continue
+            part = asked.rows(rows)
+            stats = self._calculate(self.policy, part, False, "score")
+            mean[sent(here[rows], device)] = stats.logp.sum(1) / sent(part.lengths, device)
+        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device), None])[:, 0]
+
+    def _forward(
+        self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
+    ) -> TokenStats:
+        """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
+        whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
+        return self._calculate(policy, whole.rows(rows).responses(), with_entropy, phase)
+
+    def _calculate(self, policy: Policy, responses: Responses, with_entropy: bool, phase: str) -> TokenStats:
+        with self.accelerator.autocast():
+            stats: TokenStats = policy(responses, self.config.rollout.temperature, with_entropy)
+        self.positions[phase] += stats.positions
+        passes = 3 if torch.is_grad_enabled() else 1
+        model = self.accelerator.unwrap_model(policy)
+        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(responses.mask.sum())))
+        return stats
+
+    def _micro_batches(self, collected: Collected, share: Share) -> list[Share]:
+        """A share, cut into micro-batches."""
+        part, policy = collected.rollouts.rows(share.own), self.accelerator.unwrap_model(self.policy)
+        budget = self.config.train.tokens_per_micro_batch
+        return [share[rows] for rows in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
+
+    def _in_step(self, parts: list[T]) -> list[T | None]:
+        """The micro-batches, and None as often as another process has more: sharded models calculate in step."""
+        if self.accelerator.num_processes == 1:
+            return [*parts]
+        count = int(self.accelerator.gather(torch.tensor([len(parts)], device=self.accelerator.device)).max())
+        return [*parts, *[None] * (count - len(parts))]
+
+    def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
+        """[M] number of the micro-batch of each of some rows of the batch, different on every process.
+
+        Not of those that run: as in verl, micro-batches here hold about as many tokens each, long and short responses
+        mixed, whereas a forward pass is cheapest with responses of one length.
+        """
+        number = torch.zeros(len(collected.share.own), 1)
+        first = self.accelerator.process_index * len(collected.batch.mask)
+        own = collected.share.among(rows).own
+        part = collected.rollouts.rows(own)
+        sizes = [
+            len(prompt) + length for prompt, length in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)
+        ]
+        balance = balanced(sizes, self.config.train.tokens_per_micro_batch)
+        number[own] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
+        everywhere = collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
+        return everywhere[sent(rows, everywhere.device)]
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Counts the seconds of a phase, less those of phases within it."""
+        started, before = time.perf_counter(), sum(self.seconds.values())
+        yield
+        within = sum(self.seconds.values()) - before
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within

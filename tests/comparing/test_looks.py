@@ -1,0 +1,45 @@
+"""Looks by hand are counted in the grid's folder, so that adding seeds until something shows does not pay."""
+
+from pathlib import Path
+
+import pytest
+
+import rlzoo
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.grid import read_grid
+from rlzoo.comparing.looks import LOOKS, count_look
+from rlzoo.errors import UserError
+from tests.comparing.finished_runs import STEPS, make_run
+
+WORDS = (f"train.steps={STEPS}", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
+
+
+def with_seeds(folder: Path, count: int, objectives: tuple[str, ...] = ("grpo", "dapo")) -> str:
+    """A grid whose rows have so many seeds, all done."""
+    seeds = ",".join(map(str, range(count)))
+    grid, _ = read_grid([*objectives, f"seeds={seeds}", *WORDS, f"output={folder}"])
+    grid.save()
+    for cell in grid.cells:
+        if not cell.folder.path.exists():
+            make_run(cell.folder.path, cell.entry.expression, cell.seed)
+    return str(folder)
+
+
+def looked(folder: str) -> str:
+    """The page after a look at it."""
+    rlzoo.leaderboard(folder, progress=False)
+    return (Path(folder) / "leaderboard.md").read_text()
+
+
+def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_does_not(tmp_path: Path) -> None:
+    assert "looks" not in looked(with_seeds(tmp_path, 2)) and "looks" not in looked(str(tmp_path))
+    assert "corrected for 2 looks" in looked(with_seeds(tmp_path, 3))
+    assert "corrected for 2 looks" in looked(str(tmp_path))
+    runs, _, _ = read_runs([with_seeds(tmp_path, 3, ("grpo", "dapo", "stapo"))])
+    assert count_look(tmp_path, runs) == 2
+
+
+def test_a_count_that_is_damaged_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / LOOKS).write_text("[3")
+    with pytest.raises(UserError, match=r"looks.json is damaged; remove it"):
+        count_look(tmp_path, [])

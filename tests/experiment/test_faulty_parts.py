@@ -1,0 +1,29 @@
+"""Fifty faulty parts and twenty sound ones, written by somebody who had not seen the check."""
+
+import json
+import sys
+
+import pytest
+
+from tests.experiment.faults import FAULTS
+from tests.processes import launch
+
+NOT_FOUND = {"entropy_width"}
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, dict[str, str]]:
+    """`faulty` and `sound`: part -> what the trial says of it."""
+    return dict(json.loads(launch([sys.executable, "-m", "tests.experiment.tried_parts"]).splitlines()[-1]))
+
+
+@pytest.mark.slow
+def test_nearly_all_faulty_parts_are_found_and_named(verdicts: dict[str, dict[str, str]]) -> None:
+    named = {name for name, text in verdicts["faulty"].items() if f"the part {name} fails" in text}
+    assert len(FAULTS) == 50 and verdicts["faulty"].keys() == FAULTS.keys()
+    assert FAULTS.keys() - named == NOT_FOUND
+
+
+@pytest.mark.slow
+def test_no_sound_part_is_accused(verdicts: dict[str, dict[str, str]]) -> None:
+    assert len(verdicts["sound"]) == 20 and set(verdicts["sound"].values()) == {""}

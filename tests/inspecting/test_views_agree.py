@@ -1,0 +1,284 @@
+"""What an objective did to a token is said once: gradient, equation, microscope, metrics and verl's columns agree."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from objectives import (
+    Account,
+    Action,
+    Entry,
+    Loop,
+    Objective,
+    Plan,
+    Prepared,
+    Step,
+    Sums,
+    TokenBatch,
+    Weight,
+    parse,
+    shares,
+)
+from objectives import equation as equations
+from objectives.adapters import columns as verls_columns
+from objectives.adapters.columns import batch_of, columns_of
+from rlzoo.inspecting.view import View, look
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.zoo_sample import PARTS, RECIPES, VARIANTS
+
+EXPRESSIONS = sorted({*RECIPES, *VARIANTS, *PARTS})
+STATED = ["stare(source=current,adaptive=true)", "stare(scope=microbatch,source=current)"]
+
+
+def step_of(objective: Objective, seed: int = 0) -> Step:
+    """The rollouts of a step, float64, of a policy that has moved."""
+    return Loop(objective, moved=True).begin(rollouts(seed))
+
+
+def rollouts(seed: int) -> TokenBatch:
+    """Ragged ones, some masked out."""
+    return token_batch(random_case(seed, extreme=False, moved=True))
+
+
+def plans(step: Step) -> list[Plan]:
+    """One for each pass."""
+    return [step.plan(update) for update in step.updates()]
+
+
+# ---- the account and the gradient ------------------------------------------------------------------------------------
+
+
+def multiplied_out(account: Account, like: Tensor) -> Tensor:
+    """[N, T] the advantage, entry by entry."""
+    advantage, tokens = torch.zeros_like(like), torch.zeros_like(like)
+    for entry in account:
+        if entry.action is Action.TOKENS:
+            tokens = entry.value
+        elif entry.action is Action.ADVANTAGE:
+            advantage = (
+                entry.value.clone() if entry.value.dim() == 2 else entry.value[:, None].expand(like.shape).clone()
+            )
+        elif entry.action is Action.ADD:
+            advantage[tokens] += entry.value[tokens]
+        elif entry.action is Action.WEIGH:
+            advantage[tokens] *= entry.value[tokens]
+    return torch.where(tokens, advantage, 0.0)
+
+
+def the_account_multiplied_out_is_what_the_gradient_has(objective: Objective) -> None:
+    for plan in plans(step_of(objective)):
+        account = plan.batch.account
+        advantage = multiplied_out(account, plan.batch.advantage)
+        torch.testing.assert_close(advantage, plan.batch.advantage, rtol=1e-14, atol=0)
+        assert torch.equal(account.of(Action.TOKENS)[-1].value, plan.batch.mask)
+        coefficients = {entry.part: entry.value for entry in account if entry.action in PENALISED}
+        updated: dict[str, Tensor] = {"policy": plan.batch.mask, "penalty": plan.batch.mask}
+        for entry in account.of(Action.PASS):
+            updated[entry.name] = updated[entry.name] & entry.value
+        for entry in account.of(Action.MASK):
+            updated["policy"] = updated["policy"] & entry.value
+        (policy,) = account.of(Action.COEFFICIENT)
+        again = replace(
+            plan,
+            batch=plan.batch.with_fields(advantage=advantage),
+            policy_coefficient=policy.value * updated["policy"],
+            penalty_coefficients={name: value * updated["penalty"] for name, value in coefficients.items()},
+        )
+        torch.testing.assert_close(objective.push(again), objective.push(plan), rtol=1e-12, atol=1e-15)
+
+
+PENALISED = (Action.PENALTY, Action.CHOICE)
+
+
+# ---- the views -------------------------------------------------------------------------------------------------------
+
+
+def the_microscope_shows_the_account(objective: Objective) -> None:
+    seen, batch = look(objective, rollouts(0)), rollouts(0)
+    step = step_of(objective)
+    push = torch.zeros_like(seen.push)
+    for plan in plans(step):
+        account, mask = plan.batch.account, plan.batch.mask
+        weighed = [entry for entry in account if entry.action in (Action.ADD, Action.WEIGH)]
+        assert list(seen.weights) == [entry.part for entry in weighed]
+        assert seen.summands == {entry.part for entry in weighed if entry.action is Action.ADD}
+        for entry in weighed:
+            assert torch.equal(seen.weights[entry.part], torch.where(mask, entry.value, 0.0))
+        assert torch.equal(seen.advantage, multiplied_out(account, push))
+        for entry in account.of(Action.MASK):
+            assert torch.equal(seen.silenced[entry.part], mask & ~entry.value)
+        for entry in account.of(Action.SELECT):
+            assert torch.equal(seen.left_out[entry.part], ~entry.value & batch.mask.any(1))
+        push += objective.push(plan)
+    again = torch.where(seen.tokens, seen.unweighted, 0.0)
+    for name, values in seen.weights.items():
+        again = again + values if name in seen.summands else again * values
+    kept = step.prepared.mask
+    torch.testing.assert_close(again[kept], seen.advantage[kept], rtol=1e-14, atol=0)
+    assert torch.equal(seen.push, push)
+
+
+def the_equation_prints_the_order_of_the_account(objective: Objective) -> None:
+    formulas = {part.name: part.formula() for part in objective.parts}
+    account = plans(step_of(objective))[0].batch.account
+    places = [
+        objective.equation.index(f"; {formulas[entry.part]}")
+        for entry in account
+        if entry.action in (Action.ADVANTAGE, Action.ADD, Action.WEIGH)
+    ]
+    assert places == sorted(places)
+
+
+def verls_columns_change_nothing(objective: Objective) -> None:
+    step = step_of(objective)
+    columns = columns_of(objective, step.passes)
+    filled = {name: with_filler(name, values) for name, values in columns.items()}
+    current = rollouts(0)
+    for number, update in enumerate(step.updates()):
+        batch = batch_of(filled, number, step.prepared.max_length)
+        assert batch.state == step.prepared.state == step.passes[number].state
+        same(batch.account, step.passes[number].account)
+        wanted, made = step.plan(update), step.loop.plan(update, with_current(batch, current))
+        same(made.batch.account, wanted.batch.account)
+        assert torch.equal(made.policy_coefficient, wanted.policy_coefficient)
+        assert torch.equal(made.batch.advantage, wanted.batch.advantage)
+        assert torch.equal(objective.push(made), objective.push(wanted))
+
+
+def with_current(batch: Prepared, rollouts: TokenBatch) -> Prepared:
+    """What a worker calculates itself."""
+    return batch.with_fields(logp=rollouts.logp, entropy=rollouts.entropy, micro_batch=rollouts.micro_batch)
+
+
+def with_filler(name: str, values: Tensor) -> Tensor:
+    """The column with a row more that only fills up."""
+    return torch.cat([values, torch.full_like(values[:1], -1 if name == "zoo_0_group" else 0)])
+
+
+def same(one: Account, other: Account) -> None:
+    """The same entries in the same order."""
+    names = [[(entry.part, entry.action, entry.name) for entry in account] for account in (one, other)]
+    assert names[0] == names[1]
+    for first, second in zip(one, other, strict=True):
+        assert torch.equal(first.value, second.value)
+
+
+def the_metrics_count_the_account(objective: Objective) -> None:
+    for plan in plans(step_of(objective)):
+        sums, n, width = (
+            Sums(objective, torch.device("cpu"), overlaps=True),
+            len(plan.batch.mask),
+            plan.batch.mask.shape[1],
+        )
+        logp = plan.batch.require("logp", "test")
+        for rows in torch.arange(n).split(3):
+            part = plan.rows(rows, width)
+            sums.add_plan(part)
+            sums.add_rows(part, logp[rows], torch.tensor(1.0))
+        metrics = shares(sums.totals(lambda values, _: values))
+        tokens, mass = plan.batch.mask.sum().item(), plan.batch.advantage.abs().sum().item()
+        acted = by_hand(plan.batch.account)
+        for name, here in acted.items():
+            assert metrics[f"touched/{name}/tokens"] == pytest.approx(here.sum().item() / max(1, tokens))
+            share = plan.batch.advantage.abs()[here].sum().item() / (mass or 1.0)
+            assert metrics[f"touched/{name}/mass"] == pytest.approx(share)
+            for other in acted.keys() - {name}:
+                both = (here & acted[other]).sum().item()
+                assert metrics.get(f"touched/{name}/overlap/{other}", 0.0) == pytest.approx(both / max(1, here.sum()))
+
+
+def by_hand(account: Account) -> dict[str, Tensor]:
+    """Part -> tokens that an entry of the account changes."""
+    acted, tokens = {}, account.entries[0].value
+
+    def wide(values: Tensor) -> Tensor:
+        return values if values.dim() == 2 else values[:, None].expand(tokens.shape)
+
+    for entry in account:
+        if entry.action is Action.TOKENS:
+            tokens = entry.value
+        elif entry.action in (Action.REWARD, Action.ADD, Action.CHOICE):
+            acted[entry.part] = tokens & (wide(entry.value) != 0)
+        elif entry.action is Action.WEIGH:
+            acted[entry.part] = tokens & (entry.value != 1)
+        elif entry.action in (Action.SELECT, Action.MASK):
+            acted[entry.part] = tokens & ~wide(entry.value)
+        elif entry.action is Action.GROUP:
+            acted[entry.part] = tokens & entry.value
+    return acted
+
+
+LAWS = (
+    the_account_multiplied_out_is_what_the_gradient_has,
+    the_equation_prints_the_order_of_the_account,
+    the_microscope_shows_the_account,
+    verls_columns_change_nothing,
+    the_metrics_count_the_account,
+)
+
+
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *STATED])
+def test_every_view_says_what_the_account_says(expression: str) -> None:
+    for law in LAWS:
+        law(parse(expression))
+
+
+# ---- each view, broken -----------------------------------------------------------------------------------------------
+
+
+def of_the_weighed_advantage(weight: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Enters what a second calculation on the batch that is weighed already gives."""
+
+    def entered(self: Account, part: str, action: Action, value: Tensor, name: str = "") -> Account:
+        value = 1.1 * value if action is Action.ADD else value
+        return Account((*self.entries, Entry(part, action, value, name)))
+
+    return entered
+
+
+def without_state(column: str, values: Tensor) -> Entry:
+    """What came back before the state travelled: as if the controller was always on."""
+    action, part, name = column.removeprefix("entry:").split(":")[1:]
+    return Entry(part, Action(action), torch.ones((), dtype=torch.float64) if action == "state" else values, name)
+
+
+def in_reverse(view: Callable[..., View]) -> Callable[..., View]:
+    """The microscope's list of weights in another order."""
+    return lambda *arguments, **options: (
+        seen := view(*arguments, **options),
+        replace(seen, weights=dict(reversed(seen.weights.items()))),
+    )[1]
+
+
+def miscounting(shares_of: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
+    """Metrics whose masses are of a token more."""
+    return lambda sums: shares_of({name: value + name.endswith("/mass") for name, value in sums.items()})
+
+
+def summands_first(_: object) -> Callable[..., list[Weight]]:
+    """Planned or not."""
+    return lambda weights: sorted(weights, key=lambda part: not part.additive)
+
+
+HERE = sys.modules[__name__]
+BREAKS = {
+    "account": (LAWS[0], Account, "entered", of_the_weighed_advantage, "entropy_advantage"),
+    "equation": (LAWS[1], equations, "in_working_order", summands_first, "grpo+entropy_advantage+ar"),
+    "microscope": (LAWS[2], HERE, "look", in_reverse, "entropy_advantage+ar"),
+    "columns": (LAWS[3], verls_columns, "_entry", lambda _: without_state, "stare(target_entropy=0.01)"),
+    "metrics": (LAWS[4], HERE, "shares", miscounting, "stapo(tau_p=0.5)"),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_view_that_says_something_else_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, owner, attribute, broken, expression = BREAKS[name]
+    objective = parse(expression)
+    law(objective)
+    monkeypatch.setattr(owner, attribute, broken(getattr(owner, attribute)))
+    with pytest.raises((AssertionError, KeyError)):
+        law(objective)

@@ -1,0 +1,36 @@
+"""The batches on which other people's functions were run, and two numbers that stand for what they gave."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.objectives.batches import Array, Case, random_case, without_holes
+
+SEEDS = range(40)
+
+
+WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po")
+"""Whose source takes what a tool wrote for distance, for the end of a response, or for its sign."""
+
+
+def source_case(seed: int, expression: str) -> Case:
+    """A ragged batch, in half of the cases with holes, ratios from about e^-3 to e^3; in some a group is all right."""
+    case = random_case(1000 + seed, extreme=False, moved=True)
+    if expression.startswith(WITHOUT_HOLES):
+        case = without_holes(case)
+    assert case.logp is not None
+    moved = np.clip(3 * (case.logp - case.logp_old), -3, 3)
+    case = replace(case, logp=case.logp_old + moved)
+    if seed % 3 == 0:
+        rows = case.group == case.group[0]
+        case = replace(case, correct=np.where(rows, 1.0, case.correct))
+    if expression.startswith("kl_cov"):  # whose source penalises a token of a micro-batch without covariance, too
+        case = replace(case, micro_batch=np.arange(len(case.group)) % 2)
+    return replace(case, reward=case.correct.copy())
+
+
+def projected(case: Case, seed: int, by_logp: Array, by_entropy: Array) -> list[float]:
+    """Two random projections of the push on log-probs and entropies [N, T]; equal pushes have equal ones."""
+    draw = np.random.default_rng([seed, 7])
+    pushes = np.stack([by_logp * case.mask, by_entropy * case.mask])
+    return [float((pushes * draw.standard_normal(pushes.shape)).sum()) for _ in range(2)]

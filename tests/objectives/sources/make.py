@@ -1,0 +1,393 @@
+"""Runs other people's functions on the batches of this package and writes what they give into `vectors.json`.
+
+    python -m tests.objectives.sources.make FOLDER
+
+FOLDER has a git directory `OWNER+NAME/repo` for each repository that `CHECKS` names. Functions are taken as they stand
+at the commit, without decorators and annotations; what they call is either from the same file or stands in here.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.objectives.batches import Case
+from tests.objectives.parts_reference import group_center, group_norm
+from tests.objectives.sources.batches import SEEDS, projected, source_case
+
+Loss = Callable[[Any, Case, Tensor, Tensor], Tensor]
+"""The source's names, a batch, its log-probs and entropies with gradient [N, T] -> the loss of an optimiser step."""
+
+
+def masked_mean(values: Tensor, mask: Tensor, axis: int | None = None, dim: int | None = None) -> Tensor:
+    """As verl's and OpenRLHF's."""
+    axis = dim if axis is None else axis
+    return (values * mask).sum(axis) / (mask.sum(axis) + 1e-8) if axis is not None else _mean(values, mask)
+
+
+def _mean(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask.bool(), values, 0.0).sum() / (mask.sum() + 1e-8)
+
+
+def source(folder: Path, repository: str, commit: str, path: str, names: list[str]) -> SimpleNamespace:
+    """Functions, classes and methods of a file at a commit, by name."""
+    git = folder / repository.replace("/", "+") / "repo"
+    text = subprocess.run(
+        ["git", "--git-dir", str(git), "show", f"{commit}:{path}"], capture_output=True, text=True, check=True
+    ).stdout
+    found: dict[str, Any] = {
+        "torch": torch,
+        "np": np,
+        "nn": torch.nn,
+        "F": torch.nn.functional,
+        "defaultdict": defaultdict,
+        "round": round,
+        "masked_mean": masked_mean,
+        "verl_F": SimpleNamespace(masked_mean=masked_mean, masked_sum=lambda v, m, axis=None: (v * m).sum()),
+        "get_ratio_stats": lambda *given: {},
+        "AlgoConfig": int,
+        "LossCalculator": SimpleNamespace(OTM="only-token-mean", TM="", SMTS="", SMTM="", SMTSN=""),
+        "print": lambda *given: None,
+    }
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in names:
+            _plain(node)
+            exec(compile(ast.Module([node], []), path, "exec"), found)
+    return SimpleNamespace(**{name: found[name] for name in names})
+
+
+def _plain(node: ast.FunctionDef | ast.ClassDef) -> None:
+    node.decorator_list = []
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef):
+            inner.returns, arguments = None, inner.args
+            for argument in [*arguments.args, *arguments.kwonlyargs, *arguments.posonlyargs]:
+                argument.annotation = None
+
+
+# ---- what the functions are given ------------------------------------------------------------------------------------
+
+
+def tensors(case: Case) -> tuple[Tensor, Tensor]:
+    """[N, T] the old log-probs and the mask as numbers."""
+    return torch.from_numpy(case.logp_old), torch.from_numpy(case.mask).double()
+
+
+def z_scored(case: Case) -> Tensor:
+    """[N, T] verl's GRPO advantage: (R - mean) / (std + 1e-6), ddof 1."""
+    return _wide(case, group_norm(case, case.reward)[0])
+
+
+def _wide(case: Case, advantage: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.repeat(advantage[:, None], case.mask.shape[1], 1) * case.mask)
+
+
+def per_micro_batch(case: Case, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Verl's `loss * rows / ppo_mini_batch_size` for each micro-batch (dp_actor.py, use_dynamic_bsz)."""
+    numbers = torch.from_numpy(case.micro_batch)
+    parts = [(numbers == number).nonzero()[:, 0] for number in numbers.unique()]
+    return sum((loss(rows) * len(rows) / len(numbers) for rows in parts), start=torch.zeros(()))
+
+
+# ---- the checks ------------------------------------------------------------------------------------------------------
+
+
+def verl_fork(name: str, given: dict[str, Any], advantage: Callable[[Case], Tensor] = z_scored) -> Loss:
+    """A fork's loss function, called as its actor calls it."""
+
+    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+        (old, mask), weight = tensors(case), advantage(case)
+
+        def part(rows: Tensor) -> Tensor:
+            width = int(mask[rows].sum(0).nonzero().amax()) + 1
+            here = (old[rows][:, :width], logp[rows][:, :width], weight[rows][:, :width], mask[rows][:, :width])
+            more = {"entropy": entropy[rows][:, :width]} if "entropy_pivot" in given else {}
+            out: Tensor = getattr(its, name)(*here, **given, **more)[0]
+            return out
+
+        return per_micro_batch(case, part)
+
+    return loss
+
+
+class Config(SimpleNamespace):
+    """An actor's configuration."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name, default)
+
+
+def openrlhf(baseline: bool) -> Loss:
+    """`PolicyLoss` as ppo_actor.py:76 makes it, and the advantages of experience_maker.py:262-328."""
+
+    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+        old, mask = tensors(case)
+        divergence = (old - torch.from_numpy(case.logp_ref)) * mask
+        if baseline:
+            value = _wide(case, group_center(case, case.reward)[0])
+        else:
+            value = (torch.from_numpy(case.reward)[:, None] - 0.01 * divergence.flip(1).cumsum(1).flip(1)) * mask
+        mean = value.sum() / mask.sum()
+        advantage = (value - mean) * (((value - mean) ** 2 * mask).sum() / mask.sum()).clamp(min=1e-8).rsqrt()
+        policy = its.PolicyLoss(policy_loss_type="ppo")(logp, old, advantage, action_mask=mask)[0]
+        if not baseline:
+            return policy
+        kl = its.compute_approx_kl(logp, torch.from_numpy(case.logp_ref), kl_estimator="k2")
+        return policy + 1e-5 * its.aggregate_loss(kl, mask)
+
+    return loss
+
+
+def gpg(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`compute_loss` of open-r1's trainer; share and advantage of lines 618-626."""
+    centred = group_center(case, case.reward)[0]
+    groups = [case.group == name for name in set(case.group.tolist())]
+    share = sum(rows.sum() for rows in groups if case.reward[rows].std() > 0) / len(case.group)
+    mask = torch.from_numpy(case.mask)
+    trainer = SimpleNamespace(
+        _get_per_token_logps=lambda *given: logp,
+        beta=0.0,
+        control=SimpleNamespace(should_evaluate=False),
+        args=SimpleNamespace(adjust_gd=True),
+        _metrics={"train": {"inverse_alpha": [max(share, 1 / len(case.group))]}},
+    )
+    ids = torch.zeros(mask.shape)
+    inputs = {"prompt_ids": ids, "prompt_mask": ids, "completion_ids": ids, "completion_mask": mask.double()}
+    out: Tensor = its.compute_loss(trainer, None, inputs | {"advantages": torch.from_numpy(centred)})
+    return out
+
+
+def fipo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`_compute_fipo_influence` with delta = 10, and the lines 1062-1074 and 1140 around it."""
+    old, mask = tensors(case)
+    advantage, ratio = z_scored(case), (logp - old).exp()
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(delta=10.0),
+        fipo_gamma=2 ** (-1 / 32.0),
+        fipo_clip_range=0.2,
+        fipo_clip_high_only=True,
+        fipo_safety_threshold=4.0,
+    )
+    weight, _ = its._compute_fipo_influence(trainer, logp - old, ratio, advantage, mask.bool())
+    each = -torch.min(ratio.clamp(max=10.0) * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    return (each * weight * mask).sum() / mask.sum()
+
+
+def w_reinforce(kind: str) -> Loss:
+    """`compute_psr_nsr_outcome_advantage` and `compute_policy_loss`, less 0.001 times the entropy's mean."""
+
+    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+        old, mask = tensors(case)
+        last = mask.cumsum(1).argmax(1)
+        scores = torch.zeros_like(mask)
+        scores[torch.arange(len(last)), last] = torch.from_numpy(case.reward == 1).double()
+        given = (scores, scores, mask, 1.0, kind, 0.1)
+        advantage, _ = its.compute_psr_nsr_outcome_advantage(*given)
+        kept = {"positive": case.reward == 1, "negative": case.reward < 1}.get(kind, case.reward < 2)
+        numbers = torch.from_numpy(np.where(kept, case.micro_batch, -1))
+        total = torch.zeros(())
+        for number in numbers[numbers >= 0].unique():
+            rows = numbers == number
+            here = (old[rows], logp[rows], advantage[rows], mask[rows], 0.2, scores[rows])
+            part = its.compute_policy_loss(*here)[0] - 0.001 * masked_mean(entropy[rows], mask[rows])
+            total = total + part * rows.sum() / kept.sum()
+        return total
+
+    return loss
+
+
+def hapo_advantage(its: Any, case: Case) -> Tensor:
+    """`compute_hapo_outcome_advantage`."""
+    mask = torch.from_numpy(case.mask).double()
+    rewards = torch.zeros_like(mask)
+    rewards[:, 0] = torch.from_numpy(case.reward)
+    advantage: Tensor = its.compute_hapo_outcome_advantage(rewards, mask, case.group, entropys=mask)[0]
+    return advantage
+
+
+def hapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`compute_policy_loss` with the settings of recipe/qwen2.5_math_7b.sh."""
+    settings = {
+        "cliprange": 0.2,
+        "clip_ratio_c": 10.0,
+        "entropy_pivot": 0.8,
+        "adaptive_clip": True,
+        "adaptive_advantage": True,
+    }
+    return verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
+
+
+BAPO = Config(
+    clip_ratio=0.2,
+    clip_ratio_low=0.2,
+    clip_ratio_high=0.2,
+    policy_loss=Config(
+        ratio_lower_start=0.6,
+        ratio_upper_start=1.2,
+        ratio_lower_max=0.8,
+        ratio_upper_max=2.0,
+        ratio_lower_step=0.05,
+        ratio_upper_step=0.05,
+        adv_ratio_target=1.0,
+        eps=1e-8,
+    ),
+)
+DCPO = Config(clip_type="dynamic", clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.28, clip_ratio_c=10.0)
+CORE = "verl/trainer/ppo/core_algos.py"
+ENTROPY = ("PRIME-RL/Entropy-Mechanism-of-RL", "88505792fd97a11993445e93195145e3c1181955", CORE)
+RLVR = ("TianHongZXY/RLVR-Decomposed", "a5d4e7c1df6016ebd7396bd6db83d885120adb6d", CORE)
+RLHF = "3c3be6234e0cb353e76bb8019947db9dfe99fca7"
+W_NAMES = ["compute_psr_nsr_outcome_advantage", "compute_policy_loss"]
+
+CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
+    "reinforce_pp(variant=authors)": (
+        [("OpenRLHF/OpenRLHF", RLHF, "openrlhf/models/loss.py", ["PolicyLoss", "aggregate_loss"])],
+        openrlhf(baseline=False),
+    ),
+    "reinforce_pp_baseline(variant=authors)": (
+        [
+            ("OpenRLHF/OpenRLHF", RLHF, "openrlhf/models/loss.py", ["PolicyLoss", "aggregate_loss"]),
+            ("OpenRLHF/OpenRLHF", RLHF, "openrlhf/models/utils.py", ["compute_approx_kl"]),
+        ],
+        openrlhf(baseline=True),
+    ),
+    "gpg(variant=authors)": (
+        [
+            (
+                "AMAP-ML/GPG",
+                "e096da8ce527a1636272469cee383ba71ec4a511",
+                "open-r1/src/open_r1/gpg_trainer.py",
+                ["compute_loss"],
+            )
+        ],
+        gpg,
+    ),
+    "m2po(variant=authors)": (
+        [
+            (
+                "Infini-AI-Lab/M2PO",
+                "af54a3e8feffb7a66a8258003aebefa37759cec0",
+                CORE,
+                [
+                    "_solve_tau_from_sorted_delta2",
+                    "_get_trust_region_tokens_delta_sq",
+                    "kpo_clip_harmful_tokens",
+                    "compute_m2po_policy_loss",
+                    "agg_loss",
+                ],
+            )
+        ],
+        verl_fork("compute_m2po_policy_loss", {"M2_budget": 0.04, "miniclip_low": None, "miniclip_high": None}),
+    ),
+    "fipo": (
+        [
+            (
+                "modelscope/ms-swift",
+                "3602360a562313afbf2ef6065fdf61f271a2c5b9",
+                "swift/rlhf_trainers/grpo_trainer.py",
+                ["_compute_fipo_influence"],
+            )
+        ],
+        fipo,
+    ),
+    "hapo(variant=authors)": (
+        [
+            (
+                "starriver030515/HAPO",
+                "7671dde3e268779a949954ec75ed3edda45f7e0a",
+                CORE,
+                [
+                    "torch_quantile",
+                    "compute_entropy_h",
+                    "ada_clip",
+                    "ada_advantage",
+                    "compute_hapo_outcome_advantage",
+                    "compute_grpo_outcome_advantage",
+                    "compute_policy_loss",
+                    "agg_loss",
+                ],
+            )
+        ],
+        hapo,
+    ),
+    "bapo(variant=authors)": (
+        [
+            (
+                "WooooDyy/BAPO",
+                "7287044444d5d578529ea464b45f090a36e8da3a",
+                "recipe/bapo/policy_loss.py",
+                ["_compute_effective_advantage", "_append_metric", "compute_policy_loss_bapo"],
+            ),
+            ("WooooDyy/BAPO", "7287044444d5d578529ea464b45f090a36e8da3a", CORE, ["agg_loss"]),
+        ],
+        verl_fork("compute_policy_loss_bapo", {"config": BAPO}),
+    ),
+    "clip_cov(variant=authors,fraction=1)-dynamic_sampling": (
+        [(*ENTROPY, ["compute_policy_loss_clip_cov", "agg_loss"])],
+        verl_fork("compute_policy_loss_clip_cov", {"cliprange": 1.0, "clip_ratio": 1.0}),
+    ),
+    "kl_cov(variant=authors)-dynamic_sampling": (
+        [(*ENTROPY, ["compute_policy_loss_kl_cov", "agg_loss"])],
+        verl_fork("compute_policy_loss_kl_cov", {"k_percent": 0.2, "ppo_kl_coef": 1}),
+    ),
+    "w_reinforce(variant=authors)": ([(*RLVR, W_NAMES)], w_reinforce("weighted")),
+    "w_reinforce(variant=psr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("positive")),
+    "w_reinforce(variant=nsr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("negative")),
+    "dcpo(variant=authors)": (
+        [
+            (
+                "lime-RL/DCPO",
+                "01787b0f61580961162faeb492defeb39f1eba53",
+                CORE,
+                ["get_clip_low_high", "compute_policy_loss_dcpo", "agg_loss"],
+            )
+        ],
+        verl_fork("compute_policy_loss_dcpo", {"config": DCPO, "loss_agg_mode": "only-token-mean"}),
+    ),
+}
+
+
+def vectors(folder: Path, expression: str) -> list[list[float]]:
+    """The projections of the source's push on every batch."""
+    files, loss = CHECKS[expression]
+    its = _together([source(folder, *file) for file in files])
+    rows = []
+    for seed in SEEDS:
+        case = source_case(seed, expression)
+        logp = torch.from_numpy(case.current.copy()).requires_grad_()
+        entropy = torch.from_numpy(case.current_entropy.copy()).requires_grad_()
+        push = torch.autograd.grad(loss(its, case, logp, entropy), (logp, entropy), allow_unused=True)
+        by_logp, by_entropy = (np.zeros(case.mask.shape) if it is None else -it.numpy() for it in push)
+        rows.append(projected(case, seed, by_logp, by_entropy))
+    return rows
+
+
+def _together(parts: list[SimpleNamespace]) -> SimpleNamespace:
+    names: dict[str, Any] = {}
+    for part in parts:
+        names |= vars(part)
+    for function in names.values():
+        getattr(function, "__globals__", {}).update(names)
+    return SimpleNamespace(**names)
+
+
+def main() -> None:
+    """Writes `vectors.json`."""
+    torch.set_default_dtype(torch.float64)
+    folder = Path(sys.argv[1])
+    made = {expression: vectors(folder, expression) for expression in CHECKS}
+    where = Path(__file__).with_name("vectors.json")
+    where.write_text(json.dumps(made, indent=None, separators=(",", ":")).replace("]],", "]],\n") + "\n")
+
+
+if __name__ == "__main__":
+    main()

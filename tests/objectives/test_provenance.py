@@ -1,0 +1,45 @@
+"""Every variant says what it was held against, and what is said to be run again is."""
+
+import re
+
+import pytest
+
+from objectives import MISSING, PROVENANCE, names, parse
+from objectives.provenance import KINDS
+from tests.objectives.sources.make import CHECKS
+from tests.objectives.test_sources import difference
+
+RECIPES = [name for name in names() if name.kind == "recipe"]
+
+
+def test_every_variant_of_every_recipe_is_in_the_table_once() -> None:
+    rows = [(row.recipe, row.variant) for row in PROVENANCE]
+    assert sorted(rows) == sorted((name.name, variant) for name in RECIPES for variant in name.variants)
+
+
+@pytest.mark.parametrize("row", PROVENANCE, ids=lambda row: f"{row.recipe}({row.variant})")
+def test_a_row_names_its_source(row: object) -> None:
+    against, source, found = (getattr(row, name) for name in ("against", "source", "difference"))
+    assert against in KINDS
+    assert source and found
+    if "authors" in row.variant and (row.recipe, row.variant) != ("qae", "authors"):  # type: ignore[attr-defined]
+        assert against.startswith("code"), "no authors without their code"
+        assert re.search(r"@[0-9a-f]{7}\b", source)
+    if against == "code, run":
+        assert re.match(r"\d", found)
+
+
+def test_what_is_said_to_be_run_again_is_and_its_difference_is_no_larger() -> None:
+    said = {
+        f"{row.recipe}(variant={row.variant})": float(row.difference.split(",")[0])
+        for row in PROVENANCE
+        if row.difference.endswith("vectors")
+    }
+    checks = {str(parse(expression.split("-")[0].replace(",fraction=1", ""))): expression for expression in CHECKS}
+    assert {str(parse(name)) for name in said} == set(checks)
+    for name, size in said.items():
+        assert difference(checks[str(parse(name))]) < 1.5 * size + 1e-12
+
+
+def test_what_is_missing_is_not_there() -> None:
+    assert not {*MISSING} & {name.name for name in names()}

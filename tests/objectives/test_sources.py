@@ -1,0 +1,32 @@
+"""Variants beside the functions that they name: 40 batches, ratios from e^-3 to e^3, run by `sources/make.py`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from objectives import parse
+from tests.objectives.batches import token_batch
+from tests.objectives.comparison import evaluate
+from tests.objectives.sources.batches import SEEDS, projected, source_case
+
+VECTORS: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "sources" / "vectors.json").read_text())
+
+
+def difference(expression: str) -> float:
+    """The largest difference of a projection, relative to the largest push of a token of its batch."""
+    objective, largest = parse(expression), 0.0
+    for seed in SEEDS:
+        case = source_case(seed, expression)
+        (update,) = evaluate(objective, token_batch(case))
+        found = projected(case, seed, update.gradient.numpy(), update.entropy_gradient.numpy())
+        size = max(float(update.gradient.abs().max()), float(update.entropy_gradient.abs().max()), 1e-12)
+        largest = max(largest, *(abs(np.subtract(found, VECTORS[expression][seed])) / size))
+    return largest
+
+
+@pytest.mark.parametrize("expression", VECTORS)
+def test_a_variant_is_the_function_that_it_names(expression: str) -> None:
+    print(f"{expression:60s} {(found := difference(expression)):.0e}")
+    assert found < 1e-6

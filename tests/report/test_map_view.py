@@ -1,0 +1,48 @@
+"""The pages and tables of the map say what is in it, and whatever a user wrote is text."""
+
+from dataclasses import replace
+
+import pytest
+
+import rlzoo
+from rlzoo.mapping.zoo_map import ZooMap
+from rlzoo.report.map_text import change, comma_separated
+from rlzoo.report.map_view import map_page
+from rlzoo.report.page import breakable
+from tests.report.test_page import HOSTILE
+
+
+@pytest.fixture(scope="session")
+def small_map(tmp_path_factory: pytest.TempPathFactory) -> ZooMap:
+    """Five objectives in two regimes, few batches."""
+    names = ["grpo", "dapo", "stapo", "dr_grpo", "justrl"]
+    output = tmp_path_factory.mktemp("small")
+    return rlzoo.map_objectives(names, regimes=["on_policy", "stale"], batches=8, output=output, progress=False)
+
+
+def hostile_map(found: ZooMap) -> ZooMap:
+    """A map whose first expression is somebody's attempt."""
+    regimes = []
+    for it in found.regimes:
+        first = replace(it.behaviours[0], expression=HOSTILE)
+        regimes.append(replace(it, behaviours=[first, *it.behaviours[1:]], left_out={HOSTILE: HOSTILE}))
+    return replace(found, regimes=regimes)
+
+
+def test_the_page_has_every_row_and_loads_nothing(small_map: ZooMap) -> None:
+    page = map_page(small_map)
+    for name in small_map.regimes[0].expressions:
+        assert page.count(f"<code>{breakable(name)}</code>") >= 3
+    assert "://" not in page.replace("http://www.w3.org", "") and "<link" not in page and "src=" not in page
+
+
+def test_hostile_text_is_text(small_map: ZooMap) -> None:
+    page = map_page(hostile_map(small_map))
+    assert HOSTILE not in page and "<img" not in page
+    assert comma_separated(hostile_map(small_map)).count("\n") >= 11
+
+
+def test_a_sign_that_is_not_sure_stands_in_brackets(small_map: ZooMap) -> None:
+    for row in small_map.regimes[0].behaviours:
+        for it in row.changes.values():
+            assert change(it).startswith("(") == (it.sign == 0)

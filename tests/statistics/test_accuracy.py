@@ -1,0 +1,162 @@
+"""Intervals: they cover, they know what belongs together, and where a closed form exists they are that."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlzoo.statistics.accuracy import (
+    distribution,
+    macro_average,
+    majority_at_k,
+    mean_over_problems,
+    mean_over_runs,
+    paired_difference,
+    pass_at_k,
+)
+from rlzoo.statistics.intervals import LEVEL, Distribution, share
+
+# ---- one run ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_of_many_problems_is_the_normal_one() -> None:
+    scores = np.random.default_rng(0).random(size=(4000, 4))
+    estimate = mean_over_problems(scores)
+    expected = 1.96 * scores.mean(1).std() / np.sqrt(4000)
+    assert estimate.mean == pytest.approx(scores.mean())
+    assert estimate.half_width == pytest.approx(expected, rel=0.05)
+
+
+def test_the_interval_of_a_difference_in_one_run_is_the_percentile_bootstrap_of_scipy() -> None:
+    scores = np.random.default_rng(7).random((60, 2)) ** 3
+    estimate = paired_difference(np.zeros_like(scores), scores)
+    bootstrap = stats.bootstrap((scores.mean(1),), np.mean, method="percentile", rng=np.random.default_rng(1))
+    low, high = bootstrap.confidence_interval
+    correction = np.sqrt(60 / 59)
+    assert estimate.low - estimate.mean == pytest.approx((low - estimate.mean) * correction, rel=0.05)
+    assert estimate.high - estimate.mean == pytest.approx((high - estimate.mean) * correction, rel=0.05)
+
+
+def test_none_of_thirty_may_still_be_a_ninth() -> None:
+    none, all_of_them = mean_over_problems(np.zeros((30, 8))), mean_over_problems(np.ones((30, 8)))
+    assert (none.mean, none.low) == (0.0, 0.0) and none.high == pytest.approx(1 - 0.025 ** (1 / 30))
+    assert (all_of_them.low, all_of_them.high) == pytest.approx((0.025 ** (1 / 30), 1.0))
+
+
+def test_independent_answers_have_the_interval_of_clopper_and_pearson() -> None:
+    scores = (np.arange(400) < 12).astype(float)[:, None]
+    estimate, exact = mean_over_problems(scores), stats.binomtest(12, 400).proportion_ci(LEVEL)
+    assert (estimate.low, estimate.high) == pytest.approx((exact.low, exact.high), rel=0.06)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.03, 0.1, 0.9, 0.99])
+def test_the_interval_holds_near_the_ends(rate: float) -> None:
+    """Problems that are independent and have a few answers each."""
+    generator, covered = np.random.default_rng(13), 0
+    for _ in range(400):
+        right = generator.binomial(4, rate, size=30) / 4
+        deviations = 1.0 * stats.norm.ppf((np.arange(250) + 0.5) / 250) * right.std(ddof=1) / np.sqrt(30)
+        found = share(Distribution(right.mean(), [], deviations), 30)
+        covered += found.low <= rate <= found.high
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+    assert covered / 400 >= 0.93
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(1)
+    covered = 0
+    for _ in range(200):
+        rate = generator.beta(2, 3, size=(100, 1))
+        estimate = mean_over_problems(generator.random((100, 4)) < rate)
+        covered += estimate.low <= 0.4 <= estimate.high
+    assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_copies_of_samples_do_not_narrow_the_interval() -> None:
+    scores = (np.random.default_rng(2).random((50, 1)) < 0.5).astype(float)
+    once, copied = mean_over_problems(scores), mean_over_problems(np.repeat(scores, 8, axis=1))
+    assert (once.low, once.high) == (copied.low, copied.high)
+
+
+def test_pairing_removes_what_problems_have_in_common() -> None:
+    generator = np.random.default_rng(3)
+    before = 0.5 * generator.random(size=(100, 1)) + 0.1 * generator.random(size=(100, 4))
+    change = paired_difference(before, before + 0.25)
+    assert (change.low, change.high) == pytest.approx((0.25, 0.25))
+    assert mean_over_problems(before).half_width > 0.02
+
+
+# ---- runs of several seeds -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_where_problems_do_not_matter_it_is_the_t_test_over_seeds(seeds: int) -> None:
+    by_seed = np.random.default_rng(4).normal(0.1, 0.1, size=seeds)
+    known = distribution(np.broadcast_to(by_seed[:, None], (seeds, 20)), 4)
+    expected, interval = stats.ttest_1samp(by_seed, 0.0), known.interval()
+    assert (interval.low, interval.high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert known.p_value() == pytest.approx(expected.pvalue)
+
+
+def test_where_seeds_hardly_matter_it_is_the_interval_over_problems() -> None:
+    generator = np.random.default_rng(5)
+    by_problem, by_seed = 0.1 + 0.8 * generator.random(300), np.array([-1e-4, 0.0, 1e-4])
+    scores = (by_problem + by_seed[:, None])[:, :, None]
+    assert mean_over_runs(scores).half_width == pytest.approx(mean_over_runs(scores[1:2]).half_width, rel=0.03)
+
+
+def test_with_many_seeds_and_problems_it_is_the_crossed_analysis_of_variance() -> None:
+    generator = np.random.default_rng(6)
+    seed_effects, problem_effects = 0.03 * generator.normal(size=(80, 1)), 0.3 * generator.normal(size=(1, 100))
+    scores = seed_effects + problem_effects + 0.1 * generator.normal(size=(80, 100))
+    by_seed, by_problem = scores.mean(1).var(ddof=1) / 80, scores.mean(0).var(ddof=1) / 100
+    residual = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
+    variance = by_seed + by_problem - (residual**2).sum() / (79 * 99) / (80 * 100)
+    assert distribution(scores, 1).interval().half_width == pytest.approx(1.96 * np.sqrt(variance), rel=0.03)
+
+
+def test_runs_that_score_alike_still_leave_doubt_about_other_seeds() -> None:
+
+    alike = distribution(np.broadcast_to(np.array([1.0, 1.0, 0.0, 0.0]), (3, 4)), 2)
+    assert alike.seeds[0].error > 0
+
+
+# ---- k samples -------------------------------------------------------------------------------------------------------
+
+
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample() -> None:
+    correct = np.array([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 1, 1, 1]])
+    for k in range(1, 6):
+        subsets = [[max(row[list(chosen)]) for chosen in combinations(range(5), k)] for row in correct]
+        assert pass_at_k(correct, k) == pytest.approx(np.mean(subsets, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("answers", "share"),
+    [
+        ("rrr", 1.0),
+        ("rww", 0.0),
+        ("rwv", 1 / 3),
+        ("rrwwv", 1 / 2),
+        ("Rrww", 1 / 2),
+        ("r---", 1.0),
+        ("----", 0.0),
+        ("w---", 0.0),
+    ],
+)
+def test_the_majority_is_right_by_the_votes_it_gets(answers: str, share: float) -> None:
+    """Letters are answers; r and R are ways to write the right one; a dash is none."""
+    correct = [letter in "rR" for letter in answers]
+    assert majority_at_k(np.array([correct]), [[None if a == "-" else a for a in answers]]) == pytest.approx([share])
+
+
+def test_the_macro_average_weighs_benchmarks_alike_and_resamples_each() -> None:
+    generator = np.random.default_rng(0)
+    large, small = generator.random((400, 1)), generator.random((30, 1))
+    both = macro_average([large, small])
+    assert both.mean == pytest.approx((large.mean() + small.mean()) / 2)
+    apart = [mean_over_problems(one).half_width for one in (large, small)]
+    assert both.half_width == pytest.approx(np.hypot(*apart) / 2, rel=0.05)
+    twins = macro_average([small, small])
+    assert twins.half_width == pytest.approx(apart[1] / np.sqrt(2), rel=0.05)

@@ -1,0 +1,61 @@
+"""The figures that rliable shows, each held to a calculation by another way."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
+from rlzoo.config.decoding import Decoding
+from rlzoo.statistics.accuracy import distribution
+from rlzoo.statistics.aggregates import (
+    area_under_curve,
+    improvement,
+    interquartile_mean,
+    performance_profile,
+    steps_to,
+)
+from rlzoo.statistics.macro_averages import macro_values
+
+
+def test_the_interquartile_mean_forgets_a_quarter_at_either_end() -> None:
+    scores = np.array([[0.0, 0.9], [0.5, 0.5], [0.3, 0.1], [0.4, 1.0]])
+    assert interquartile_mean(scores) == pytest.approx(np.mean(sorted(scores.flat)[2:6]))
+    assert interquartile_mean(np.full((1, 1), 0.3)) == pytest.approx(0.3)
+
+
+def test_a_performance_profile_is_the_tail_of_the_scores() -> None:
+    scores = np.random.default_rng(0).random((5, 3))
+    empirical = stats.ecdf(scores.ravel()).sf.evaluate([0.2, 0.5, 0.8])
+    assert performance_profile(scores, [0.2, 0.5, 0.8]) == pytest.approx(list(empirical))
+
+
+def test_the_probability_of_improvement_is_mann_whitneys_averaged_over_problem_sets() -> None:
+    generator = np.random.default_rng(1)
+    own, baseline = generator.integers(0, 4, (3, 5)), generator.integers(0, 4, (4, 5))
+    shares = [stats.mannwhitneyu(own[:, i], baseline[:, i]).statistic / 12 for i in range(5)]
+    assert improvement(own, baseline) == pytest.approx(np.mean(shares))
+
+
+def test_the_area_under_a_curve_is_its_mean_over_the_steps() -> None:
+    curve = {0: 0.1, 10: 0.5, 40: 0.2}
+    finely = np.interp(np.linspace(0, 40, 400_001), list(curve), list(curve.values()))
+    assert area_under_curve(curve) == pytest.approx(finely.mean(), abs=1e-5)
+    assert [steps_to(curve, it) for it in (0.1, 0.3, 0.5, 0.6)] == [0, 10, 10, None]
+
+
+def test_values_of_a_macro_average_have_its_mean_and_its_interval() -> None:
+    generator = np.random.default_rng(2)
+    sets = [generator.random((1, problems)) ** power for problems, power in ((30, 1), (500, 3), (40, 0.2))]
+    error = np.sqrt(sum(it.var(ddof=1) / it.size for it in sets)) / len(sets)
+    found = distribution(macro_values(sets), 1).interval()
+    assert found.mean == pytest.approx(np.mean([it.mean() for it in sets]))
+    assert found.half_width == pytest.approx(1.96 * error, rel=0.03)
+
+
+def test_macro_averages_are_of_several_sets_at_one_decoding() -> None:
+    hot, cold = Decoding(1.0, 1.0), Decoding(0.0, 1.0)
+    sets = [SetDecoding.of("a", hot), SetDecoding.of("b", hot), SetDecoding.of("a", cold)]
+    parts = with_macro_averages(sets)
+    assert list(parts.values()) == [sets[:2], [sets[0]], [sets[1]], [sets[2]]]
+    assert [str(it) for it in parts][:2] == ["macro average, T=1, top-p=1", "a, T=1, top-p=1"]
+    assert with_macro_averages([hot, cold]) == {hot: [hot], cold: [cold]}

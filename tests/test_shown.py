@@ -1,0 +1,66 @@
+r"""What others wrote is data until it is shown, and text when it is: no nesting and no ESC of theirs goes further."""
+
+import csv
+import io
+import logging
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from rlzoo.commands import main
+from rlzoo.errors import PlainFormatter, printable
+from rlzoo.report.console import PlainConsole
+from rlzoo.report.leaderboard_csv import comma_separated
+from tests.comparing.finished_runs import make_board
+from tests.conftest import error_of
+
+DEEP = 100_000
+STEERING = "\x1b[31mred\x07\u202eturned\r"
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("command", ["grade", "regrade", "task"])
+def test_json_that_is_nested_too_deep_is_one_line(
+    command: str, opening: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, closing = tmp_path / "deep.jsonl", "]" if opening == "[" else "}"
+    file.write_text(f'{{"question": "?", "gold": "1", "response": "1", "answer": {opening * DEEP}1{closing * DEEP}}}\n')
+    words = {"grade": (file, f"output={tmp_path / 'out'}"), "regrade": (file,), "task": (f"task.name={file}",)}
+    assert f"{file}" in error_of(capsys, command, *words[command])
+
+
+def test_yaml_that_is_nested_too_deep_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "deep.yaml"
+    for text in (f"task: {'[' * 20_000}{']' * 20_000}", "".join(" " * depth + "a:\n" for depth in range(2000))):
+        file.write_text(text)
+        assert f"'{file}' is not readable" in error_of(capsys, "train", file)
+    assert "is not readable" in error_of(capsys, "train", f"task.options={'[' * 20_000}{']' * 20_000}")
+
+
+def test_no_cell_is_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = make_board(tmp_path)
+    for row in board.rows:
+        object.__setattr__(row.name, "objective", '=HYPERLINK("http://x")')
+        object.__setattr__(row.training, "command", "@SUM(1)")
+    (first, *_) = csv.DictReader(io.StringIO(comma_separated(board)))
+    assert first["objective"] == '\'=HYPERLINK("http://x")' and first["command"] == "'@SUM(1)"
+    assert all(
+        cell[:1] not in "=@" or not cell
+        for row in csv.DictReader(io.StringIO(comma_separated(board)))
+        for cell in row.values()
+    )
+
+
+def test_what_would_steer_a_terminal_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = r"\u001b[31mred\u0007\u202eturned\u000d"
+    assert printable(STEERING) == shown
+    console = PlainConsole(file=io.StringIO(), width=200, force_terminal=True)
+    console.print(Text(STEERING, style="bold"), STEERING)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[31m" not in said and "\u202e" not in said and "\x07" not in said and "red" in said
+    assert "\x1b[1m" in said, "the styles of the terminal's own stay"
+    record = logging.makeLogRecord({"msg": "a reward raised %s", "args": (STEERING,)})
+    assert PlainFormatter().format(record) == f"a reward raised {shown}"
+    assert main(["train", f"objective={STEERING}"]) == 2
+    assert "\x1b" not in (err := capsys.readouterr().err) and "\u202e" not in err

@@ -1,0 +1,90 @@
+"""A signal that asks a process to end is heard once, and ends a command with one line and the status of shells."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from rlzoo.commands import COMMANDS, main
+from rlzoo.signals import ENDING, Interrupted, heard
+
+
+@pytest.fixture(autouse=True)
+def defaults() -> Iterator[None]:
+    """What a process does that was started by nobody special; a shell may have a signal ignored."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in ENDING:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", ["train", "compare", "eval", "suite"])
+def test_a_command_that_a_signal_ends_has_its_status_and_says_what_remains(
+    number: signal.Signals,
+    status: int,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(COMMANDS[command], "run", lambda arguments: signal.raise_signal(number))
+    assert main([command, *(["run"] if command == "eval" else [])]) == status
+    said = capsys.readouterr().err
+    assert said.startswith("\nrlzoo: interrupted; ") and said.count("\n") == 2
+    assert [signal.getsignal(it) is signal.SIG_DFL for it in ENDING] == [True, False, True]
+
+
+def test_the_same_signal_from_several_is_heard_once_and_ctrl_c_always() -> None:
+    told: list[int] = []
+    with heard(told.append):
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGINT):
+            signal.raise_signal(number)
+    assert told == [signal.SIGTERM, signal.SIGINT, signal.SIGINT]
+
+
+def test_whoever_hears_last_is_told_and_the_others_again_after_it() -> None:
+    told: list[int] = []
+    with pytest.raises(Interrupted), heard():
+        with heard(told.append):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+    assert told == [signal.SIGTERM]
+
+
+def test_what_is_ignored_or_somebody_elses_stays_so() -> None:
+    told: list[int] = []
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it
+    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    with heard():
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+    assert told == [signal.SIGTERM]
+
+
+CLOSED = """
+import sys, time
+from rlzoo.signals import Interrupted, heard
+try:
+    with heard():
+        print("ready", flush=True)
+        time.sleep(60)
+except Interrupted:
+    print("to nobody", flush=True)
+    sys.exit(7)
+"""
+
+
+def test_a_terminal_that_is_closed_is_written_to_no_more() -> None:
+    terminal, its_end = pty.openpty()
+    command = ["setsid", "--ctty", "--wait", sys.executable, "-c", CLOSED]
+    process = subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end)
+    os.close(its_end)
+    assert os.read(terminal, 100).startswith(b"ready")
+    os.close(terminal)
+    assert process.wait(30) == 7

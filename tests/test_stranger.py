@@ -1,0 +1,271 @@
+"""What a stranger hands over (a run, a grid, kept responses) is data: whatever it names, none of its code runs."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rlzoo
+from rlzoo.commands import main
+from rlzoo.experiment.progress import MANIFEST
+from rlzoo.files import read_json_lines, write_json, write_json_lines
+from tests.conftest import error_of
+from tests.objectives.test_outside import forgotten  # noqa: F401
+from tests.report.test_push import Hub, hub  # noqa: F401
+from tests.tasks.test_boundary import START, WRITE
+
+SMALL = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=1", "task.problems=50")
+WORDS = (*SMALL, "evaluation.problems=4", "evaluation.samples=2")
+CODE = """
+from pathlib import Path
+Path({marker!r}).touch()
+from dataclasses import dataclass
+from objectives import Penalty, register
+from rlzoo.tasks.arithmetic import Arithmetic
+
+def reward(response, gold):
+    return 1.0
+
+@register
+@dataclass(frozen=True)
+class Bonus(Penalty):
+    name = "bonus"
+
+    def penalty(self, rows, logp, entropy):
+        return 0.0 * logp
+"""
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of ours."""
+    folder = tmp_path_factory.mktemp("runs") / "arithmetic-grpo-0"
+    return rlzoo.train(*WORDS, "objective=grpo", output=folder, progress=False).folder
+
+
+@pytest.fixture
+def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What appears if the stranger's module, which lies in the working directory, is imported."""
+    marker = tmp_path / "marker"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "theirs.py").write_text(CODE.format(marker=str(marker)))
+    yield marker
+    for name in [name for name in sys.modules if name.startswith("theirs")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def run(clean: Path, marker: Path) -> Path:
+    """The stranger's copy of it, in the working directory."""
+    return shutil.copytree(clean, marker.parent / "runs" / "arithmetic-grpo-1")
+
+
+def say(run: Path, key: str, value: str) -> None:
+    """Has a run's config.yaml say something else."""
+    section, _, name = key.rpartition(".")
+    text = (run / "config.yaml").read_text()
+    lines, inside, done = [], not section, False
+    for line in text.splitlines():
+        inside = (line == f"{section}:") if section and not line.startswith(" ") else inside
+        if inside and not done and line.strip().startswith(f"{name}:"):
+            line, done = f"{line[: len(line) - len(line.lstrip())]}{name}: {value}", True
+        lines.append(line)
+    assert done
+    (run / "config.yaml").write_text("\n".join(lines) + "\n")
+
+
+def records(run: Path) -> Path:
+    """Its responses to the held-out problems."""
+    return next((run / "evaluation").glob("*.jsonl"))
+
+
+NAMES = [
+    *(("task.name", "theirs:Arithmetic"), ("task.reward", '["theirs:reward"]'), ("model.trust_remote_code", "true")),
+    ("rollout.engine", "theirs:Engine"),
+]
+
+
+@pytest.mark.parametrize("command", [("eval",), ("inspect",), ("train", "resume=true", "train.steps=2")])
+@pytest.mark.parametrize(("key", "value"), NAMES)
+def test_a_run_does_not_say_what_to_import(
+    command: tuple[str, ...], key: str, value: str, run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(run, key, value)
+    target = run / "config.yaml" if command[0] == "train" else run
+    line = error_of(capsys, command[0], target, *command[1:])
+    assert key in line and str(run / "config.yaml") in line and not marker.exists()
+    assert re.search(r"add trust=(\S+) if", line)
+
+
+@pytest.mark.parametrize("key", ["task", "reward"])
+def test_a_line_of_responses_does_not_say_what_to_import(
+    key: str, run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = read_json_lines(records(run))
+    value = {"name": "theirs:Arithmetic"} if key == "task" else {"name": "arithmetic", "reward": ["theirs:reward"]}
+    lines[-1]["task"] |= value
+    write_json_lines(records(run), lines)
+    line = error_of(capsys, "regrade", records(run))
+    assert "theirs:" in line and str(records(run)) in line and not marker.exists()
+
+
+def test_a_line_of_responses_runs_no_command(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = read_json_lines(records(run))
+    lines[0]["task"] = {"name": "subprocess:Popen", "options": {"args": f"touch {marker}", "shell": True}}
+    lines[1]["task"] = {"name": "arithmetic", "reward": ["builtins:exec"]}
+    lines[1]["response"] = f"open({str(marker)!r}, 'w')"
+    write_json_lines(records(run), lines)
+    assert "subprocess:Popen" in error_of(capsys, "regrade", records(run)) and not marker.exists()
+    write_json_lines(records(run), lines[1:])
+    assert "builtins:exec" in error_of(capsys, "regrade", records(run)) and not marker.exists()
+    write_json_lines(records(run), [{**lines[0], "task": {"name": ["x"], "more": 1}}])
+    assert "which is none" in error_of(capsys, "regrade", records(run))
+
+
+def outside(run: Path) -> None:
+    """Has a run say that it was trained with a part of the stranger's."""
+    described = json.loads((run / "objective.json").read_text())
+    write_json(run / "objective.json", {**described, "key": "other #1234abcd", "expression": "grpo+theirs:bonus"})
+    say(run, "objective", "grpo+theirs:bonus")
+
+
+@pytest.mark.slow
+def test_the_objective_of_a_run_is_compared_by_its_key(
+    run: Path, marker: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside(run)
+    assert main(["leaderboard", str(clean), str(run), "output=board"]) == 0
+    assert "theirs:bonus" in Path("board/leaderboard.csv").read_text() and not marker.exists()
+    rlzoo.train(*WORDS, objective="grpo", output="runs/{task}-{objective}-{seed}", progress=False)
+    assert not marker.exists()
+    assert "objective=grpo+theirs:bonus" in error_of(capsys, "inspect", run) and not marker.exists()
+    (run / "objective.json").unlink()
+    line = error_of(capsys, "leaderboard", clean, run)
+    assert "trust=" in line and not marker.exists()
+    remedy = re.search(r"rlzoo (train .*) writes down", line)
+    assert remedy and main(remedy[1].split()) == 0
+    assert marker.exists() and (run / "objective.json").exists()
+
+
+def test_a_grid_does_not_say_what_to_import(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = run.parent
+    entry = {"key": "k #12345678", "expression": "grpo", "name": "x", "asked": "x"}
+    entry |= {"sweep": {"family": "grpo", "values": [], "words": []}}
+    sweep = {"family": "grpo", "values": [], "words": ["task.reward=theirs:reward"]}
+    values = {"objectives": [{**entry, "sweep": sweep}], "seeds": [0], "words": list(WORDS)}
+    values |= {"baseline": "", "further": [], "up_to": 0}
+    for objectives, baseline in (
+        (values["objectives"], ""),
+        ([{**entry, "expression": "theirs:bonus"}], ""),
+        ([], "theirs:bonus"),
+    ):
+        write_json(grid / "grid.json", {**values, "objectives": objectives, "baseline": baseline})
+        line = error_of(capsys, "compare", "grpo", *WORDS, f"output={grid}")
+        assert "theirs" in line and not marker.exists()
+
+
+@pytest.mark.slow
+def test_what_is_typed_or_trusted_is_imported(
+    run: Path, marker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(run, "task.reward", '["theirs:reward"]')
+    for words in (["eval", str(run)], ["inspect", str(run)]):
+        line = error_of(capsys, *words)
+        remedy = re.search(r"add (trust=\S+) if", line)
+        assert remedy and main([*words, remedy[1]]) == 0
+        assert marker.exists()
+        marker.unlink()
+        del sys.modules["theirs"]
+    assert main(["eval", str(run), "task.reward=theirs:reward", "output=typed"]) == 0
+    assert marker.exists()
+    kept = next(Path("typed").glob("arithmetic*.jsonl"))
+    assert "has no effect" in error_of(capsys, "eval", "embedded:arithmetic", f"trust={run}")
+    assert "add trust=" in error_of(capsys, "regrade", kept)
+    assert "has no effect" in error_of(capsys, "regrade", kept, "trust=elsewhere")
+    assert main(["regrade", str(kept), "trust=typed"]) == 0
+    mine = Path("mine.yaml")
+    mine.write_text((run / "config.yaml").read_text())
+    assert "trust=" in error_of(capsys, "train", run / "config.yaml", "output=new")
+    assert main(["train", str(mine), "output=new"]) == 0
+
+
+# ---- all of it at once -----------------------------------------------------------------------------------------------
+
+
+def countdown(answer: str) -> dict[str, object]:
+    """A kept response whose answer is Python, to a task that evaluates it."""
+    entry = {"question": "?", "answer": "3", "metadata": {"numbers": [1, 2], "target": 3}}
+    task = {"name": "reasoning_gym:countdown", "options": {}, "wrong_reward": 0.0}
+    told = {"problem": "p", "prompt": "1+1=<eos>", "answer": "3", "data": {"entry": entry}, "task": task}
+    return {**told, "response": f"<answer>{answer}</answer>", "correct": 0.0, "reward": 0.0, "outcome": "graded"}
+
+
+def with_every_trick(run: Path, marker: Path) -> None:
+    """Puts what lines 1 to 6 of the findings are about into a stranger's folder, but for what config.yaml names."""
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    model = json.loads((checkpoint / "config.json").read_text())
+    classes = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"}
+    write_json(checkpoint / "config.json", {**model, "auto_map": classes})
+    shutil.copy("theirs.py", checkpoint)
+    (checkpoint / MANIFEST).unlink()  # which would say that the files were changed
+    megatron = {
+        "peft_type": "LORA",
+        "megatron_config": {"a": 1},
+        "megatron_core": "theirs",
+        "target_modules": ["q_proj"],
+    }
+    write_json(checkpoint / "training" / "adapter_config.json", megatron)
+    (checkpoint / "tokens.txt").symlink_to("/etc/hostname")
+    lines = read_json_lines(records(run))
+    for line in lines:
+        line["prompt"], line["response"] = "1+1=<eos>", f"\\boxed{{{START.format(marker=marker)}}}"
+    write_json_lines(records(run), lines)
+    others = [countdown(deed.format(marker=marker)) for deed in (WRITE, START)]
+    write_json_lines(run / "evaluation" / "countdown.jsonl", others)
+    write_json_lines(run / "grade.jsonl", [{"gold": "3", "response": line["response"]} for line in [*lines, *others]])
+    entry = {"key": "k #12345678", "expression": "theirs:bonus", "name": "x", "asked": "theirs:bonus"}
+    grid = {"objectives": [entry], "seeds": [0], "words": ["task.reward=theirs:reward"], "baseline": "theirs:bonus"}
+    write_json(run.parent / "grid.json", grid)
+    write_json(run / "evaluation" / "results.json", {"x": {"settings": {"task": "theirs:Arithmetic"}, "figures": {}}})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [True, False])
+def test_no_command_runs_anything_of_a_strangers_folder(
+    names: bool,
+    run: Path,
+    marker: Path,
+    clean: Path,
+    hub: Hub,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with_every_trick(run, marker)
+    if names:
+        outside(run)
+        for key, value in NAMES:
+            say(run, key, value)
+    statuses = [
+        main([*words])
+        for words in (
+            ["leaderboard", str(clean), str(run), "output=board"],
+            ["leaderboard", str(run.parent), "output=board"],
+            ["eval", str(run), "output=evaluated"],
+            ["inspect", str(run)],
+            ["regrade", str(records(run))],
+            ["regrade", str(run / "evaluation" / "countdown.jsonl")],
+            ["grade", str(run / "grade.jsonl"), "output=graded.jsonl"],
+            ["push", str(run), "someone/model"],
+            ["compare", "grpo", *WORDS, f"output={run.parent}"],
+            ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
+        )
+    ]
+    shown = capsys.readouterr()
+    assert not marker.exists() and "Traceback" not in shown.err
+    refused = [2, 2, 2, 2, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 2, 0]
+    assert statuses == refused, shown.err
+    assert not {"theirs.py", "tokens.txt", "adapter_config.json"} & hub.files.keys()

@@ -1,0 +1,189 @@
+"""A checkpoint is what was saved, byte for byte, or it is named and the one before is taken; a kill loses none."""
+
+import itertools
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+import rlzoo
+from rlzoo.commands import main
+from rlzoo.errors import UserError
+from rlzoo.experiment.progress import (
+    MANIFEST,
+    OPTIMIZER,
+    PROGRESS,
+    check_whole,
+    checkpoints,
+    damage,
+    newest_whole,
+    step_of,
+)
+from rlzoo.files import folder_written_atomically
+from rlzoo.training import checkpoint as saving
+from tests.conftest import error_of
+
+WORDS = ("objective=grpo", "rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "checkpoint.every=2")
+SMALL = (*WORDS, "task.problems=50", "evaluation.problems=2", "evaluation.samples=1")
+GO_ON = ("train", *SMALL, "train.steps=5", "output=run", "resume=true")
+LAST = Path("run/checkpoints/step-000004")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of five steps that was not disturbed, and is at its fourth."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    rlzoo.train(*SMALL, "train.steps=4", output=folder, progress=False)
+    shutil.copytree(folder, folder.with_name("before"))
+    rlzoo.train(*SMALL, "train.steps=5", output=folder, resume=True, progress=False)
+    return folder
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it as it was after the fourth step, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(whole.with_name("before"), "run"))
+
+
+def flip(path: Path) -> None:
+    """Turns a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def without_a_tensor(path: Path) -> None:
+    """A file of tensors that is whole but for one."""
+    tensors = load_file(path)
+    tensors.pop(next(iter(tensors)))
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def of_another_step(path: Path) -> None:
+    """Progress that is well written, and wrong."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), "step": 3}))
+
+
+DAMAGE: list[tuple[Callable[[Path], None], str]] = [
+    *((flip, name) for name in ("model.safetensors", OPTIMIZER, PROGRESS, "config.json", MANIFEST)),
+    *((without_a_tensor, name) for name in ("model.safetensors", OPTIMIZER)),
+    *((Path.unlink, name) for name in ("model.safetensors", OPTIMIZER, PROGRESS, "config.json")),
+    (of_another_step, PROGRESS),
+    (of_another_step, MANIFEST),
+]
+
+
+@pytest.mark.parametrize(("harm", "name"), DAMAGE)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
+    harm: Callable[[Path], None], name: str, run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert newest_whole(run / "checkpoints") == LAST and not caplog.records
+    harm(LAST / name)
+    assert damage(LAST) if name == MANIFEST else Path(name).name in damage(LAST)
+    assert newest_whole(run / "checkpoints") == LAST.with_name("step-000002")
+    assert str(LAST) in caplog.text and "the one before it is taken" in caplog.text
+    with pytest.raises(UserError, match="is damaged"):
+        check_whole(LAST)
+
+
+def test_a_run_goes_on_from_the_one_before_to_the_same_end(
+    run: Path, whole: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flip(LAST / "model.safetensors")
+    with caplog.at_level(logging.WARNING):
+        assert main([*GO_ON]) == 0
+    assert "model.safetensors is not what was saved; the one before it is taken" in caplog.text
+    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    weights = "checkpoints/step-000005/model.safetensors"
+    assert (run / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+def test_where_all_are_damaged_nothing_begins_anew(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for checkpoint in checkpoints(run / "checkpoints"):
+        (checkpoint / PROGRESS).unlink()
+    assert main([*GO_ON]) == 2
+    assert "is damaged: it has no training/progress.json" in capsys.readouterr().err
+
+
+def test_a_folder_without_checksums_resumes_with_a_word(
+    run: Path, whole: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for checkpoint in checkpoints(run / "checkpoints"):
+        (checkpoint / MANIFEST).unlink()
+    with caplog.at_level(logging.WARNING):
+        assert main([*GO_ON]) == 0
+    assert "of a version without checksums" in caplog.text
+    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["config.json", PROGRESS, OPTIMIZER])
+def test_what_lacks_is_seen_without_checksums_too(name: str, run: Path) -> None:
+    (LAST / MANIFEST).unlink()
+    (LAST / name).unlink()
+    assert damage(LAST) == f"it has no {name}"
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(run: Path, whole: Path) -> None:
+    partial = LAST.with_name(f".{LAST.name}.abcdefgh.rlzoo-partial")
+    partial.touch()
+    LAST.rename(partial.with_suffix(".old"))
+    shutil.copytree(whole / "checkpoints/step-000004", partial.with_suffix(".new"))
+    shutil.rmtree(LAST.with_name("step-000002"))
+    assert main([*GO_ON]) == 0
+    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step-000004", "step-000005"]
+
+
+def test_an_interruption_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, rename, calls = tmp_path / "folder", os.rename, []
+    with folder_written_atomically(target) as folder:
+        (folder / "file").write_text("old")
+
+    def interrupted(source: Path, to: Path) -> None:
+        calls.append(to)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        rename(source, to)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), folder_written_atomically(target) as folder:
+        (folder / "file").write_text("new")
+    assert (target / "file").read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.slow
+def test_what_is_saved_is_not_saved_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "folder_written_atomically", None)
+    before = (LAST / MANIFEST).stat().st_mtime_ns
+    assert main(["train", *SMALL, "train.steps=4", "output=run", "resume=true"]) == 0
+    assert (LAST / MANIFEST).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "saved"),
+    [
+        pytest.param(0, [4], marks=pytest.mark.slow),
+        (30, [2, 4]),
+        pytest.param(3600, [1, 2, 3, 4], marks=pytest.mark.slow),
+    ],
+)
+def test_the_clock_says_when_to_save_and_nothing_else(
+    seconds: int, saved: list[int], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0, seconds)
+    monkeypatch.setattr(saving, "monotonic", lambda: next(clock))
+    words = ("train.steps=4", "checkpoint.every=0", "checkpoint.keep=9", "checkpoint.minutes=1")
+    folder = rlzoo.train(*SMALL, *words, output=tmp_path / "run", progress=False).folder
+    assert [step_of(path) for path in checkpoints(folder / "checkpoints")] == saved
+    for name in ("metrics.jsonl", "responses.jsonl", f"checkpoints/step-000004/{OPTIMIZER}"):
+        assert (folder / name).read_bytes() == (whole.with_name("before") / name).read_bytes()
+
+
+def test_minutes_between_checkpoints_are_none_or_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "checkpoint.minutes=-1 must be at least 0" in error_of(capsys, "train", "checkpoint.minutes=-1")
