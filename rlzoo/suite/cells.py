@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,8 @@ from rlzoo.files import append_json_line, locked, read_json_lines, write_json_li
 from rlzoo.suite.catalogue import load_experiment
 from rlzoo.suite.cell import CellResult
 from rlzoo.suite.experiment import BASE, Arm, Experiment
+from rlzoo.suite.seeds import BASE_SEEDS, Seeds
 from rlzoo.suite.source import experiment_digest, objective_key
-
-FIRST_SEED = 1100
-"""The registered seeds are this and those behind it; experiments are designed with seeds below 100."""
-BASE_SEEDS = tuple(range(2000, 2040))
-"""On which base is compared with itself."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +83,23 @@ def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[st
     return kinds, refused
 
 
-def planned(names: Sequence[str], objectives: Sequence[str], seeds: Sequence[int], base_against_base: bool) -> Plan:
+def planned(names: Sequence[str], objectives: Sequence[str], seeds: Seeds, base_against_base: bool) -> Plan:
     """All that is asked for, seed by seed, so that what is done early says something of everything."""
-    of_base, of_all, refused = list[Cell](), list[Cell](), dict[tuple[str, str], str]()
+    of_base, of_all, refused = list[Cell](), list[tuple[int, Cell]](), dict[tuple[str, str], str]()
     for name in names:
         experiment = load_experiment(name)
         chosen = arms(experiment, objectives)
         kinds, why = kinds_of(experiment, chosen)
         refused |= {(experiment.name, label): text for label, text in why.items()}
         distinct = {kind: label for label, kind in reversed(kinds.items())}
-        of_all += [Cell(name, label, chosen[label], kind, 0) for kind, label in reversed(distinct.items())]
+        for place, seed in enumerate(seeds.of(experiment)):
+            of_all += [
+                (place, Cell(name, label, chosen[label], kind, seed)) for kind, label in reversed(distinct.items())
+            ]
         of_base.append(Cell(name, BASE, chosen[BASE], kinds[BASE], 0))
-    cells = [replace(cell, seed=seed) for seed in seeds for cell in of_all]
+    cells = [cell for _, cell in sorted(of_all, key=itemgetter(0))]
     if base_against_base:
-        cells += [replace(cell, seed=seed) for seed in BASE_SEEDS if seed not in seeds for cell in of_base]
+        cells += [replace(cell, seed=seed) for seed in BASE_SEEDS for cell in of_base]
     return Plan(cells, refused)
 
 

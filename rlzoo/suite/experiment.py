@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 BASE = "base"
 """The arm that every other one is compared with, unless a contrast says otherwise."""
+FIRST_SEED = 1100
+"""Where registered seeds begin; experiments are designed with seeds below 100."""
 SETTINGS: Mapping[str, Any] = {
     "rollout.prompts_per_step": 32,
     "rollout.responses_per_prompt": 8,
@@ -93,6 +95,8 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a run that are not those of `SETTINGS`."""
     start: Start = Start()
+    first_seed: int = FIRST_SEED
+    """This and those behind it are registered. A design that was mended after its results were seen has others."""
     added: str = ""
     """What any other objective needs to be asked this question: `+epochs(count=16)`. It is trained with base's keys."""
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from objectives import ObjectiveError, parse
 from rlzoo.suite.catalogue import load_experiment, own_names
-from rlzoo.suite.cells import BASE_SEEDS, FIRST_SEED, Record, kinds_of
+from rlzoo.suite.cells import Record, kinds_of
 from rlzoo.suite.experiment import BASE, Arm, Experiment
+from rlzoo.suite.seeds import BASE_SEEDS, Seeds
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,11 @@ class ExperimentResults:
 
 
 def read_results(
-    names: Sequence[str], objectives: Sequence[str], seeds: Sequence[int], records: Sequence[Record]
+    names: Sequence[str], objectives: Sequence[str], seeds: Seeds, records: Sequence[Record]
 ) -> list[ExperimentResults]:
     """Of the experiments that are named, and of those of this package that have cells.
 
-    Registered seeds count whether they were asked for now or earlier; others only where they are asked for, and then
-    alone. What a record names as an objective is not imported for that.
+    What a record names as an objective is not imported for that.
     """
     recorded = {record.kind.experiment for record in records}
     everything = dict.fromkeys((*(name for name in own_names() if name in recorded), *names))
@@ -70,10 +70,7 @@ def read_results(
     own_arms = {experiment.name: experiment.arms for experiment in experiments.values()}
     seen = dict.fromkeys(it.label for it in records if it.label not in own_arms.get(it.kind.experiment, (it.label,)))
     others = [*objectives, *(label for label in seen if label not in objectives and _is_known(label))]
-    registered = all(FIRST_SEED <= seed < BASE_SEEDS[0] for seed in seeds)
-    counted = [it for it in records if (FIRST_SEED <= it.seed < BASE_SEEDS[0] if registered else it.seed in seeds)]
-    further = [it for it in records if it.seed in BASE_SEEDS]
-    return [_results(experiment, others, counted, further) for experiment in experiments.values()]
+    return [_results(experiment, others, seeds, records) for experiment in experiments.values()]
 
 
 def _is_known(expression: str) -> bool:
@@ -85,16 +82,17 @@ def _is_known(expression: str) -> bool:
 
 
 def _results(
-    experiment: Experiment, others: Sequence[str], records: Sequence[Record], further: Sequence[Record]
+    experiment: Experiment, others: Sequence[str], seeds: Seeds, records: Sequence[Record]
 ) -> ExperimentResults:
     chosen = {**experiment.arms, **{label: experiment.arm_of(label) for label in others}}
     kinds, _ = kinds_of(experiment, chosen)
+    counted = [record for record in records if seeds.has(experiment, record.seed)]
     found = {
-        label: ArmResults(label, chosen[label], {it.seed: it for it in records if it.kind == kind})
+        label: ArmResults(label, chosen[label], {record.seed: record for record in counted if record.kind == kind})
         for label, kind in kinds.items()
     }
     return ExperimentResults(
         experiment,
         {label: arm for label, arm in found.items() if arm.records},
-        {it.seed: it for it in further if it.kind == kinds[BASE]},
+        {record.seed: record for record in records if record.seed in BASE_SEEDS and record.kind == kinds[BASE]},
     )

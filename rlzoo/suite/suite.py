@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlzoo.config import SuiteConfig
-from rlzoo.errors import UserError
 from rlzoo.suite.catalogue import own_names
-from rlzoo.suite.cells import BASE_SEEDS, FIRST_SEED, CellFile, planned
+from rlzoo.suite.cells import CellFile, planned
 from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, judge
 from rlzoo.suite.contrasts import Contrasted, Pairs, against_base, all_pairs
 from rlzoo.suite.results import read_results
 from rlzoo.suite.running import Failure, RunningView, run_cells
+from rlzoo.suite.seeds import chosen_seeds
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,3 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
         failures = run_cells(plan.cells, file, config.jobs, view)
     results = read_results(names, objectives, seeds, file.read())
     return SuiteTable(judge(results), against_base(results), all_pairs(results), failures, plan.refused)
-
-
-def chosen_seeds(given: Sequence[int]) -> list[int]:
-    """A number is how many of the registered seeds. Raises UserError."""
-    seeds = list(range(FIRST_SEED, FIRST_SEED + given[0])) if len(given) == 1 else list(given)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds={','.join(map(str, given))} must be how many seeds, or several different ones")
-    if set(seeds) & set(BASE_SEEDS):
-        first, last = BASE_SEEDS[0], BASE_SEEDS[-1]
-        raise UserError(f"seeds={seeds[0]},...: {first} to {last} are for base_against_base; choose others")
-    return seeds

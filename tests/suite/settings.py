@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from rlzoo.suite.catalogue import load_experiment
-from rlzoo.suite.cells import BASE_SEEDS, Kind, Record
+from rlzoo.suite.cells import Kind, Record
 from rlzoo.suite.claims import judge
 from rlzoo.suite.contrasts import against_base, all_pairs
 from rlzoo.suite.experiment import Experiment
 from rlzoo.suite.results import ArmResults, ExperimentResults
+from rlzoo.suite.seeds import BASE_SEEDS
 from rlzoo.suite.suite import SuiteTable
 
 SEEDS = range(1100, 1110)

@@ -12,6 +12,7 @@ import rlzoo
 from rlzoo import UserError
 from rlzoo.commands import main
 from rlzoo.suite.cells import Cell, CellFile, planned
+from rlzoo.suite.seeds import Seeds
 from rlzoo.suite.suite import SuiteTable
 
 SOURCE = Path(__file__).with_name("outside.py")
@@ -91,7 +92,7 @@ def changed(old: str, new: str) -> Callable[[Path], None]:
 
 
 def plan(folder: Path, *objectives: str, base_against_base: bool = False) -> list[Cell]:
-    return list(planned([f"{folder / 'my_file.py'}:EXPERIMENT"], objectives, [1100], base_against_base).cells)
+    return list(planned([f"{folder / 'my_file.py'}:EXPERIMENT"], objectives, Seeds(1), base_against_base).cells)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,13 @@ def test_old_cells_of_a_changed_experiment_are_not_mixed_in(copy: Path) -> None:
     assert sorted(records) == [1100, 1102]
 
 
+def test_a_mended_design_has_other_registered_seeds_and_cells_of_earlier_ones_do_not_count(copy: Path) -> None:
+    changed("Start(steps=15),", "Start(steps=15),\n    first_seed=1102,")(copy / "my_file.py")
+    assert sorted({cell.seed for cell in plan(copy)}) == [1102]
+    records = again(copy, (), seeds=1).experiments[0].results.arms["base"].records
+    assert sorted(records) == [1102] and {line["seed"] for line in lines(copy / "out")} == {1100, 1101, 1102}
+
+
 def test_base_against_itself_has_forty_seeds_of_its_own_and_the_same_objective_one_cell(copy: Path) -> None:
     cells = plan(copy, "grpo-kl", "grpo+kl-kl", "dapo", base_against_base=True)
     assert sorted(cell.seed for cell in cells if cell.label == "base") == [1100, *range(2000, 2040)]
@@ -144,7 +152,7 @@ def test_a_cell_that_fails_is_a_line_and_the_others_go_on(copy: Path, capsys: py
 
 def test_an_objective_that_an_experiment_cannot_ask_is_told(copy: Path) -> None:
     changed("Start(steps=15),", 'Start(steps=15),\n    added="+epochs(count=2)",')(copy / "my_file.py")
-    found = planned([f"{copy / 'my_file.py'}:EXPERIMENT"], ["lopti", "grpo"], [1100], False)
+    found = planned([f"{copy / 'my_file.py'}:EXPERIMENT"], ["lopti", "grpo"], Seeds(1), False)
     assert [cell.arm.objective for cell in found.cells if cell.label == "grpo"] == ["grpo+epochs(count=2)"]
     assert list(found.refused) == [("coin", "lopti")] and "epochs" in found.refused["coin", "lopti"]
 
