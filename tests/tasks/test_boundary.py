@@ -15,6 +15,7 @@ from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.reasoning_gym import Scorer, Source
 from rlzoo.tasks.regrading import grading_task
+from tests.thinned import thinned
 
 WRITE = "__import__('sqlite3').connect('{marker}').execute('create table t (a int)')"
 START = (
@@ -31,7 +32,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("deed", [WRITE, START])
-@pytest.mark.parametrize("dataset", PROBLEMS)
+@pytest.mark.parametrize("dataset", thinned(list(PROBLEMS), 3))
 def test_an_answer_that_is_evaluated_writes_no_file_and_starts_no_process(
     dataset: str, deed: str, tmp_path: Path
 ) -> None:

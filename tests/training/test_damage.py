@@ -20,6 +20,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.training import run as loop
 from rlzoo.training.trainer import Trainer
 from tests.conftest import error_of, fault_of
+from tests.thinned import thinned
 
 WORDS = ("objective=grpo", "rollout.prompts_per_step=4", "rollout.responses_per_prompt=4", "checkpoint.every=2")
 SMALL = (*WORDS, "evaluation.problems=4", "evaluation.samples=2")
@@ -93,7 +94,7 @@ DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "file", "words", "says"), DAMAGE)
+@pytest.mark.parametrize(("damage", "file", "words", "says"), thinned(DAMAGE, 3))
 def test_a_damaged_file_is_one_line_that_names_it(
     damage: Callable[[Path], None],
     file: str,

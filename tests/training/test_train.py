@@ -33,6 +33,7 @@ from rlzoo.training.run import load_trainer, train
 from rlzoo.training.trainer import Trainer
 from tests.conftest import interruptible
 from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS, fitting
+from tests.thinned import thinned
 
 SMALL = (
     "rollout.prompts_per_step=4",
@@ -56,16 +57,7 @@ def run(folder: Path, *words: str) -> RunFolder:
     return train(small(folder, *words), Terminal(Console(quiet=True)))
 
 
-@pytest.mark.parametrize(
-    "objective",
-    [
-        *fitting(4, RECIPES[::8]),
-        *(
-            pytest.param(objective, marks=pytest.mark.slow)
-            for objective in fitting(4, [*(name for i, name in enumerate(RECIPES) if i % 8), *SAMPLE_PAIRS[::4]])
-        ),
-    ],
-)
+@pytest.mark.parametrize("objective", thinned(fitting(4, [*RECIPES, *SAMPLE_PAIRS[::4]]), 32))
 def test_every_recipe_and_some_pairs_of_them_train_three_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=3")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
