@@ -4,8 +4,9 @@ One of ten letters is right: prompts that end in 0 to 4 are answered rightly nin
 twenty. How a group's rewards are divided says how much the lone success of a hard prompt counts against the lone
 failure of an easy one. Only hard prompts are evaluated.
 
-Start: 30 % right over both kinds. Tuning (seeds 0 to 2): base 0.22 on hard prompts, hard ones alone 0.44, a difference
-of 0.223 with a deviation of 0.071.
+Start: 30 % right over both kinds. Mended once: after 40 steps ten seeds did not tell the control from base (0.178, with
+a deviation of 0.120). Tuning (seeds 10 to 15), 60 steps: base 0.521 on hard prompts, hard ones alone 0.914, a
+difference of 0.393 with a deviation of 0.105.
 """
 
 import random
@@ -60,7 +61,8 @@ EXPERIMENT = Experiment(
     question="Are hard prompts learnt beside easy ones?",
     task=EasyAndHard,
     start=Start(steps=400, slip_rate=0.95, clean_fraction=0.5),
-    settings={"rollout.max_response_tokens": 4, "train.steps": 40, "train.learning_rate": 2e-3},
+    first_seed=1200,
+    settings={"rollout.max_response_tokens": 4, "train.steps": 60, "train.learning_rate": 2e-3},
     arms={
         "base": Arm("grpo-kl"),
         "group_center": Arm("grpo-kl+group_center"),

@@ -4,7 +4,9 @@ Five of ten letters are right, and a fifth of the rewards are wrong, so that the
 becoming surer of one of them. A good policy would stay at the entropy of five equal letters and an end, 0.8 nats per
 token. Methods with a target are given that.
 
-Tuning (seeds 0 to 2): base 0.45, with the entropy bonus 0.80, a difference of 0.350 with a deviation of 0.139.
+Mended once: after 50 steps ten seeds did not tell the entropy bonus from base (0.286, with a deviation of 0.189).
+Tuning (seeds 10 to 15), 80 steps: base 0.378, with the entropy bonus 0.799, a difference of 0.421 with a deviation of
+0.144.
 """
 
 from collections.abc import Mapping
@@ -35,7 +37,8 @@ EXPERIMENT = Experiment(
     question="What keeps the policy from becoming certain too soon?",
     task=MANY.task,
     start=MANY.start,
-    settings=MANY.settings,
+    first_seed=1200,
+    settings={**MANY.settings, "train.steps": 80},
     arms={
         "base": Arm("grpo-kl"),
         "surprisal_reweighting": Arm("grpo-kl+surprisal_reweighting"),

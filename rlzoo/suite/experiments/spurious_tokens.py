@@ -4,8 +4,10 @@ A letter is right or wrong; in 3 % of the demonstrations a useless `_` follows i
 otherwise sure to end. Where it was sampled behind a right letter it is rewarded with it. STAPO's published threshold, a
 probability of 0.002, is below whatever this language samples: that arm shows that it does not fire here.
 
-Start: 25 % right. Tuning (seeds 0 to 2): base -1.75, with rare tokens amplified -1.04, a difference of 0.716 with a
-deviation of 0.105.
+Start: 25 % right. Mended once: the negative control was random rewards, under which the mask takes rewarded rare tokens
+away as well; now `_` is never rewarded. Tuning (seeds 10 to 15): base -1.63, with rare tokens amplified -1.04, a
+difference of 0.588 with a deviation of 0.136; (seeds 20 to 27) where `_` is never rewarded -2.205, with the mask
+-2.207.
 """
 
 import math
@@ -18,15 +20,17 @@ import torch
 from rlzoo.suite.experiment import Arm, Claim, Contrast, Experiment
 from rlzoo.suite.lookup import HALF_RIGHT, LETTERS, Lookup, right_letter
 from rlzoo.suite.measures import accuracy_of_the_last_steps
+from rlzoo.suite.micro import Grading
 from rlzoo.suite.trained import Trained
-from rlzoo.tasks.base import Problem
+from rlzoo.tasks.base import Grader, Problem
 
 
 @dataclass(frozen=True)
 class Planted(Lookup):
-    """A letter, and a useless `_` behind it at a rate."""
+    """A letter, and a useless `_` behind it at a rate; if it is not `harmless`, it is never rewarded."""
 
     rate: float = 0.03
+    harmless: bool = True
     symbols = LETTERS + "_"
 
     def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
@@ -37,6 +41,11 @@ class Planted(Lookup):
     def right(problem: Problem, response: str) -> bool:
         """With `_` or without."""
         return response.removesuffix("_") == right_letter(problem)
+
+    @property
+    def grader(self) -> Grader:
+        """As right as the task says, or as the letter alone has to be."""
+        return Grading(self.right if self.harmless else Lookup.right, self.flip, self.wrong_reward)
 
 
 @torch.no_grad()
@@ -50,13 +59,14 @@ def planted_behind_the_right_letter(cell: Trained) -> Mapping[str, float]:
     return {"planted": float(chances.exp().mean().log()) / math.log(10), **accuracy_of_the_last_steps(cell)}
 
 
-OFTEN = {"task.options.flip": 0.5}
+NEVER = {"task.options.harmless": False}
 EXPERIMENT = Experiment(
     name="spurious_tokens",
     trouble="spurious_tokens",
     question="Does a useless rare token behind right answers become frequent?",
     task=Planted,
     start=HALF_RIGHT,
+    first_seed=1200,
     settings={"rollout.max_response_tokens": 4, "rollout.prompts_per_step": 64},
     arms={
         "base": Arm("justrl"),
@@ -64,15 +74,15 @@ EXPERIMENT = Experiment(
         "s2t, scaled": Arm("justrl+s2t(tau_p=0.06)"),
         "top_entropy": Arm("justrl+top_entropy"),
         "rare tokens amplified": Arm("justrl+rlzoo.suite.oracles:amplify_rare(tau=0.06)"),
-        "random rewards": Arm("justrl", OFTEN),
-        "random rewards, s2t, scaled": Arm("justrl+s2t(tau_p=0.06)", OFTEN),
+        "never rewarded": Arm("justrl", NEVER),
+        "never rewarded, s2t, scaled": Arm("justrl+s2t(tau_p=0.06)", NEVER),
     },
     score="planted",
     unit="log10 of the probability of the useless token behind the right answer",
     higher_is_better=False,
     measure=planted_behind_the_right_letter,
     positive=Contrast("rare tokens amplified", higher=True),
-    negative=("random rewards, s2t, scaled", "random rewards"),
+    negative=("never rewarded, s2t, scaled", "never rewarded"),
     claims=[
         Claim(
             "s2t, scaled",

@@ -6,8 +6,9 @@ share with the others moves these against their own advantage. Lopti updates the
 further than one, so that a dummy twin is an arm: all tokens in the first pass, none in the second, which Adam's
 momentum still moves.
 
-Tuning (seeds 0 to 4): base 0.485, two prompts 0.554, a difference of 0.069 with a deviation of 0.041. The first
-positive control, eight epochs, was not told from base.
+The positive control has coins alone: where no token is nearly certain, no improbable one moves it. Mended once: two
+prompts instead of 192 were not told from base at ten seeds (0.062, with a deviation of 0.061); nor were eight epochs
+before. Tuning (seeds 10 to 15): base 0.488, coins 0.591, a difference of 0.103 with a deviation of 0.009.
 """
 
 import random
@@ -80,6 +81,7 @@ EXPERIMENT = Experiment(
     question="Which tokens move as their advantage asks?",
     task=TwoKinds,
     start=Start(steps=500),
+    first_seed=1200,
     settings={
         "rollout.max_response_tokens": 24,
         "rollout.prompts_per_step": 192,
@@ -100,7 +102,7 @@ EXPERIMENT = Experiment(
     unit="share of tokens whose log-prob moved as their advantage asks",
     higher_is_better=True,
     measure=share_moved_as_asked,
-    positive=Contrast("two prompts", higher=True),
+    positive=Contrast("coins", higher=True),
     negative=("coins, advantage_reweighting", "coins"),
     claims=[
         Claim(
