@@ -1,6 +1,7 @@
 # make train        set up, then the main job: train the embedded model with stapo+clip_higher, scaled so that it acts
 # make test         set up, then the test suite
 # make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
+# make test-exhaustive   the rest of what the slow tests take a part of: hours
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
@@ -40,7 +41,7 @@ RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 QUICK := rare_but_right,length_bias,many_epochs,stale_rollouts,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-slow test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages
+.PHONY: train check test test-slow test-exhaustive test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages
 .PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
@@ -50,6 +51,9 @@ test: $(VENV)/test
 
 test-slow: $(VENV)/test
 	$(VENV)/bin/python -m pytest -m slow --dist=load --timeout=1200
+
+test-exhaustive: $(VENV)/test
+	$(VENV)/bin/python -m pytest -m exhaustive --dist=load --timeout=3600
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm

@@ -1,4 +1,4 @@
-"""Long lists of parameters, of which the fast tests take every so manieth and the slow ones the others."""
+"""Long lists of parameters, of which the tests of each change take a part, and `make test-exhaustive` the others."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 
-def thinned(parameters: Sequence[Any], every: int) -> list[Any]:
-    """For `parametrize`: all of them, of which only each `every`-th is no slow test."""
-    return [
-        values if place % every == 0 else pytest.param(*_several(values), marks=pytest.mark.slow)
-        for place, values in enumerate(parameters)
-    ]
+def thinned(parameters: Sequence[Any], fast: int, slow: int = 1) -> list[Any]:
+    """For `parametrize`: each `fast`-th is a fast test, each `slow`-th of all a slow one, the others are exhaustive.
+
+    0 for `fast` makes none of them fast.
+    """
+    return [_marked(values, place, fast, slow) for place, values in enumerate(parameters)]
 
 
-def _several(values: Any) -> Sequence[Any]:
-    return values if isinstance(values, tuple) else (values,)
+def _marked(values: Any, place: int, fast: int, slow: int) -> Any:
+    if fast and place % fast == 0:
+        return values
+    mark = pytest.mark.exhaustive if place % slow else pytest.mark.slow
+    return pytest.param(*(values if isinstance(values, tuple) else (values,)), marks=mark)

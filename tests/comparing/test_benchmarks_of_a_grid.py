@@ -14,7 +14,7 @@ from tests.processes import ROOT
 TINY = ("train.steps=1", "rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=4")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_objectives_and_two_seeds_are_compared_on_all_benchmarks(tmp_path: Path) -> None:
     def rlzoo(*words: str) -> None:
         subprocess.run([sys.executable, "-m", "rlzoo", *words], check=True, capture_output=True, env=environment)

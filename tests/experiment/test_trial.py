@@ -11,6 +11,7 @@ from rlzoo.config import RolloutConfig
 from rlzoo.experiment.trial import try_objective
 from tests.conftest import error_of
 from tests.objectives import zoo_names
+from tests.thinned import thinned
 
 HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Mask, Weight, parameter, register\n\n"
 BROKEN = {
@@ -45,8 +46,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*zoo_names.VARIANTS, *zoo_names.PARTS])
+@pytest.mark.parametrize("name", thinned([*zoo_names.VARIANTS, *zoo_names.PARTS], fast=0, slow=4))
 @pytest.mark.parametrize("group", [2, 8])
 def test_all_of_the_zoo_passes(name: str, group: int) -> None:
     objective = parse(name)

@@ -10,6 +10,7 @@ import pytest
 import objectives
 from tests.objectives import laws
 from tests.objectives.zoo_sample import PAIRS
+from tests.thinned import thinned
 
 SHARDS = 24
 
@@ -28,8 +29,7 @@ def shard_of(expression: str) -> int:
     return int(digest(expression.encode()), 16) % SHARDS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", thinned(range(SHARDS), fast=0, slow=8))
 def test_every_pair_obeys_every_law(shard: int, cache: pytest.Cache) -> None:
     passed = f"objectives/{sources()}/{shard}"
     if cache.get(passed, False):

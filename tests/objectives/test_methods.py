@@ -17,7 +17,6 @@ from tests.objectives.comparison import TOLERANCE, case_and_reference, evaluate,
 from tests.objectives.reference import reference
 from tests.objectives.references import COMPOSITIONS, RECIPES
 from tests.objectives.zoo_names import VARIANTS
-from tests.thinned import thinned
 
 REFERENCES = RECIPES | COMPOSITIONS
 BATCHES = {**dict.fromkeys(RECIPES, 200), **dict.fromkeys(COMPOSITIONS, 40)}
@@ -26,7 +25,7 @@ FEWER = 5
 """That part of them are enough while one works."""
 
 
-@pytest.mark.parametrize("fewer", thinned([FEWER, 1], 2))
+@pytest.mark.parametrize("fewer", [FEWER, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("expression", BATCHES)
 def test_gradients_are_those_of_the_equations(expression: str, fewer: int) -> None:
     print(row := table_row(expression, fewer))

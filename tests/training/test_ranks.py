@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from tests.processes import ONE, TWO, launch
+from tests.thinned import thinned
 from tests.training.rank_gradients import EXPRESSIONS
 from tests.training.rank_runs import OBJECTIVES, WORDS
 
@@ -64,8 +65,7 @@ def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]
     return dict(json.loads(written.read_text()))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+@pytest.mark.parametrize("sharding", thinned(["fsdp", "none"], fast=0, slow=2))
 def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
     one, two = one_process, steps_of(TWO, sharding, tmp_path)
     assert list(one) == list(two) == list(OBJECTIVES)
@@ -81,8 +81,7 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
     assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("ahead", thinned([0, 1], fast=0, slow=2))
 def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int, tmp_path: Path) -> None:
     words = [
         *WORDS,

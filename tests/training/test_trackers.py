@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.thinned import thinned
 from tests.training.test_train import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +75,9 @@ def of_trackio(folder: Path) -> tuple[str, Mapping[int, Mapping[str, Any]]]:
     return str(config), steps
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tracker", "read"), [("tensorboard", of_tensorboard), ("wandb", of_wandb), ("trackio", of_trackio)]
+    ("tracker", "read"),
+    thinned([("tensorboard", of_tensorboard), ("wandb", of_wandb), ("trackio", of_trackio)], fast=0, slow=3),
 )
 def test_a_tracker_receives_configuration_curves_and_evaluations(tracker: str, read: Read, tmp_path: Path) -> None:
     places = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio"), "PYTHONPATH": str(ROOT)}
