@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from objectives import definitions_only
 from rlzoo.errors import UserError, nearest, one_line
-from rlzoo.scripts import definitions_only
 from rlzoo.source import Definition
 from rlzoo.tasks.base import Grade, Grader, Problem
 
@@ -32,7 +32,8 @@ def load_outside(key: str, written: str) -> Any:
     if file:
         path = Path(file[1]).expanduser().resolve()
         if not path.is_file():
-            raise UserError(f"{said}: there is no file {file[1]}")
+            remedy = "" if Path(file[1]).is_absolute() else f" in {Path.cwd()}; go to the folder that it is named from"
+            raise UserError(f"{said}: there is no file {file[1]}{remedy}")
         where, name, load = file[1], file[2], partial(load_file, str(path))
     elif module:
         where, name, load = module[1], module[2], partial(importlib.import_module, module[1])
@@ -41,6 +42,11 @@ def load_outside(key: str, written: str) -> Any:
     try:
         found = load()
     except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
+        if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"{said}: {one_line(error)}; go to the folder where {where} lies, or put PYTHONPATH=FOLDER before the "
+                f"command"
+            ) from None
         raise UserError(f"{said}: {where} cannot be imported: {described(error)}") from None
     if not hasattr(found, name):
         there = [it for it, value in vars(found).items() if callable(value) and not it.startswith("_")]

@@ -156,7 +156,10 @@ def test_it_takes_a_reward_from_outside_too() -> None:
     ("keys", "says"),
     [
         ({"name": "./missing.py:Count"}, r"there is no file \./missing\.py"),
-        ({"name": "my_missing_task:Count"}, r"my_missing_task cannot be imported"),
+        (
+            {"name": "my_missing_task:Count"},
+            r"No module named 'my_missing_task'; go to the folder where my_missing_task lies",
+        ),
         ({"name": "./script.py:Count"}, r"script\.py cannot be imported: SystemExit: 0 \(script\.py line 2\)"),
         ({"name": "my_task:leaves"}, r"my_task:leaves failed: SystemExit: 0"),
         ({"name": "my_task:Coumt"}, r"my_task has no Coumt; did you mean Count\?"),
