@@ -158,7 +158,7 @@ def test_it_takes_a_reward_from_outside_too() -> None:
         ({"name": "./missing.py:Count"}, r"there is no file \./missing\.py"),
         (
             {"name": "my_missing_task:Count"},
-            r"No module named 'my_missing_task'; go to the folder where my_missing_task lies",
+            r"No module named .my_missing_task.; go to the folder where my_",
         ),
         ({"name": "./script.py:Count"}, r"script\.py cannot be imported: SystemExit: 0 \(script\.py line 2\)"),
         ({"name": "my_task:leaves"}, r"my_task:leaves failed: SystemExit: 0"),
