@@ -31,7 +31,16 @@ def _names(settings: Sequence[str]) -> list[Path]:
     text = "-".join([FOLDER.name, *settings])
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     readable = [FOLDER.with_name(text)] if slug(text) == text and len(text) <= LONGEST_NAME else []
-    return [*readable, FOLDER.with_name(f"{slug(text)[:LONGEST_NAME]}-{digest}")]
+    return [*readable, FOLDER.with_name("-".join([FOLDER.name, *_shown(settings), digest]))]
+
+
+def _shown(settings: Sequence[str]) -> list[str]:
+    """As many whole settings as a name has room for, and how many more there are; grid.json has them all."""
+    shown = [slug(it) for it in settings]
+    while len("-".join([FOLDER.name, *shown])) > LONGEST_NAME:
+        shown.pop()
+    left = len(settings) - len(shown)
+    return [*shown, f"and-{left}-more"] if left else shown
 
 
 def _settings(words: Sequence[str]) -> list[str]:

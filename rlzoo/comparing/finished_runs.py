@@ -110,6 +110,7 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             notes += [
                 f"Runs of {it.asked} with earlier code, {path / it.name}-SEED, are left out." for it in grid.earlier
             ]
+            notes += [f"{it.asked} is left out, as was asked; {path / it.name}-SEED keep it." for it in grid.left_out]
         elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
             configs = {folder: folder.read_config() for folder in (RunFolder(file.parent) for file in inside)}
             done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]
