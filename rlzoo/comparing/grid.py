@@ -1,7 +1,6 @@
 """What a comparison consists of: objectives times seeds, a run folder for each, everything else the same."""
 
 import itertools
-import json
 import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import write_json
+from rlzoo.files import read_json, write_json
 from rlzoo.source import digest as source_digest
 
 _logger = logging.getLogger(__name__)
@@ -180,7 +179,7 @@ class Grid:
     def load(cls, folder: Path) -> "Grid":
         """Reads what `save` wrote. Raises UserError if that is not there."""
         try:
-            values = json.loads((folder / GRID).read_text(encoding="utf-8"))
+            values = read_json((folder / GRID).read_text(encoding="utf-8"))
             seeds, words = tuple(values["seeds"]), tuple(values["words"])
             further = tuple((str(key), int(seed)) for key, seed in values["further"])
             entries, up_to = _once(map(_read_entry, values["objectives"])), int(values["up_to"])
