@@ -11,6 +11,7 @@ writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.account import Account, Action, Entry
 from objectives.batch import Prepared, Selected, TokenBatch, concatenated, over_scope, scope_reads, statistic
+from objectives.definitions import definitions_only, end_reading, module_name
 from objectives.described import described
 from objectives.errors import ObjectiveError
 from objectives.examples import with_examples
@@ -78,12 +79,15 @@ __all__ = [
     "Update",
     "Weight",
     "concatenated",
+    "definitions_only",
     "described",
     "drawn",
+    "end_reading",
     "k3",
     "known",
     "largest",
     "lots",
+    "module_name",
     "names",
     "over_scope",
     "parameter",

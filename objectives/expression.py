@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 from objectives.kinds import Advantage, Modifier, Ratio, Reward, Surrogate, Weight
 from objectives.part import Part, Stage, write_term
@@ -301,7 +302,7 @@ def _candidates(parts: Sequence[Part]) -> list[Recipe]:
 
     Only grpo may lend its name where nothing is there that makes the recipe a method.
     """
-    modules, names = {type(part).__module__ for part in parts}, {part.name for part in parts}
+    modules, names = {module_name(type(part).__module__) for part in parts}, {part.name for part in parts}
     own = __name__.partition(".")[0]
     known = [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
     return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.contribution}]

@@ -229,6 +229,7 @@ class Objective:
 
     def passes(self, batch: Prepared) -> Sequence[Prepared]:
         """The batch of each update pass."""
+        _check_prepared(batch, "passes")
         schedule = self.the(Schedule)
         require_read(batch, [schedule])
         return [with_pass_entered(update, schedule.name) for update in schedule.passes(batch)]
@@ -241,6 +242,7 @@ class Objective:
 
         Rows: N of the mini-batch. Where a part reads current statistics, `logp` and `entropy` must be there.
         """
+        _check_prepared(minibatch, "plan")
         require_read(minibatch, [part for part in self.parts if part.stage > Stage.ADVANTAGE])
         batch = weighted(minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned])
         surrogate, aggregate, dtype = self.the(Surrogate), self.the(Aggregate), batch.advantage.dtype
@@ -374,3 +376,8 @@ class Objective:
             "entropy_gradient": self.needs_entropy_gradient,
             "passes": self.pass_count,
         }
+
+
+def _check_prepared(batch: TokenBatch, method: str) -> None:
+    if not isinstance(batch, Prepared):
+        raise ObjectiveError(f"{method} takes a prepared batch: objective.{method}(objective.prepare(batch))")

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from objectives.batch import Prepared
+from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 
 
@@ -92,7 +93,7 @@ class Part:
     @property
     def identity(self) -> str:
         """What it is, whatever else is registered: its name, behind its module if not ours, and its parameters."""
-        module = type(self).__module__
+        module = module_name(type(self).__module__)
         name = self.name if module.partition(".")[0] == __package__ else f"{module}:{self.name}"
         return write_term(name, {item.name: getattr(self, item.name) for item in fields(self)})
 

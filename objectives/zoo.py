@@ -5,13 +5,13 @@ if an installed package announces it: an entry point of that name in the group `
 """
 
 import difflib
-import importlib
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, TypeVar
 
+from objectives.definitions import import_definitions, module_name
 from objectives.errors import ObjectiveError, shown
 from objectives.part import ASKED, Part, Stage
 from objectives.troubles import TROUBLES
@@ -101,22 +101,20 @@ def register(part: PartClass) -> PartClass:
     Raises ObjectiveError if another part has that name, or if the class is not a part with defaults.
     """
     _check_class(part)
-    other = PARTS.get(part.name)
-    if other is not None and (other.__module__, other.__qualname__) != (part.__module__, part.__qualname__):
-        raise ObjectiveError(f"{part.__module__} and {other.__module__} both register a part named {part.name}")
+    other, module = PARTS.get(part.name), module_name(part.__module__)
+    if other is not None and (module_name(other.__module__), other.__qualname__) != (module, part.__qualname__):
+        raise ObjectiveError(f"{module} and {module_name(other.__module__)} both register a part named {part.name}")
     taken = RECIPES.get(ALIASES.get(part.name, part.name))
-    if taken is not None and not taken.origin and _origin(part.name, part.__module__):
-        raise ObjectiveError(
-            f"{part.__module__} registers a part named {part.name}, which is a recipe of {taken.module}"
-        )
-    part.origin = _origin(part.name, part.__module__)
+    if taken is not None and not taken.origin and _origin(part.name, module):
+        raise ObjectiveError(f"{module} registers a part named {part.name}, which is a recipe of {taken.module}")
+    part.origin = _origin(part.name, module)
     PARTS[part.name] = part
     return part
 
 
 def _check_class(part: type[Part]) -> None:
     where = f"{part.__module__}.{part.__qualname__}"
-    if not issubclass(part, Part) or not hasattr(part, "stage"):
+    if not any(base.__module__ == f"{__package__}.kinds" for base in part.__mro__):
         raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
     if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
         raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")
@@ -144,7 +142,7 @@ def recipe(
     doc: str | None = None,
 ) -> None:
     """Puts a recipe into the zoo. The first variant is the default. Raises ObjectiveError if its name is taken."""
-    module = sys._getframe(1).f_globals["__name__"]
+    module = module_name(sys._getframe(1).f_globals["__name__"])
     for taken in (name, *aliases):
         other = RECIPES.get(ALIASES.get(taken, taken))
         if other is not None and other.module != module:
@@ -215,18 +213,25 @@ def _origin(name: str, module: str) -> str:
 
 
 def _belongs(entry: Recipe | type[Part], module: str) -> bool:
-    owner = entry.module if isinstance(entry, Recipe) else entry.__module__
+    owner = entry.module if isinstance(entry, Recipe) else module_name(entry.__module__)
     return f"{owner}.".startswith(f"{module}.")
 
 
 def _import(module: str, written: str) -> None:
     try:
-        importlib.import_module(module)
+        import_definitions(module)
     except ObjectiveError:
         raise
-    except Exception as error:  # whatever a module of somebody else's may raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ObjectiveError(f"cannot import {shown(module)} (of {shown(written)!r}): {shown(reason, 200)}") from None
+    except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
+        reason = shown(" ".join(f"{type(error).__name__}: {error}".split()), 200)
+        is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        remedy = (
+            f"; go to the folder where {shown(module)} lies, or put PYTHONPATH=FOLDER before the command (a run keeps "
+            f"a copy in its folder source)"
+        )
+        raise ObjectiveError(
+            f"cannot import {shown(module)} (of {shown(written)!r}): {reason}{remedy if is_missing else ''}"
+        ) from None
 
 
 def make_part(part: type[Part], parameters: Mapping[str, Any]) -> Part:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from objectives import ObjectiveError, parse
+from objectives import ObjectiveError, end_reading, parse
 from rlzoo.config import (
     Config,
     InspectConfig,
@@ -24,7 +24,7 @@ from rlzoo.config.python_keys import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from rlzoo.scripts import end_reading, find_modules_here
+from rlzoo.scripts import find_modules_here
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,10 +61,11 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     `task.name` and `task.reward`; a reward may be a function of a module, or of the script that is running.
     `progress=False` prints nothing. Raises UserError, in one line and before any model loads, for a mistake.
     """
-    from rlzoo.experiment.first_check import check_words
+    from rlzoo.experiment.first_check import check_words, with_modules_named
 
     config: Config = load_config([*map(str, words), *python_words(keys)])
     check_words(config)
+    config = with_modules_named(config)
 
     from rlzoo.report.terminal import Terminal
     from rlzoo.training.run import train

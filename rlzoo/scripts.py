@@ -1,28 +1,22 @@
-"""Plain scripts without a guard: other processes run none of them, or read them for their functions alone.
-
-To read one for a reward that it defines, a process runs its top again, up to the first call of rlzoo: what stands there
-should be definitions.
-"""
+"""Plain scripts without a guard: other processes run none of them, or read them for what they define."""
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from objectives import module_name
 from rlzoo.errors import UserError
 from rlzoo.signals import ENDING, held_back
 
 _AS_OURS = ModuleSpec("rlzoo.__main__", None)
 _one_at_a_time = threading.Lock()
-_is_read = ContextVar("_is_read", default=False)
 
 
 class _Process(ForkServerProcess):
@@ -61,32 +55,16 @@ class WithoutMain(ForkServerContext):
             resource_tracker.ensure_running()
 
 
-class _CallInScript(BaseException):
-    """A script that is read for its functions has come to its call of rlzoo; what it hands over stands above."""
-
-
-@contextmanager
-def definitions_only() -> Iterator[None]:
-    """While the file of a user's function is executed: it ends, without an error, where it calls rlzoo itself."""
-    token = _is_read.set(True)
-    try:
-        yield
-    except _CallInScript:
-        pass
-    finally:
-        _is_read.reset(token)
-
-
-def end_reading() -> None:
-    """What every call that trains or evaluates begins with: a script that is only read goes no further."""
-    if _is_read.get():
-        raise _CallInScript
-
-
 def find_modules_here() -> None:
     """Has `my_module:part` found in the working directory, wherever rlzoo was started from."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
+
+
+def script_folder() -> str:
+    """Where the script lies that was started, so that other processes find what it defines; empty if none was."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return str(Path(file).resolve().parent) if file and module_name("__main__") != "__main__" else ""
 
 
 def path_of(key: str, function: Callable[..., Any]) -> str:

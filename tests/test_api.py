@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 import rlzoo
 import rlzoo.api
 import rlzoo.training.run
+from objectives import definitions_only
 from rlzoo.commands import main
 from rlzoo.comparing.grid_words import GridWords, read_grid_words
 from rlzoo.config import Config, key_and_value, load_config, resolve
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.scripts import definitions_only, path_of
+from rlzoo.scripts import path_of
 from tests.conftest import error_of
 from tests.processes import ONE, launch
 
@@ -219,6 +220,22 @@ def test_a_script_needs_no_guard_and_is_started_once(tmp_path: Path) -> None:
         "print(len(run.metrics), __spec__)\n"
     )
     assert launch([*ONE, script], tmp_path) == "started __main__\n2 None\n"
+
+
+@pytest.mark.slow
+def test_a_script_compares_and_trains_with_a_part_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "elsewhere" / "script.py"
+    keys = SMALL | {"train.steps": 1, "evaluation.samples": 1}
+    script.write_text(
+        "import rlzoo\nfrom objectives import Mask, register\n\n@register\nclass Mine(Mask):\n    name = 'own_part'\n\n"
+        "    def keeps(self, batch):\n        return batch.mask\n\n"
+        f"for name in ('grpo+own_part', 'grpo+script:own_part'):\n"
+        f"    found = rlzoo.compare([name], seeds=1, output='grid', progress=False, **{keys!r})\n"
+        f"    print(len(found.runs), *found.failures)\n"
+        f"print(rlzoo.train(objective='grpo+own_part', output='run', progress=False, **{keys!r}).config.objective)\n"
+    )
+    assert launch([*ONE, script], tmp_path) == "1\n1\ngrpo+script:own_part\n"
 
 
 def test_a_script_that_is_read_for_a_function_ends_at_its_call_of_rlzoo() -> None:

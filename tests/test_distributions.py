@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"rlzoo-llm": ("objectives", "rlzoo"), "rlzoo-objectives": ("objectives",)}
 FOLDERS = {"rlzoo-llm": ROOT, "rlzoo-objectives": ROOT / "objectives"}
-DEVELOPERS = {"benchmarks", "dev", "docs", "pages", "test"}
+DEVELOPERS = {"benchmarks", "dev", "docs", "lessons", "pages", "test"}
 """Extras that no user of the packages needs; what the others name is imported where it is used."""
 CALLED = {"hydra": "hydra-core", "transfer_queue": "transferqueue"}
 """A module that is not installed here -> its distribution."""
@@ -166,6 +166,14 @@ def test_every_extra_that_a_text_names_exists() -> None:
     extras = set(project("rlzoo-llm")["project"]["optional-dependencies"])
     named = {extra for text in texts().values() for match in OURS.finditer(text) for extra in match.group(1).split(",")}
     assert {"vllm", "gguf"} <= named <= extras
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_how_to_open_a_lesson_is_said_and_its_extra_brings_what_opens_it(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert "`pip install -e '.[lessons]'`" in text and "`jupyter lab docs/lessons`" in text
+    extra = project("rlzoo-llm")["project"]["optional-dependencies"]["lessons"]
+    assert [Requirement(it).name for it in extra] == ["jupyterlab"] and list((ROOT / "docs/lessons").glob("*.ipynb"))
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:

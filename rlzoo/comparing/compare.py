@@ -120,11 +120,8 @@ class CellStatus:
     steps: int
     accuracy: float | None
     """Held out if done, otherwise of the latest training steps."""
-
-    @property
-    def work_done(self) -> float:
-        """From 0 to 1; what is left after the last step is the evaluation."""
-        return 1.0 if self.state in ("done", "failed") else 0.95 * self.step / self.steps
+    seconds_a_step: float = 0.0
+    """The mean of its steps."""
 
     @property
     def name(self) -> str:
@@ -172,7 +169,9 @@ class CellRun:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)
         state = "done" if done else "failed" if self.failed else "running" if self.job else "waiting"
-        return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy)
+        seconds = [line["seconds"] for line in read_json_lines(folder.timings)] or [0.0]
+        pace = sum(seconds) / len(seconds)
+        return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy, pace)
 
     def may_go_on(self) -> bool:
         """Once its worker is lost: whether it is worth another."""

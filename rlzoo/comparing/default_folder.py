@@ -1,6 +1,5 @@
 """The folder of a grid that is given none: named after its settings, so that grids never mix, and each is found."""
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from rlzoo.config import load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.errors import UserError
-from rlzoo.files import slug
+from rlzoo.files import read_json, slug
 
 GRID = "grid.json"
 FOLDER = Path("runs/compare")
@@ -31,7 +30,16 @@ def _names(settings: Sequence[str]) -> list[Path]:
     text = "-".join([FOLDER.name, *settings])
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     readable = [FOLDER.with_name(text)] if slug(text) == text and len(text) <= LONGEST_NAME else []
-    return [*readable, FOLDER.with_name(f"{slug(text)[:LONGEST_NAME]}-{digest}")]
+    return [*readable, FOLDER.with_name("-".join([FOLDER.name, *_shown(settings), digest]))]
+
+
+def _shown(settings: Sequence[str]) -> list[str]:
+    """As many whole settings as a name has room for, and how many more there are; grid.json has them all."""
+    shown = [slug(it) for it in settings]
+    while len("-".join([FOLDER.name, *shown])) > LONGEST_NAME:
+        shown.pop()
+    left = len(settings) - len(shown)
+    return [*shown, f"and-{left}-more"] if left else shown
 
 
 def _settings(words: Sequence[str]) -> list[str]:
@@ -42,6 +50,6 @@ def _settings(words: Sequence[str]) -> list[str]:
 def _held(folder: Path) -> list[str] | None:
     """The settings of the grid in a folder; None if there is none that can be read."""
     try:
-        return _settings(json.loads((folder / GRID).read_text(encoding="utf-8"))["words"])
+        return _settings(read_json((folder / GRID).read_text(encoding="utf-8"))["words"])
     except (OSError, ValueError, KeyError, TypeError, UserError):
         return None

@@ -1,6 +1,5 @@
 """Runs that are done, read back from their folders, and whether they may be compared."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import Recorded, trained_in
 from rlzoo.experiment.run_folder import STEP, RunFolder, missing_steps
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json, read_json_lines
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class FinishedRun:
     @cached_property
     def environment(self) -> dict[str, str | None]:
         """Versions, commit and machine."""
-        return dict(json.loads((self.folder / "environment.json").read_text(encoding="utf-8")))
+        return dict(read_json((self.folder / "environment.json").read_text(encoding="utf-8")))
 
     @cached_property
     def held_out(self) -> Mapping[int, float]:
@@ -110,6 +109,7 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             notes += [
                 f"Runs of {it.asked} with earlier code, {path / it.name}-SEED, are left out." for it in grid.earlier
             ]
+            notes += [f"{it.asked} is left out, as was asked; {path / it.name}-SEED keep it." for it in grid.left_out]
         elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
             configs = {folder: folder.read_config() for folder in (RunFolder(file.parent) for file in inside)}
             done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]

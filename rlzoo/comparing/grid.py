@@ -1,7 +1,6 @@
 """What a comparison consists of: objectives times seeds, a run folder for each, everything else the same."""
 
 import itertools
-import json
 import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,13 +17,13 @@ from rlzoo.comparing.sweep import Sweep, variants
 from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY, MACHINE
 from rlzoo.config.recorded import RecordedKeys, check_recorded
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import write_json
+from rlzoo.files import read_json, write_json
 from rlzoo.source import digest as source_digest
 
 _logger = logging.getLogger(__name__)
@@ -129,6 +128,8 @@ class Grid:
     """Names of entries and seeds that were added so."""
     earlier: tuple[Entry, ...] = ()
     """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
+    left_out: tuple[Entry, ...] = ()
+    """Entries that are no part of it until they are asked for again; their runs are kept."""
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -169,20 +170,21 @@ class Grid:
 
     def save(self) -> None:
         """Writes `grid.json`."""
-        objectives, earlier = ([asdict(it) for it in entries] for entries in (self.objectives, self.earlier))
-        values = {"objectives": objectives, "seeds": self.seeds, "words": self.words, "baseline": self.baseline}
-        write_json(self.folder / GRID, {**values, "up_to": self.up_to, "further": self.further, "earlier": earlier})
+        entries = {"objectives": self.objectives, "earlier": self.earlier, "left_out": self.left_out}
+        saved = {name: [asdict(it) for it in several] for name, several in entries.items()}
+        values = {"seeds": self.seeds, "words": self.words, "baseline": self.baseline, "up_to": self.up_to}
+        write_json(self.folder / GRID, {**saved, **values, "further": self.further})
 
     @classmethod
     def load(cls, folder: Path) -> "Grid":
         """Reads what `save` wrote. Raises UserError if that is not there."""
         try:
-            values = json.loads((folder / GRID).read_text(encoding="utf-8"))
+            values = read_json((folder / GRID).read_text(encoding="utf-8"))
             seeds, words = tuple(values["seeds"]), tuple(values["words"])
             further = tuple((str(key), int(seed)) for key, seed in values["further"])
             entries, up_to = _once(map(_read_entry, values["objectives"])), int(values["up_to"])
-            earlier = tuple(map(_read_entry, values.get("earlier", ())))
-            return cls(folder, entries, seeds, words, values["baseline"], up_to, further, earlier)
+            others = (tuple(map(_read_entry, values.get(name, ()))) for name in ("earlier", "left_out"))
+            return cls(folder, entries, seeds, words, values["baseline"], up_to, further, *others)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
@@ -208,11 +210,43 @@ class Grid:
                 f"seeds=auto(up_to={self.up_to}), but the grid in {self.folder} looks at its rows as up_to={old.up_to} "
                 f"has it, and changing that on the way would make verdicts err; further seeds can be given by number"
             )
-        objectives = _once([*old.objectives, *self.objectives])
-        seeds = tuple(sorted({*old.seeds, *self.seeds}))
-        up_to = self.up_to or old.up_to
-        baseline = self.baseline or old.baseline
-        return Grid(self.folder, objectives, seeds, self.words, baseline, up_to, old.further, old.earlier)
+        asked = {entry.identity for entry in self.objectives}
+        again = [entry for entry in old.left_out if entry.identity in asked]
+        return replace(
+            self,
+            objectives=_once([*old.objectives, *again, *self.objectives]),
+            seeds=tuple(sorted({*old.seeds, *self.seeds})),
+            baseline=self.baseline or old.baseline,
+            up_to=self.up_to or old.up_to,
+            further=old.further,
+            earlier=old.earlier,
+            left_out=tuple(entry for entry in old.left_out if entry.identity not in asked),
+        )
+
+    def without(self, names: Sequence[str]) -> "Grid":
+        """Without some rows, as the table calls them or as they were asked for. Raises UserError for none of them."""
+        entries = (*self.objectives, *self.left_out)
+        shown = told_apart(entries)
+        rows = [entry.row_name(shown[entry.key]) for entry in entries]
+        left_out = list(self.left_out)
+        for name in names:
+            found = [it for it, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)]
+            if not found:
+                there = nearest(name, map(str, rows)) or f"; they are {', '.join(map(str, rows))}"
+                raise UserError(f"leave_out={name} is no row of the grid in {self.folder}{there}")
+            left_out += [entry for entry in found if entry not in left_out]
+        kept = tuple(entry for entry in self.objectives if entry not in left_out)
+        if not kept:
+            raise UserError(f"leave_out={','.join(names)} leaves no row of the grid in {self.folder}; keep one")
+        return replace(self, objectives=kept, left_out=tuple(left_out))
+
+    def tell_of_others(self, asked: Iterable[Entry]) -> None:
+        """Says which rows nobody has asked for now that are trained as well, as they are of an earlier call."""
+        named = {entry.identity for entry in asked}
+        waiting = [cell for cell in self.cells if not cell.folder.finished(cell.config)]
+        said = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
+        for row in dict.fromkeys(str(cell.row) for cell in waiting if cell.entry.identity not in named):
+            _logger.warning(said, row, row)
 
     def of_todays_code(self) -> "Grid":
         """An entry whose runs are of other code, or another meaning, than that of now gives way to one in new folders.
@@ -255,6 +289,11 @@ class Grid:
                 check(cell.config)
             if cell.folder.holds_run:
                 _check_continues(cell)
+
+
+def _called(row: RowName) -> set[str]:
+    """What a row is called, without spaces; of an ablation, how the whole was asked for is no name."""
+    return {it.replace(" ", "") for it in (str(row), row.objective, "" if row.without else row.asked) if it}
 
 
 def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -301,8 +340,9 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     baseline = baseline and str(parse(baseline))
     grid = Grid(folder, objectives, tuple(asked.keys.seeds), asked.settings, baseline, asked.up_to)
     grid = grid.joined([path for path in asked.trust if f"trust={path}" not in asked.settings])
-    grid = grid.of_todays_code()
+    grid = grid.without(asked.keys.leave_out).of_todays_code()
     _check(grid)
+    grid.tell_of_others(objectives)
     return grid, asked.keys.jobs
 
 

@@ -50,6 +50,15 @@ def _up_to(word: str) -> int:
     return up_to
 
 
+def _whole(pieces: Sequence[str]) -> list[str]:
+    """Expressions that were cut at the commas inside their brackets."""
+    whole: list[str] = []
+    for piece in pieces:
+        is_open = bool(whole) and whole[-1].count("(") > whole[-1].count(")")
+        whole = [*whole[:-1], f"{whole[-1]},{piece}"] if is_open else [*whole, piece]
+    return whole
+
+
 def read_grid_words(words: Sequence[str]) -> GridWords:
     """Tells words apart. Raises UserError or ObjectiveError for those that no grid could use."""
     up_to = max((_up_to(word) for word in words if word.startswith(AUTO)), default=0)
@@ -59,6 +68,7 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
         keys.seeds = list(range(FIRST))
     if not keys.seeds or len(set(keys.seeds)) < len(keys.seeds):
         raise UserError(f"seeds={keys.seeds} must be one or more different numbers")
+    keys.leave_out = _whole(keys.leave_out)
     keys.check()
     settings, swept = split_settings([word for word in others if is_setting(word)])
     if any(is_of_a_run(Path(word)) for word in settings):

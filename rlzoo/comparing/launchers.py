@@ -15,6 +15,7 @@ from rlzoo.comparing.training_process import PATIENCE, run, start
 from rlzoo.config import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import locked
+from rlzoo.scripts import script_folder
 
 POLL = 0.2
 """Seconds between looks at the jobs."""
@@ -120,6 +121,8 @@ class Local:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs)), **os.environ}
         devices = _devices()
+        if folder := script_folder():
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, environment.get("PYTHONPATH"))))
         if not self.gpus or (len(devices) > 1 and (self.jobs, self.gpus) != (1, 1)):
             of_slot = [devices[(slot * self.gpus + i) % len(devices)] for i in range(self.gpus)]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(of_slot)

@@ -60,6 +60,9 @@ class GridConfig:
     another. What is done there is not done again; further objectives and seeds join it."""
     baseline: Expression = ""
     """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+    leave_out: list[str] = field(default_factory=list)
+    """Rows of the grid that are neither trained nor shown from now on, as its table calls them: `leave_out=dapo`. Their
+    runs are kept, and a row that is asked for again goes on with them."""
 
     def check(self) -> None:
         """Raises UserError for a launcher that is not there or not as it is set up."""

@@ -17,7 +17,7 @@ from typing import Any
 from rlzoo.config import flat
 from rlzoo.errors import UserError
 from rlzoo.experiment.code import changed_sources
-from rlzoo.files import locked, read_json_lines, write_json, write_json_lines
+from rlzoo.files import locked, read_json, read_json_lines, write_json, write_json_lines
 
 RESULTS = "results.json"
 """Of every file of responses in a folder: what decided it, its figures, and what it was made with."""
@@ -57,7 +57,7 @@ class KeptBatches:
         """While its responses are sampled. Raises UserError if another process does so, or did with other settings."""
         known = self.folder / "settings.json"
         if known.exists():
-            check_same_settings(self.path, json.loads(known.read_text(encoding="utf-8")), settings)
+            check_same_settings(self.path, read_json(known.read_text(encoding="utf-8")), settings)
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = locked(self.folder / ".lock")
         if lock is None:
@@ -95,7 +95,7 @@ def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
 def read_results(folder: Path) -> dict[str, Entry]:
     """The entries of a folder's `results.json` by file name without suffix. Raises UserError if it is not readable."""
     try:
-        return dict(json.loads((folder / RESULTS).read_text(encoding="utf-8")))
+        return dict(read_json((folder / RESULTS).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from objectives import Objective
+from objectives import Objective, module_name
 from rlzoo.config import Config, TaskConfig
 from rlzoo.experiment.meaning import meaning
 from rlzoo.files import folder_written_atomically
@@ -123,9 +123,10 @@ def part_sources(objective: Objective) -> Iterator[tuple[str, dict[str, str]]]:
         if not is_ours(kind.__module__):
             found = _definition_of(kind)
             files = labelled(used_source(found), found.root) if found else {"no file": code_digest(kind)}
-            yield f"{kind.__module__}:{part.name}", files
+            yield f"{module_name(kind.__module__)}:{part.name}", files
 
 
 def _definition_of(kind: type) -> Definition | None:
     """Where the class of a part from outside is defined; None in a notebook, and for one of ours."""
-    return None if is_ours(kind.__module__) else definition_in(kind.__module__, kind.__qualname__.partition(".")[0])
+    module = module_name(kind.__module__)
+    return None if is_ours(module) else definition_in(module, kind.__qualname__.partition(".")[0])

@@ -1,6 +1,7 @@
 """What is checked of a configuration before torch is imported, so that a wrong word costs no time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 from objectives import parse
@@ -31,6 +32,14 @@ def check_words(config: Config) -> None:
             f"it out"
         )
     check_task(config.task)
+
+
+def with_modules_named(config: Config) -> Config:
+    """The configuration with the module before each part from outside: the next process knows it by that alone."""
+    objective = parse(config.objective)
+    origins = {part.origin for part in objective.parts if part.origin}
+    is_named = all(f"{origin}:" in config.objective for origin in origins)
+    return config if is_named else replace(config, objective=str(objective))
 
 
 def check_trackers(names: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """How an objective that was once asked for is known later: by its key, whatever has been registered since."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from rlzoo.config.recorded import OBJECTIVE, outside_names
 from rlzoo.errors import UserError
 from rlzoo.experiment.code import Code
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import slug
+from rlzoo.files import read_json, slug
 
 LONGEST_NAME = 100
 
@@ -50,7 +49,7 @@ def trained_in(folder: Path) -> Recorded:
     if not (folder / OBJECTIVE).exists():
         return _as_configured(RunFolder(folder))
     try:
-        values = json.loads((folder / OBJECTIVE).read_text(encoding="utf-8"))
+        values = read_json((folder / OBJECTIVE).read_text(encoding="utf-8"))
         return Recorded(str(values["key"]), str(values["expression"]), code=Code.read(values.get("code")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / OBJECTIVE} is not readable: {error}") from None

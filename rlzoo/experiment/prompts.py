@@ -8,6 +8,7 @@ from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Grader, Problem, Task
+from rlzoo.tasks.text import prompt_key
 
 UNREADABLE = 0.5
 """The share of unknown tokens from which on a model cannot read its prompts."""
@@ -61,7 +62,7 @@ def without_long_prompts(task: Task, limit: int, tokenizer: Tokenizer) -> Task:
     """
     train = task.train
     long = {key for key, it in _distinct(train).items() if len(tokenizer.encode(it.prompt)) > limit}
-    kept = [problem for problem in train if _key(problem) not in long]
+    kept = [problem for problem in train if prompt_key(problem.prompt) not in long]
     if not kept:
         raise UserError(f"rollout.max_prompt_tokens={limit}: all training prompts are longer; raise it")
     if not long:
@@ -96,9 +97,4 @@ class _Selected:
 
 def _distinct(problems: Iterable[Problem]) -> dict[object, Problem]:
     """A problem for each prompt: some datasets repeat theirs a hundred times."""
-    return {_key(problem): problem for problem in problems}
-
-
-def _key(problem: Problem) -> object:
-    prompt = problem.prompt
-    return prompt if isinstance(prompt, str) else tuple((it["role"], it["content"]) for it in prompt)
+    return {prompt_key(problem.prompt): problem for problem in problems}

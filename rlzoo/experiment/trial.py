@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from objectives import Objective, ObjectiveError, Part, TokenBatch, lots
+from objectives import Objective, ObjectiveError, Part, TokenBatch, kinds, lots
 from objectives.laws import check_finite, check_laws
 from objectives.watched import BrokenLaw
 from rlzoo.config import RolloutConfig
@@ -129,7 +129,15 @@ def _unwritten(part: Part, problem: NotImplementedError) -> str:
     """Which method its kind asks for and the part lacks."""
     missing = traceback.extract_tb(problem.__traceback__)[-1].name
     kind = _kind(part)
-    return f"its kind is {kind.__name__}, which writes {missing}: {_first_line(getattr(kind, missing))}"
+    text = f"its kind is {kind.__name__}, which writes {missing}: {_first_line(getattr(kind, missing))}"
+    strange = [name for name in vars(type(part)) if not hasattr(kind, name) and _kinds_that_write(name)]
+    return "; ".join([text, *(f"{name} is what {' or '.join(_kinds_that_write(name))} writes" for name in strange)])
+
+
+def _kinds_that_write(method: str) -> list[str]:
+    """The kinds that have a method of this name."""
+    classes = {name: value for name, value in vars(kinds).items() if inspect.isclass(value) and issubclass(value, Part)}
+    return [name for name, value in classes.items() if inspect.isfunction(vars(value).get(method))]
 
 
 def _first_line(function: Any) -> str:

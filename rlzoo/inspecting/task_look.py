@@ -1,5 +1,6 @@
 """A task as a model meets it, before an hour is spent: prompts, golds, the grader, some responses, and the signal."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -19,7 +20,9 @@ from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, environment_of
 from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
+from rlzoo.tasks.dataset import has_no_answer
 from rlzoo.tasks.grading import Graded, GraderPool
+from rlzoo.tasks.reward import ROW
 
 PROBED, GROUPS, SEEN = 32, 16, 256
 """Problems whose golds are graded, groups that are sampled, prompts that are measured."""
@@ -58,9 +61,10 @@ class TaskLook:
     prompt_lengths: Sequence[int]
     tokens: int
     unknown: int
-    gold: Probe
+    gold: Probe | None
+    """None, as `wrong`, if no problem has a gold answer."""
     empty: Probe
-    wrong: Probe
+    wrong: Probe | None
     fitting: Sequence[Problem]
     """The problems that are sampled, all of them short enough."""
 
@@ -80,6 +84,24 @@ class TaskLook:
     def rendered(self, problem: Problem) -> str:
         """What the model reads, special tokens included."""
         return str(self.tokenizer.backend.decode(self.tokenizer.encode(problem.prompt)))
+
+    def gold_of(self, problem: Problem) -> str:
+        """The gold answer of a problem; where there is none, what the grader does instead."""
+        if problem.answer:
+            return problem.answer
+        if not has_no_answer(problem):
+            return f"no text; the row has {problem.data[ROW]['ground_truth']}"
+        return f"no answer; {self.without_gold}"
+
+    @property
+    def without_gold(self) -> str:
+        """What becomes of a problem that has no gold answer."""
+        return "task.reward gets gold=''" if self.config.task.reward else "the task's grader does without"
+
+    @cached_property
+    def unanswered(self) -> int:
+        """The training problems that have no gold answer."""
+        return sum(map(has_no_answer, self.task.train))
 
     @property
     def with_signal(self) -> int:
@@ -101,14 +123,15 @@ class TaskLook:
     def obstacles(self) -> list[str]:
         """What stands in the way of learning, with its remedy; empty if nothing does."""
         rollout, signal = self.config.rollout, self.with_signal / self.groups
-        has_golds, how_many = any(problem.answer for problem in self.problems), "no" if not signal else "hardly any"
+        how_many = "no" if not signal else "hardly any"
+        gold = self.gold.reward if self.gold else math.inf
         found = [
             (self.unknown > UNREADABLE * self.tokens, "the tokenizer does not know the prompts; choose another model"),
             (max(self.prompt_lengths) > rollout.max_prompt_tokens, "some prompts are longer than "
              f"rollout.max_prompt_tokens={rollout.max_prompt_tokens}; raise it, or set rollout.drop_long_prompts=true"),
-            (has_golds and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
-            (has_golds and self.empty.reward >= self.gold.reward, "an empty response earns as much as the gold answer"),
-            (has_golds and self.wrong.reward >= self.gold.reward, "a wrong answer earns as much as the gold answer"),
+            (self.gold and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
+            (self.empty.reward >= gold, "an empty response earns as much as the gold answer"),
+            (self.wrong and self.wrong.reward >= gold, "a wrong answer earns as much as the gold answer"),
             (self.truncated > UNREADABLE, "most responses are truncated; raise "
              f"rollout.max_response_tokens={rollout.max_response_tokens}"),
             (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
@@ -131,7 +154,7 @@ def look_at_task(config: Config) -> TaskLook:
     lengths = [len(tokenizer.encode(problem.prompt)) for problem in problems]
     tokens, unknown = count_unknown(tokenizer, problems)
     with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
-        gold, wrong = _golds(problems[:PROBED], graders, config)
+        gold, wrong = _golds([problem for problem in problems if problem.answer][:PROBED], graders, config)
         empty = _probe("empty", problems[:PROBED], lambda problem: "", graders)
         limit = config.rollout.max_prompt_tokens
         fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
@@ -139,8 +162,10 @@ def look_at_task(config: Config) -> TaskLook:
     return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
 
 
-def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe]:
+def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe] | tuple[None, None]:
     """The gold answers in the form that the grader likes best, and in the same form those of other problems."""
+    if not problems:
+        return None, None
     ways = {form.format("..."): _in_form(form) for form in _FORMS}
     if config.task.name in OWN:
         demonstrated = demonstrated_task(config.task)

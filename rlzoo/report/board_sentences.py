@@ -7,6 +7,7 @@ from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import Alike
 from rlzoo.report.formatting import signed
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
+from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import BENCHMARKS
 
@@ -77,8 +78,35 @@ def planning(board: Leaderboard) -> list[str]:
     """What could have been found, for each decoding with verdicts, and what could have been missed."""
     detectable = {decoding: judged.detectable for decoding, judged in board.averages.items()}
     lines = [_planned(board, decoding, reach) for decoding, reach in detectable.items() if reach]
+    lines += [_needed(board, decoding) for decoding in detectable if _undecided(board, decoding)]
     fewest = min((len(row.seeds) for row in board.rows if len(row.seeds) > 1), default=0)
     return [*lines, _missed(fewest)] if fewest else lines
+
+
+def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
+    """The differences of which nothing is claimed, by row."""
+    results = {str(row.name): row.results[decoding] for row in board.rows}
+    return {
+        name: result.difference
+        for name, result in results.items()
+        if result.difference is not None and result.average.verdict.finding not in CLAIMED
+    }
+
+
+def _needed(board: Leaderboard, decoding: Place) -> str:
+    """How many seeds would decide what is open."""
+    rows = [
+        f"{name} {_seeds(it.seeds_needed)} (from {_seeds(it.seeds_range[0])} to {_seeds(it.seeds_range[1])})"
+        for name, it in _undecided(board, decoding).items()
+    ]
+    return (
+        f"At {decoding}, seeds needed to find, with 80 % probability, a difference as large as the one seen (as at the "
+        f"ends of its interval): {', '.join(rows)}."
+    )
+
+
+def _seeds(count: int) -> str:
+    return f"{count}" if count else f"over {MOST_SEEDS}"
 
 
 def _missed(seeds: int) -> str:

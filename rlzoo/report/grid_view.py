@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.comparing.compare import CellStatus
+from rlzoo.comparing.pace import Pace
 from rlzoo.report.console import plain_console
 from rlzoo.report.terminal import clock
 
@@ -24,14 +25,15 @@ class GridView:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or plain_console(quiet)
         self.live: Live | None = None
-        self.started, self.before, self.last_line = 0.0, 0.0, 0.0
+        self.last_line, self.pace = 0.0, Pace()
         self.states: list[str] = []
 
     @contextmanager
     def showing(self, cells: Sequence[CellStatus]) -> Iterator[None]:
         """While runs are going on. `cells` is where they stand at the start."""
-        self.started = self.last_line = time.monotonic()
-        self.before, self.states = sum(cell.work_done for cell in cells), [cell.state for cell in cells]
+        self.last_line, self.pace = time.monotonic(), Pace()
+        self.pace.see(cells, self.last_line)
+        self.states = [cell.state for cell in cells]
         if not self.console.is_terminal:
             yield
             return
@@ -40,6 +42,7 @@ class GridView:
 
     def show(self, cells: Sequence[CellStatus]) -> None:
         """Where they stand now."""
+        self.pace.see(cells, time.monotonic())
         if self.live is not None:
             self.live.update(self.table(cells), refresh=True)
             return
@@ -59,12 +62,9 @@ class GridView:
 
     def summary(self, cells: Sequence[CellStatus]) -> str:
         """How many runs are done, and how long the others will take at the pace of this call."""
-        done = sum(cell.work_done for cell in cells)
         text = f"{sum(cell.state == 'done' for cell in cells)}/{len(cells)} runs done"
-        if done <= self.before or done == len(cells):
-            return text
-        left = (time.monotonic() - self.started) * (len(cells) - done) / (done - self.before)
-        return f"{text}, {clock(left)} left"
+        left = self.pace.left(cells, time.monotonic())
+        return f"{text}, {clock(left)} left" if left else text
 
     def table(self, cells: Sequence[CellStatus]) -> Group:
         """Objectives by seeds, and a line for each that is running."""

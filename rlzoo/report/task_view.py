@@ -21,7 +21,7 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
             f"prompt {number}, {problem.id}: {len(look.tokenizer.encode(problem.prompt))} tokens", style="bold"
         )
         console.print(_short(look.rendered(problem)))
-        console.print(f"gold: {_short(problem.answer) or 'none'}\n", style="dim")
+        console.print(f"gold: {_short(look.gold_of(problem))}\n", style="dim")
     console.print(_grades(look))
     each = look.config.rollout.responses_per_prompt
     console.print(f"responses of {look.config.model.name}, {look.groups * each} of which are sampled", style="bold")
@@ -29,7 +29,7 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
         problem, sampled = look.sampled.problem_of(row), look.sampled
         console.print(_short(sampled.texts[row]) or "(empty)")
         grade = f"reward {sampled.reward[row]:g}, correctness {sampled.correct[row]:g}"
-        said = f"gold {_short(problem.answer, 60) or 'none'}: {grade}"
+        said = f"gold: {_short(look.gold_of(problem), 60)}; {grade}"
         console.print(f"{said}, {sampled.outcomes[row]}, {int(sampled.rollouts.lengths[row])} tokens\n", style="dim")
     console.print(_figures(look))
     obstacles = look.obstacles
@@ -42,7 +42,7 @@ def _grades(look: TaskLook) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("the grader's word", "reward", "correct", "for example"):
         table.add_column(heading, justify="right" if heading in ("reward", "correct") else "left", overflow="fold")
-    for probe in (look.gold, look.wrong, look.empty):
+    for probe in filter(None, (look.gold, look.wrong, look.empty)):
         table.add_row(probe.name, f"{probe.reward:.3g}", f"{probe.correct:.0%}", _short(probe.example, 60))
     return table
 
@@ -53,6 +53,8 @@ def _figures(look: TaskLook) -> Table:
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     grid.add_row("problems", f"{len(look.task.train):,} to train on, {len(look.task.held_out):,} held out")
+    if look.unanswered:
+        grid.add_row("no answer", f"{look.unanswered:,} problems to train on; {look.without_gold} for them")
     grid.add_row("prompts", f"{_span(look.prompt_lengths)} tokens; at most {rollout.max_prompt_tokens:,} may be")
     grid.add_row("unknown", f"{look.unknown:,} of {look.tokens:,} prompt tokens are unknown to the tokenizer")
     grid.add_row(

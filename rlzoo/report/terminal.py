@@ -93,7 +93,7 @@ class Terminal:
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
-        row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch()
+        row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch(experiment.config)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
 
@@ -182,7 +182,7 @@ class Terminal:
         self.console.print(_comparison({it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
-        if cause := standstill(outcome.metrics):
+        if cause := standstill(outcome.metrics, outcome.experiment.config):
             self.console.print(Text(f"not learning: at the end {cause}", style="bold red"))
         self._say("curves", str(folder.curves))
         self._say("metrics", str(folder.metrics))

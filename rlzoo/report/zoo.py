@@ -102,7 +102,7 @@ def _print_parameters(written: str, objective: Objective, console: Console) -> N
     parts = [part for part in objective.parts if part.written in named]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("parameter", "default", "allowed", "meaning"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "parameter")
     for part in parts if len(parts) == len(named) else objective.parts:
         for it in part.parameters():
             here = ("" if len(parts) == 1 else f"{part.name} ") + f"{it['name']}={_value(it['value'])}"

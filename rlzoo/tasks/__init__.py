@@ -13,7 +13,8 @@ from typing import Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
-from rlzoo.tasks.outside import check_outside_task, is_outside, load_outside_task
+from rlzoo.tasks.outside import is_outside
+from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt
 

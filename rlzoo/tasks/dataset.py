@@ -184,6 +184,11 @@ class DatasetTask:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
         if unusable:
             _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
+        if unanswered := sum(map(has_no_answer, result)):
+            _logger.warning(
+                "%s: %d of %d rows have no answer; they are kept, and task.reward gets gold='' for them",
+                *(split, unanswered, len(rows)),
+            )
         return result
 
     def _problem(self, row: Mapping[str, Any], columns: Columns, id: str) -> Problem:
@@ -206,6 +211,12 @@ class DatasetTask:
                 raise
             gold = ""  # a reward may make something of what is no text: it has the answer as the row does
         return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)
+
+
+def has_no_answer(problem: Problem) -> bool:
+    """Whether neither the problem nor its row has a gold answer, not even one that is no text."""
+    truth = problem.data[ROW]["ground_truth"] if ROW in problem.data else None
+    return not problem.answer and (truth is None or not str(truth).strip())
 
 
 def _place(text: str, seed: int) -> bytes:

@@ -11,6 +11,7 @@ judge.
 import contextlib
 import inspect
 import logging
+import math
 import os
 import resource
 import signal
@@ -95,7 +96,7 @@ class GraderPool:
         """Grades response i to problem i, in order. Raises Fault if workers cannot be started."""
         pairs = list(zip(problems, responses, strict=True))
         if self._is_instant:
-            return [Graded(self.grader(*pair), "graded") for pair in pairs]
+            return [Graded(_checked(self.grader(*pair), pair[0]), "graded") for pair in pairs]
         graded: dict[int, Graded] = {}
         ended = Counter[int]()
         fruitless = 0
@@ -227,19 +228,42 @@ def _grade(problem: Problem, response: str) -> Grade:
     # Should the parent be gone, nobody else ends an endless calculation.
     signal.setitimer(signal.ITIMER_REAL, _lifetime)
     try:
-        grade = _grader(problem, response)
-        if not abs(float(grade.reward)) <= LARGEST_REWARD:
-            raise UserError(
-                f"a reward for {problem.id} is {grade.reward}; it must be a number from -{LARGEST_REWARD:g} to "
-                f"{LARGEST_REWARD:g}, so that its square is one too"
-            )
-        return grade
+        return _checked(_grader(problem, response), problem)
     except UserError:
         raise
     except BaseException as error:  # an answer may even call exit(); and not every exception survives the way back
         raise RuntimeError(repr(error)) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _checked(grade: Any, problem: Problem) -> Grade:
+    """The grade in plain numbers. Raises UserError for what is none: whoever wrote the grader has to know."""
+    if not isinstance(grade, Grade):
+        raise UserError(
+            f"the grader of task.name returned {one_line(repr(grade))} for {problem.id}; it must return a grade: "
+            f"rlzoo.tasks.Grade(reward, correct), such as Grade(1.0, 1.0)"
+        )
+    reward, correct = _number(grade.reward), _number(grade.correct)
+    if not abs(reward) <= LARGEST_REWARD:
+        raise UserError(
+            f"a reward for {problem.id} is {one_line(repr(grade.reward))}; it must be a number from "
+            f"-{LARGEST_REWARD:g} to {LARGEST_REWARD:g}, so that its square is one too"
+        )
+    if not 0 <= correct <= 1:
+        raise UserError(
+            f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
+            f"from 0 to 1"
+        )
+    return Grade(reward, correct)
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    try:
+        return math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _forbid(forbidden: tuple[str, ...], event: str, arguments: tuple[Any, ...]) -> None:

@@ -1,11 +1,9 @@
 """What users bring by name: `my_module:name`, found where Python finds modules, or `./my_file.py:name`."""
 
 import importlib
-import inspect
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -14,11 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlzoo.config import TaskConfig
+from objectives import definitions_only
 from rlzoo.errors import UserError, nearest, one_line
-from rlzoo.scripts import definitions_only
 from rlzoo.source import Definition
-from rlzoo.tasks.base import Grade, Grader, Problem, Task
+from rlzoo.tasks.base import Grade, Grader, Problem
 
 _FILE = re.compile(r"(.+\.py):(\w+)")
 _MODULE = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
@@ -35,7 +32,8 @@ def load_outside(key: str, written: str) -> Any:
     if file:
         path = Path(file[1]).expanduser().resolve()
         if not path.is_file():
-            raise UserError(f"{said}: there is no file {file[1]}")
+            remedy = "" if Path(file[1]).is_absolute() else f" in {Path.cwd()}; go to the folder that it is named from"
+            raise UserError(f"{said}: there is no file {file[1]}{remedy}")
         where, name, load = file[1], file[2], partial(load_file, str(path))
     elif module:
         where, name, load = module[1], module[2], partial(importlib.import_module, module[1])
@@ -44,6 +42,11 @@ def load_outside(key: str, written: str) -> Any:
     try:
         found = load()
     except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
+        if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"{said}: {one_line(error)}; go to the folder where {where} lies, or put PYTHONPATH=FOLDER before the "
+                f"command"
+            ) from None
         raise UserError(f"{said}: {where} cannot be imported: {described(error)}") from None
     if not hasattr(found, name):
         there = [it for it, value in vars(found).items() if callable(value) and not it.startswith("_")]
@@ -130,70 +133,3 @@ class _LoadedFile:
 def _with_file_loaded(module: ModuleType, grader: Grader) -> FileGrader:
     assert module.__file__ is not None
     return FileGrader(module.__file__, grader)
-
-
-def check_outside_task(written: str, config: TaskConfig) -> None:
-    """Raises UserError if the task is not there, or takes none of the keys that are set."""
-    made, default = load_outside("task.name", written), TaskConfig()
-    names = _parameters(made)
-    for option in config.options:
-        if option not in names:
-            raise UserError(f"task.options.{option} is not a parameter of {written}{nearest(option, names)}")
-    for key in ("problems", "wrong_reward"):
-        if getattr(config, key) != getattr(default, key) and key not in names:
-            raise UserError(f"task.{key}={getattr(config, key)} has no effect: {written} takes no {key}; leave it out")
-
-
-def load_outside_task(written: str, config: TaskConfig, **others: int) -> Task:
-    """The task of a class or function that makes one, or the object itself.
-
-    It is called with `task.options`, and with `problems`, `wrong_reward`, `seed` and `held_out_problems` if it takes
-    them. Raises UserError if it fails or makes no task.
-    """
-    made = load_outside("task.name", written)
-    given = {**others, "problems": config.problems, "wrong_reward": config.wrong_reward, **config.options}
-    try:
-        names = _parameters(made)
-        task = made(**{name: value for name, value in given.items() if name in names}) if callable(made) else made
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise UserError(f"task.name={written} failed: {described(error)}") from None
-    missing = [name for name in _TASK if not (hasattr(type(task), name) or name in getattr(task, "__dict__", ()))]
-    if missing:
-        raise UserError(f"task.name={written} has no {', no '.join(missing)}; a task has {', '.join(_TASK)}")
-    grader = task.grader
-    module = sys.modules.get(getattr(grader, "__module__", ""))
-    if module is None or "written" not in module.__dict__:
-        return task
-    return _TaskOfFile(task, FileGrader(str(module.__file__), grader))
-
-
-_TASK = ("name", "train", "held_out", "grader", "final_answer")
-
-
-def _parameters(made: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(made).parameters if callable(made) else {}
-
-
-@dataclass(frozen=True)
-class _TaskOfFile:
-    """A task from a file, whose grader other processes can receive."""
-
-    task: Task
-    grader: Grader
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def train(self) -> Sequence[Problem]:
-        return self.task.train
-
-    @property
-    def held_out(self) -> Sequence[Problem]:
-        return self.task.held_out
-
-    def final_answer(self, problem: Problem, response: str) -> str | None:
-        return self.task.final_answer(problem, response)

@@ -29,6 +29,11 @@ BEGUN = "begun"
 """The key of a problem's data under which stands what its rendered prompt has begun of the response."""
 
 
+def prompt_key(prompt: Prompt) -> object:
+    """What two prompts that say the same have in common."""
+    return prompt if isinstance(prompt, str) else tuple((it["role"], it["content"]) for it in prompt)
+
+
 def begun_by(prompt: str) -> str:
     """What a rendered prompt has begun of the response: an opened `<think>`, perhaps closed again; mostly nothing."""
     begun = _BEGUN.search(prompt)

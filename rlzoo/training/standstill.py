@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlzoo.config import Config, load_config
+
 PATIENCE = 5
 """Steps in a row after which a standstill is said."""
 NO_ENTROPY = 0.005
@@ -55,24 +57,45 @@ STANDSTILLS = (
 """The first that shows explains those behind it."""
 
 
-def standstill(metrics: Sequence[Mapping[str, Any]], patience: int = PATIENCE) -> Standstill | None:
-    """What the last steps all show, so many of them or all that there are of a shorter run; None if all is well."""
-    last = metrics[-patience:]
-    return next((it for it in STANDSTILLS if last and all(map(it.shows, last))), None)
+def standstill(metrics: Sequence[Mapping[str, Any]], config: Config) -> Standstill | None:
+    """What the last steps of a run all show, or all steps of a shorter one; None if all is well."""
+    last = metrics[-PATIENCE:]
+    found = next((it for it in STANDSTILLS if last and all(map(it.shows, last))), None)
+    return _broken(metrics[0], last[-1], config) if found is not None and _has_lost(metrics[0], last) else found
+
+
+def _has_lost(first: Mapping[str, Any], last: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the model had a signal at first, and earns less ever since: then its problems are not to blame."""
+    has_signal = first["groups_without_signal"] < 1 and first["updates_skipped"] == 0
+    return has_signal and all(step["reward"] < first["reward"] and not SKIPPED.shows(step) for step in last)
+
+
+def _broken(first: Mapping[str, Any], last: Mapping[str, Any], config: Config) -> Standstill:
+    """A model that earned something in its first step, until training ruined it."""
+    rate, default = config.train.learning_rate, load_config([f"model.name={config.model.name}"]).train.learning_rate
+    usual = f"; {default:g} is the default here" if default < rate else ""
+    return Standstill(
+        f"training has broken the model, which earned {first['reward']:.3g} in step {first['step']} and "
+        f"{last['reward']:.3g} in step {last['step']}",
+        lambda step: True,
+        f"lower train.learning_rate={rate:g}, the likely cause{usual}",
+    )
 
 
 class Watch:
     """Looks at a run step by step, and says each standstill once, when it has shown for so many steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self.config = config
         self.steps: list[Mapping[str, Any]] = []
         self.said: set[str] = set()
 
     def __call__(self, metrics: Mapping[str, Any]) -> Standstill | None:
         """The standstill that has become clear with this step, if there is one that has not been said."""
-        self.steps = [*self.steps[1 - PATIENCE :], metrics]
-        found = standstill(self.steps) if len(self.steps) == PATIENCE else None
-        if found is None or found.name in self.said:
+        self.steps = [*self.steps[:1], *self.steps[1:][1 - PATIENCE :], metrics]
+        found = standstill(self.steps, self.config) if len(self.steps) >= PATIENCE else None
+        name = found.name.partition(",")[0] if found else ""
+        if found is None or name in self.said:
             return None
-        self.said.add(found.name)
+        self.said.add(name)
         return found

@@ -56,6 +56,18 @@ def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: p
     assert "an empty response earns as much as the gold answer" in out
 
 
+def test_what_becomes_of_rows_without_an_answer_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("reward.py").write_text("def short(response):\n    return -len(response)\n")
+    rows = [{"question": f"{n}+1-1=", "answer": str(n) if n in (16, 17, 18) else None} for n in range(10, 26)]
+    Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = " ".join(shown(capsys, "task.name=half.jsonl", "task.reward=./reward.py:short").split())
+    assert "no answer 11 problems to train on; task.reward gets gold='' for them" in out
+    assert "gold: no answer; task.reward gets gold=''" in out and "gold none" not in out
+    Path("bare.jsonl").write_text("".join(json.dumps({"question": row["question"]}) + "\n" for row in rows))
+    out = shown(capsys, "task.name=bare.jsonl", "task.reward=./reward.py:short")
+    assert "gold, " not in out and "another's gold" not in out and "as much as the gold" not in out
+
+
 def test_long_prompts_that_training_drops_are_not_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
     assert "all training prompts are longer" in error_of(
         capsys, "task", own_data(), "rollout.max_prompt_tokens=5", "rollout.drop_long_prompts=true"

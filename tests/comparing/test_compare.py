@@ -199,7 +199,7 @@ def test_a_cell_does_not_go_on_where_its_name_means_something_else_by_now(
     again = grid(tmp_path, "stapo+kl")
     kept = [cell.folder.path.exists() for cell in again.cells]
     assert {cell.entry.key for cell in again.cells} == {cell.entry.key for cell in first.cells} and sum(kept) == 3
-    (line,) = (record.getMessage() for record in caplog.records)
+    line, *_ = (record.getMessage() for record in caplog.records)
     assert "stapo+kl has s2t(" in line and "q=0.75" in line and f"the grid in {tmp_path} has s2t(" in line
     assert line.endswith("stapo+kl is trained anew")
 

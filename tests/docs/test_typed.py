@@ -85,6 +85,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     guides, library = ROOT / "docs" / "guides", ROOT / "objectives" / "README.md"
     for page, name in (
         (guides / "own_reward.md", "brief"),
+        (guides / "own_data.md", "sums"),
         (guides / "own_method.md", "confident"),
         (library, "my_method"),
     ):

@@ -13,7 +13,7 @@ from tests.conftest import error_of
 from tests.objectives import zoo_names
 from tests.thinned import thinned
 
-HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Mask, Weight, parameter, register\n\n"
+HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Advantage, Mask, Weight, register\n\n"
 BROKEN = {
     "forgets": (
         "Mask",
@@ -42,6 +42,11 @@ BROKEN = {
         "Weight",
         "def factor(self, batch):\n        return batch.mask",
         ["the part misplaced fails", "its kind is Weight, which writes weight: [N, T]: the factor, or the summand"],
+    ),
+    "masking": (
+        "Advantage",
+        "def keeps(self, batch):\n        return batch.mask",
+        ["its kind is Advantage, which writes advantage: [N] rewards and [N] groups", "; keeps is what Mask writes"],
     ),
 }
 

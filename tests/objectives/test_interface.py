@@ -53,6 +53,14 @@ def test_what_a_plan_lacks_is_said_with_what_to_type() -> None:
         objective.prepare(TokenBatch(mask=rollouts.mask, reward=torch.ones(len(rollouts.mask))))
 
 
+@pytest.mark.parametrize("method", ["plan", "passes"])
+def test_a_batch_that_is_not_prepared_is_refused_with_what_to_type(method: str) -> None:
+    objective, batch = parse("stapo"), at_current(token_batch(random_case(4, moved=True)))
+    with pytest.raises(ObjectiveError, match=f"{method} takes a prepared batch: ") as raised:
+        getattr(objective, method)(batch)
+    assert eval(str(raised.value).partition(": ")[2], {"objective": objective, "batch": batch})
+
+
 def test_rows_may_be_positions_a_slice_or_a_mask() -> None:
     objective, batch = parse("grpo+s2t"), at_current(token_batch(random_case(1, moved=True)))
     plan = objective.plan(objective.prepare(batch))

@@ -50,6 +50,13 @@ def test_a_difference_names_what_differs_and_nothing_else() -> None:
     assert "token_mean" not in text
 
 
+def test_every_parameter_of_a_recipe_stands_behind_its_part() -> None:
+    objective = parse("stapo")
+    parameters = printed(print_objective, "stapo", objective).partition("\n parameter ")[2].partition("\n- ")[0]
+    rows = [line.split()[:2] for line in parameters.splitlines() if "=" in line.partition("  ")[0]]
+    assert rows == [[part.name, f"{it['name']}={it['value']}"] for part in objective.parts for it in part.parameters()]
+
+
 def test_two_names_of_one_objective_are_said_to_be_the_same() -> None:
     assert "the same objective: stapo" in printed(print_difference, parse("justrl+s2t"), parse("stapo+clip_higher"))
 

@@ -9,9 +9,10 @@ import pytest
 import rlzoo.tasks
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.tasks import load_task
+from rlzoo.tasks import Grade, load_task
 from rlzoo.tasks.grading import GraderPool
 
+GUIDE = (Path(__file__).parents[2] / "docs/guides/own_data.md").read_text(encoding="utf-8")
 TASK = """
 from dataclasses import dataclass
 
@@ -36,7 +37,9 @@ class Count:
     def train(self):
         return [Problem(str(n), PROMPT.format(n), str(n)) for n in range(self.start, self.start + self.problems)]
 
-    held_out = train
+    @property
+    def held_out(self):
+        return [Problem(f"h{n}", PROMPT.format(-n), str(-n)) for n in range(1, 4)]
 
     @property
     def grader(self):
@@ -58,6 +61,63 @@ def leaves():
     raise SystemExit(0)
 
 ready = Count(problems=1)
+
+class Sound:
+    name = "sound"
+    train = [Problem(f"t{n}", PROMPT.format(n), str(n)) for n in range(4)]
+    held_out = [Problem(f"h{n}", PROMPT.format(n), str(n)) for n in range(7, 9)]
+    grader = Grader()
+
+    def final_answer(self, problem, response):
+        return response
+
+class Overlapping(Sound):
+    held_out = [Sound.held_out[0], Problem("again", PROMPT.format(3), "3")]
+
+class Told(Sound):
+    environment = object
+    held_out = [Problem("h", PROMPT.format(3), "3", {"seed": 1})]
+
+class Chatting(Sound):
+    train = [Problem("t", [{"role": "user", "content": "Hi", "name": "me"}], "a")]
+    held_out = [Problem("h", ({"role": "user", "content": "Hi"},), "b")]
+
+class Yielding(Sound):
+    train = (problem for problem in Sound.train)
+
+class Bare(Sound):
+    train = ["1="]
+
+class Numbered(Sound):
+    train = [Problem("t0", "0=", 0)]
+
+class Promptless(Sound):
+    train = [Problem("t0", [{"role": "user"}], "0")]
+
+class Broken(Sound):
+    @property
+    def train(self):
+        raise OSError("no data here")
+
+class Listing(Sound):
+    def final_answer(self, problem, response):
+        return [response]
+
+class Failing(Sound):
+    def final_answer(self, problem, response):
+        return response[5]
+
+class Whole:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, problem, response):
+        return self.value
+
+def graded(value):
+    task = Sound()
+    task.grader = Whole(value)
+    return task
 """
 
 
@@ -96,7 +156,10 @@ def test_it_takes_a_reward_from_outside_too() -> None:
     ("keys", "says"),
     [
         ({"name": "./missing.py:Count"}, r"there is no file \./missing\.py"),
-        ({"name": "my_missing_task:Count"}, r"my_missing_task cannot be imported"),
+        (
+            {"name": "my_missing_task:Count"},
+            r"No module named .my_missing_task.; go to the folder where my_",
+        ),
         ({"name": "./script.py:Count"}, r"script\.py cannot be imported: SystemExit: 0 \(script\.py line 2\)"),
         ({"name": "my_task:leaves"}, r"my_task:leaves failed: SystemExit: 0"),
         ({"name": "my_task:Coumt"}, r"my_task has no Coumt; did you mean Count\?"),
@@ -111,3 +174,75 @@ def test_a_mistake_is_one_line(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
         load_task(TaskConfig(**keys))
     assert os.linesep not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "Overlapping",
+            r"1 of its 2 held-out problems are training problems as well, for example '3=' \(again\); leave",
+        ),
+        ("Chatting", r"1 of its 1 held-out problems are training problems"),
+        ("Yielding", r"train is a generator; it must be a list of rlzoo\.tasks\.Problem"),
+        ("Bare", r"train\[0\] is '1='; it must be a rlzoo\.tasks\.Problem"),
+        ("Numbered", r"train\[0\] has the answer 0; it must be text"),
+        ("Promptless", r"train\[0\] has the prompt .*; it must be text, or messages with role and content"),
+        ("Broken", r"train failed: OSError: no data here \(my_task\.py line \d+\)"),
+    ],
+)
+def test_problems_that_cannot_be_used_or_are_held_out_as_well_are_refused_in_one_line(name: str, says: str) -> None:
+    with pytest.raises(UserError, match=rf"^task\.name=\./my_task\.py:{name}: {says}") as caught:
+        _ = load_task(TaskConfig(f"./my_task.py:{name}")).train
+    assert os.linesep not in str(caught.value)
+
+
+def test_problems_that_only_an_environment_tells_apart_may_share_a_prompt() -> None:
+    assert len(load_task(TaskConfig("./my_task.py:Told")).train) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Listing", r"returned \['123'\] for h7"), ("Failing", r"failed for h7: Index")]
+)
+def test_a_final_answer_that_is_none_is_one_line(name: str, says: str) -> None:
+    task = load_task(TaskConfig(f"./my_task.py:{name}"))
+    with pytest.raises(UserError, match=f"final_answer {says}"):
+        task.final_answer(task.held_out[0], "123")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (
+            0.5,
+            r"the grader of task\.name returned 0\.5 for t0; it must return a grade: rlzoo\.tasks\.Grade\(reward, corr",
+        ),
+        (None, r"returned None for t0"),
+        ((1.0, 1.0), r"returned \(1\.0, 1\.0\) for t0"),
+        (Grade("1", 0.0), r"a reward for t0 is '1'; it must be a number"),  # type: ignore[arg-type]
+        (Grade(1.0, 7), r"the correctness of a response to t0 is 7; it must be a number from 0 to 1"),
+    ],
+)
+def test_what_is_no_grade_is_one_line(value: Any, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    task = load_task(TaskConfig("./my_task.py:graded", options={"value": value}))
+    with GraderPool(task.grader) as pool, pytest.raises(UserError, match=says) as caught:
+        pool.grade(task.train[:1], ["0"])
+    assert os.linesep not in str(caught.value) and not caplog.records
+
+
+def test_whole_numbers_are_a_grade() -> None:
+    task = load_task(TaskConfig("./my_task.py:graded", options={"value": Grade(1, True)}))
+    with GraderPool(task.grader) as pool:
+        (graded,) = pool.grade(task.train[:1], ["0"])
+    assert [type(it) for it in (graded.grade.reward, graded.grade.correct)] == [float, float]
+
+
+def test_the_task_that_the_guide_shows_is_one() -> None:
+    Path("sums.py").write_text(GUIDE.split("```python\n")[1].split("```")[0])
+    task = load_task(TaskConfig("./sums.py:Sums"))
+    assert (len(task.train), len(task.held_out)) == (1350, 150)
+    first = task.train[0]
+    with GraderPool(task.grader) as pool:
+        graded = pool.grade([first] * 3, ["10+10=20", "10", ""])
+    assert [it.grade for it in graded] == [Grade(1.0, 1.0), Grade(0.2, 0.0), Grade(0.0, 0.0)]
+    assert [task.final_answer(first, it) for it in ("10+10=20", "")] == ["20", None]

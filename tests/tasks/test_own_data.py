@@ -117,3 +117,26 @@ def test_a_file_that_does_not_serve_is_one_line(content: bytes, says: str, tmp_p
     with pytest.raises(UserError, match=says) as caught:
         _ = task(str(tmp_path / "data.jsonl")).train
     assert "\n" not in str(caught.value)
+
+
+def test_rows_without_an_answer_are_counted_and_it_is_said_what_a_reward_gets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "reward.py").write_text("def reward(response, gold):\n    return gold == ''\n")
+    rows = [{**row, "answer": None if row["answer"] < 4 else str(row["answer"])} for row in FORTY]
+    name = jsonl(tmp_path / "data.jsonl", rows)
+    own = task(name, reward=[f"{tmp_path}/reward.py:reward"])
+    assert len([*own.train, *own.held_out]) == 40
+    assert "4 of 40 rows have no answer; they are kept, and task.reward gets gold='' for them" in caplog.text
+    (unanswered, *_) = [problem for problem in [*own.train, *own.held_out] if not problem.answer]
+    assert own.grader(unanswered, "anything").reward == 1
+    caplog.clear()
+    assert len([*task(name).train, *task(name).held_out]) == 36
+    assert "4 of 40 rows are dropped: row 1 has no answer" in caplog.text
+
+
+def test_an_answer_that_is_no_text_is_an_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "reward.py").write_text("def reward(response, answer):\n    return 0\n")
+    rows = [{**row, "answer": {"numbers": [1, 2]}} for row in FORTY]
+    own = task(jsonl(tmp_path / "data.jsonl", rows), reward=[f"{tmp_path}/reward.py:reward"])
+    assert len(own.train) == 35 and "have no answer" not in caplog.text

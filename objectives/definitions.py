@@ -1,0 +1,67 @@
+"""Modules that are imported for what they define; a plain script is one of them, up to its first call of a trainer.
+
+To read one, a process runs its top again: what stands there should be definitions.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+
+_is_read = ContextVar("_is_read", default=False)
+
+
+class _End(BaseException):
+    """A script that is read for its definitions has come to a call that would train; what it defines stands above."""
+
+
+@contextmanager
+def definitions_only() -> Iterator[None]:
+    """While a user's file is executed for what it defines: it ends, without an error, where it calls `end_reading`."""
+    token = _is_read.set(True)
+    try:
+        yield
+    except _End:
+        pass
+    finally:
+        _is_read.reset(token)
+
+
+def end_reading() -> None:
+    """What every call that trains or evaluates begins with: a script that is only read goes no further."""
+    if _is_read.get():
+        raise _End
+
+
+def import_definitions(module: str) -> None:
+    """Imports a module for what it defines, unless it is there already. Raises whatever the module does."""
+    if module in sys.modules or module == module_name("__main__"):
+        return
+    spec = find_spec(module)
+    if spec is None or spec.loader is None:
+        importlib.import_module(module)  # raises, or makes a namespace
+        return
+    sys.modules[module] = made = module_from_spec(spec)
+    try:
+        with definitions_only():
+            spec.loader.exec_module(made)
+    except BaseException:
+        del sys.modules[module]
+        raise
+    package, _, name = module.rpartition(".")
+    if package:
+        setattr(sys.modules[package], name, made)
+
+
+def module_name(module: str) -> str:
+    """What other processes import a module as: the script that was started is `__main__` in its own process alone.
+
+    Where no file can be imported, as in a notebook, it is `__main__`.
+    """
+    main = sys.modules.get("__main__")
+    path = Path(getattr(main, "__file__", None) or "")
+    is_script = module == "__main__" and getattr(main, "__spec__", None) is None
+    return path.stem if is_script and path.suffix == ".py" and path.stem.isidentifier() else module

@@ -1,0 +1,38 @@
+"""What the pages of the papers say of days and hours follows from the hours of a run that they name."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlzoo.config import load_config
+
+ROOT = Path(__file__).parents[2]
+RUNS = {"stapo_qwen3_1.7b": (100, 1), "stare_qwen2.5_math_7b": (250, 2), "lopti_qwen2.5_3b": (90, 6)}
+"""Page -> steps and runs of what a day can show."""
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_day_can_show_is_calculated_from_the_hours_of_a_run_and_fits_into_a_day(name: str) -> None:
+    text = " ".join((ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8").split())
+    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H100", text))
+    whole, (steps, runs) = load_config([str(ROOT / "configs" / f"{name}.yaml")]).train.steps, RUNS[name]
+    day = hours * steps / whole * runs
+    said = re.search(r"take ([\d.]+) hours, or ([\d.]+) if sampling takes as long again", text)
+    assert said and said.groups() == (f"{day:.1f}", f"{2 * day:.1f}") and 2 * day <= 24
+    assert f"train.steps={steps} " in f"{text} "
+
+
+@pytest.mark.parametrize(("name", "runs"), [("stare_qwen2.5_math_7b", 9), ("lopti_qwen2.5_3b", 12)])
+def test_what_counts_as_reproduced_costs_what_its_runs_do(name: str, runs: int) -> None:
+    text = " ".join((ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8").split())
+    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H100", text))
+    assert f"{hours * runs:.1f} hours, {hours * runs / 24:.1f} days of eight H100, before sampling" in text
+
+
+def test_six_runs_of_stapo_are_three_with_the_mask_and_three_without() -> None:
+    text = " ".join((ROOT / "docs" / "papers" / "stapo_qwen3_1.7b.md").read_text(encoding="utf-8").split())
+    without = round(265 * 7 / 8)
+    hours = 3 * (265 + without)
+    assert f"an eighth less, {without}. Together {hours:,} hours, {hours / 24:.0f} days of eight H100" in text
+    assert f"hours, {60 * 265 / 3000:.1f} minutes" in text
