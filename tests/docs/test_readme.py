@@ -14,8 +14,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 METHODS = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_at_most_800_words() -> None:
-    assert len(README.split()) <= 800
+def test_the_readme_has_at_most_700_words() -> None:
+    assert len(README.split()) <= 700
 
 
 def test_the_readme_counts_the_zoo_right() -> None:
