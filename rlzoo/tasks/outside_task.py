@@ -63,6 +63,12 @@ class _OutsideTask:
     def __str__(self) -> str:
         return f"task.name={self.written}"
 
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the task has, as its environment."""
+        if name == "task" or name.startswith("__"):
+            raise AttributeError(name)  # where it is made from what was pickled
+        return getattr(self.task, name)
+
     @property
     def name(self) -> str:
         return self.task.name

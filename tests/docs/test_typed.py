@@ -74,6 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         assert main(["train", f"output={RUN}", *SHORT]) == 0
     shutil.copytree(folder / RUN, folder / "runs" / "math-stapo-0")
+    shutil.copytree(folder / RUN / "checkpoints" / "step-000001", folder / "my_model")
     (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
     (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
     answers = [f"{method},{seed},p,0,1\n" for method in ("grpo", "dapo") for seed in (0, 1)]
@@ -87,6 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (guides / "own_reward.md", "brief"),
         (guides / "own_data.md", "sums"),
         (guides / "own_method.md", "confident"),
+        (guides / "own_task.md", "my_task"),
         (library, "my_method"),
     ):
         text = page.read_text(encoding="utf-8")
