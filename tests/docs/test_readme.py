@@ -36,10 +36,8 @@ def test_the_readme_counts_the_claims_of_the_suite_as_its_results_do() -> None:
     counts = Counter(claim["verdict"] for claim in claims)
     holds, fails, open_, idle, void = (counts[verdict.value] for verdict in VERDICTS)
     readme = " ".join(README.split())
-    assert (
-        f"{len(claims)} claims of the papers: here {holds} hold, {fails} do not hold, {open_} cannot be told" in readme
-    )
-    assert f"{idle} does not fire, and {void} are void, as a control failed" in readme
+    assert f"Of {len(claims)} claims of the papers {holds} hold here, {fails} do not hold, {open_} stay undecided" in readme
+    assert f"{idle} is never triggered, and {void} are void, as a control failed" in readme
     page = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
     assert (
         f"Of {len(claims)} claims {holds} hold here, {fails} do not hold, {open_} cannot be told, {idle} does not fire "
@@ -66,7 +64,7 @@ def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> N
 
     first, second = re.findall(r"^    rlzoo train objective=(\S+)", README, re.MULTILINE)[:2]
     assert first == Config().objective
-    assert parse(first) == parse("stapo") and "stapo has clip_higher already" in README
+    assert parse(first) == parse("stapo") and "as stapo has clip_higher already" in README
     assert parse(second) != parse(second.partition("+")[0])
 
 
