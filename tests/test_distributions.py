@@ -171,7 +171,7 @@ def test_every_extra_that_a_text_names_exists() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_how_to_open_a_lesson_is_said_and_its_extra_brings_what_opens_it(page: str) -> None:
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    assert "`pip install -e '.[lessons]'`" in text and "`jupyter lab docs/lessons`" in text
+    assert "pip install -e '.[lessons]'" in text and "jupyter lab docs/lessons" in text
     extra = project("rlzoo-llm")["project"]["optional-dependencies"]["lessons"]
     assert [Requirement(it).name for it in extra] == ["jupyterlab"] and list((ROOT / "docs/lessons").glob("*.ipynb"))
 

@@ -95,6 +95,11 @@ class Entry(Recorded):
         return RowName(shown, self.asked, self.without, self.sweep.words)
 
     @property
+    def row(self) -> tuple[str, ...]:
+        """How it was asked for, whatever its code means by now."""
+        return self.asked, self.without, *self.sweep.words
+
+    @property
     def identity(self) -> Identity:
         """What no two of a grid have in common."""
         return self.key, self.sweep.meant
@@ -138,7 +143,7 @@ class Grid:
         entries = {entry.name: entry for entry in self.objectives}
         wanted = [*itertools.product(self.seeds, entries), *((seed, name) for name, seed in self.further)]
         rows = {name: entry.row_name(shown[entry.key]) for name, entry in entries.items()}
-        return [self._cell(entries[name], rows[name], seed) for seed, name in dict.fromkeys(wanted)]
+        return [self._cell(entries[name], rows[name], seed) for seed, name in dict.fromkeys(wanted) if name in entries]
 
     def seeds_of(self, name: str) -> list[int]:
         """The seeds of an entry."""
@@ -203,15 +208,16 @@ class Grid:
             check_recorded([], trust=trust)
             return self
         old = Grid.load(self.folder)
-        recorded = [RecordedKeys(self.folder / GRID, keys) for keys in replace(old, words=self.words).configured()]
+        every = replace(old, words=self.words, objectives=(*old.objectives, *old.left_out, *old.earlier))
+        recorded = [RecordedKeys(self.folder / GRID, keys) for keys in every.configured()]
         check_recorded(recorded, self.configured(), trust)
         if self.up_to and old.up_to and self.up_to != old.up_to:
             raise UserError(
                 f"seeds=auto(up_to={self.up_to}), but the grid in {self.folder} looks at its rows as up_to={old.up_to} "
                 f"has it, and changing that on the way would make verdicts err; further seeds can be given by number"
             )
-        asked = {entry.identity for entry in self.objectives}
-        again = [entry for entry in old.left_out if entry.identity in asked]
+        asked = {name for entry in self.objectives for name in (entry.identity, entry.row)}
+        again = [entry for entry in old.left_out if asked & {entry.identity, entry.row}]
         return replace(
             self,
             objectives=_once([*old.objectives, *again, *self.objectives]),
@@ -220,7 +226,7 @@ class Grid:
             up_to=self.up_to or old.up_to,
             further=old.further,
             earlier=old.earlier,
-            left_out=tuple(entry for entry in old.left_out if entry.identity not in asked),
+            left_out=tuple(entry for entry in old.left_out if entry not in again),
         )
 
     def without(self, names: Sequence[str]) -> "Grid":
@@ -265,7 +271,8 @@ class Grid:
                 _logger.warning("%s: the runs in %s are kept, and %s", change, self.folder / f"{entry.name}-SEED", anew)
             entries.setdefault(now.identity, same[0] if same else now)
         names = {entry.name for entry in entries.values()}
-        further = tuple((name, seed) for name, seed in self.further if name in names)
+        kept_names = names | {entry.name for entry in self.left_out}
+        further = tuple((name, seed) for name, seed in self.further if name in kept_names)
         kept = tuple(entry for entry in earlier.values() if entry.name not in names)
         return replace(self, objectives=tuple(entries.values()), further=further, earlier=kept)
 
@@ -362,6 +369,11 @@ def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[
 def _check(grid: Grid) -> None:
     if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:
         compared = ", ".join(told_apart(grid.objectives).values())
+        if parse(grid.baseline).key in {entry.key for entry in grid.left_out}:
+            raise UserError(
+                f"leave_out: {grid.baseline} is the baseline of the grid in {grid.folder}; give another, baseline=ROW; "
+                f"there are {compared}"
+            )
         raise UserError(f"baseline={grid.baseline} is not among what is compared: {compared}")
 
 

@@ -37,8 +37,8 @@ def check_words(config: Config) -> None:
 def with_modules_named(config: Config) -> Config:
     """The configuration with the module before each part from outside: the next process knows it by that alone."""
     objective = parse(config.objective)
-    origins = {part.origin for part in objective.parts if part.origin}
-    is_named = all(f"{origin}:" in config.objective for origin in origins)
+    named = [f"{part.origin}:{part.name}" for part in objective.parts if part.origin]
+    is_named = all(name in config.objective for name in named)
     return config if is_named else replace(config, objective=str(objective))
 
 

@@ -69,7 +69,7 @@ def _figures(name: str, value: Value, row: BoardRow) -> dict[str, object]:
         return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
     if isinstance(value, Mapping):
         return {f"{name}{place}".replace(" ", "_"): number for place, number in value.items()}
-    return {name: value}
+    return {} if value is None and name.endswith("_") else {name: value}
 
 
 def _difference(name: str, measured: Measured) -> dict[str, object]:

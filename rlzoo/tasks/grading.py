@@ -237,6 +237,10 @@ def _grade(problem: Problem, response: str) -> Grade:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+ROUNDING = 1e-6
+"""By which a share of what is right may be above 1 or below 0."""
+
+
 def _checked(grade: Any, problem: Problem) -> Grade:
     """The grade in plain numbers. Raises UserError for what is none: whoever wrote the grader has to know."""
     if not isinstance(grade, Grade):
@@ -250,12 +254,12 @@ def _checked(grade: Any, problem: Problem) -> Grade:
             f"a reward for {problem.id} is {one_line(repr(grade.reward))}; it must be a number from "
             f"-{LARGEST_REWARD:g} to {LARGEST_REWARD:g}, so that its square is one too"
         )
-    if not 0 <= correct <= 1:
+    if not -ROUNDING <= correct <= 1 + ROUNDING:
         raise UserError(
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
             f"from 0 to 1"
         )
-    return Grade(reward, correct)
+    return Grade(reward, min(max(correct, 0.0), 1.0))
 
 
 def _number(value: Any) -> float:

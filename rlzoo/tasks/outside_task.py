@@ -71,7 +71,7 @@ class _OutsideTask:
 
     @property
     def name(self) -> str:
-        return self.task.name
+        return self._given("name")
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:
@@ -93,7 +93,7 @@ class _OutsideTask:
     @cached_property
     def grader(self) -> Grader:
         """The task's, in a form that other processes can receive where it lies in a file."""
-        grader = self.task.grader
+        grader = self._given("grader")
         module = sys.modules.get(getattr(grader, "__module__", ""))
         if module is None or "written" not in module.__dict__:
             return grader
@@ -110,20 +110,24 @@ class _OutsideTask:
             f"{self}: final_answer returned {one_line(repr(answer))} for {problem.id}; it must return text, or None"
         )
 
-    def _problems(self, split: str) -> Sequence[Problem]:
+    def _given(self, name: str) -> Any:
         try:
-            problems = getattr(self.task, split)
-            is_sequence = hasattr(problems, "__len__") and hasattr(problems, "__getitem__")
+            return getattr(self.task, name)
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"{self}: {split} failed: {described(error)}") from None
+            raise UserError(f"{self}: {name} failed: {described(error)}") from None
+
+    def _problems(self, split: str) -> Sequence[Problem]:
+        problems = self._given(split)
+        is_sequence = hasattr(problems, "__len__") and hasattr(problems, "__getitem__")
         if not is_sequence or isinstance(problems, str | Mapping):
             raise UserError(f"{self}: {split} is a {type(problems).__name__}; it must be a list of rlzoo.tasks.Problem")
-        for number, problem in enumerate(problems):
+        made = [problems[number] for number in range(len(problems))]
+        for number, problem in enumerate(made):
             if fault := _fault_of(problem):
                 raise UserError(f"{self}: {split}[{number}] {fault}")
-        return problems
+        return made
 
     def _identity(self, problem: Problem) -> object:
         """What makes two problems one: the prompt; where an environment may tell more, the answer and the data too."""

@@ -152,7 +152,8 @@ def test_pass_at_k_and_majorities_have_intervals_and_verdicts(runs: list[str]) -
 def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
     found = board(runs)
     assert [line for line in planning(found) if "would have been found with 80 % probability" in line]
-    assert len(planning(found)) == len(DECODINGS) + 1 and "cannot show that runs have two modes" in planning(found)[-1]
+    assert len(planning(found)) == 2 * len(DECODINGS) + 1 and "seeds needed to find" in planning(found)[len(DECODINGS)]
+    assert "cannot show that runs have two modes" in planning(found)[-1]
     for text in (page(found), markdown(found)):
         assert planning(found)[0] in text
 

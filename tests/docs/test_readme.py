@@ -36,7 +36,10 @@ def test_the_readme_counts_the_claims_of_the_suite_as_its_results_do() -> None:
     counts = Counter(claim["verdict"] for claim in claims)
     holds, fails, open_, idle, void = (counts[verdict.value] for verdict in VERDICTS)
     readme = " ".join(README.split())
-    assert f"Of {len(claims)} claims of the papers {holds} hold here, {fails} do not hold, {open_} stay undecided" in readme
+    assert (
+        f"Of {len(claims)} claims of the papers {holds} hold here, {fails} do not hold, {open_} stay undecided"
+        in readme
+    )
     assert f"{idle} is never triggered, and {void} are void, as a control failed" in readme
     page = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
     assert (

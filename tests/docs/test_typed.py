@@ -86,7 +86,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     guides, library = ROOT / "docs" / "guides", ROOT / "objectives" / "README.md"
     for page, name in (
         (guides / "own_reward.md", "brief"),
-        (guides / "own_data.md", "sums"),
         (guides / "own_method.md", "confident"),
         (guides / "own_task.md", "my_task"),
         (library, "my_method"),

@@ -231,8 +231,8 @@ def test_the_other_samplers_cell_trains_on_what_the_engine_samples_and_is_measur
         return {"trained": trained, "measured": float((end.rollouts.logp - exact).abs().max())}
 
     whole = EXPERIMENTS["another_sampler"]
-    short = {**whole.settings, "train.steps": 2, "rollout.prompts_per_step": 8}
-    experiment = replace(whole, measure=measure, settings=short, start=replace(whole.start, steps=40))
+    short = {**whole.settings, "train.steps": 2, "rollout.prompts_per_step": 32}
+    experiment = replace(whole, measure=measure, settings=short, start=replace(whole.start, steps=200))
     make_start(experiment, tmp_path / "start")
     result = run_cell(experiment, experiment.arms[BASE], 0, tmp_path / "start")
     assert result.scores["trained"] > 0.5

@@ -12,7 +12,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks import Grade, load_task
 from rlzoo.tasks.grading import GraderPool
 
-GUIDE = (Path(__file__).parents[2] / "docs/guides/own_data.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs/guides/own_task.md").read_text(encoding="utf-8")
 TASK = """
 from dataclasses import dataclass
 
@@ -238,11 +238,12 @@ def test_whole_numbers_are_a_grade() -> None:
 
 
 def test_the_task_that_the_guide_shows_is_one() -> None:
-    Path("sums.py").write_text(GUIDE.split("```python\n")[1].split("```")[0])
-    task = load_task(TaskConfig("./sums.py:Sums"))
-    assert (len(task.train), len(task.held_out)) == (1350, 150)
+    Path("my_task.py").write_text(GUIDE.split("```python\n")[1].split("```")[0])
+    task = load_task(TaskConfig("./my_task.py:MyTask"))
+    assert (len(task.train), len(task.held_out)) == (250, 50)
     first = task.train[0]
+    right = f"={first.answer}"
     with GraderPool(task.grader) as pool:
-        graded = pool.grade([first] * 3, ["10+10=20", "10", ""])
-    assert [it.grade for it in graded] == [Grade(1.0, 1.0), Grade(0.2, 0.0), Grade(0.0, 0.0)]
-    assert [task.final_answer(first, it) for it in ("10+10=20", "")] == ["20", None]
+        graded = pool.grade([first] * 3, [right, "x", ""])
+    assert [it.grade for it in graded] == [Grade(1.0, 1.0), Grade(0.0, 0.0), Grade(0.0, 0.0)]
+    assert [task.final_answer(first, response) for response in (right, "")] == [first.answer, None]

@@ -230,7 +230,7 @@ def test_what_it_raises_or_returns_wrongly_is_one_error_that_shows_the_row(rewar
     [
         ({"reward": ["./missing.py:f"]}, "there is no file ./missing.py"),
         ({"reward": ["./my_rewards.py:our"]}, "has no our; did you mean ours?"),
-        ({"reward": ["my_missing_module:f"]}, "cannot be imported: ModuleNotFoundError"),
+        ({"reward": ["my_missing_module:f"]}, "No module named 'my_missing_module'; go to the folder"),
         ({"reward": ["./broken.py:f"]}, "./broken.py cannot be imported: SyntaxError"),
         ({"reward": ["my_rewards"]}, "is neither my_module:name nor ./my_file.py:name"),
         ({"reward": ["./my_rewards.py:number"]}, "is 5, and not a function"),
