@@ -5,6 +5,7 @@
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
+# make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
 # make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
@@ -41,7 +42,7 @@ RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 QUICK := rare_but_right,length_bias,many_epochs,stale_rollouts,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-slow test-exhaustive test-vllm test-trl test-verl test-verl-slow test-harness test-peers test-pages
+.PHONY: train check test test-slow test-exhaustive test-vllm test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
 .PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
@@ -60,6 +61,9 @@ test-vllm: $(VLLM)/test
 
 test-trl: $(TRL)/test
 	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
+
+test-trl-slow: $(TRL)/test
+	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl
 
 test-verl: $(VERL)/test
 	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --dist=loadfile --timeout=1800 tests/adapters_verl
