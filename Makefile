@@ -40,6 +40,7 @@ venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".fo
 	&& $(PYTHON) -m venv $(1)
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
+EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,stale_rollouts,many_right_answers,wrong_rewards
 
 .PHONY: train check test test-slow test-exhaustive test-vllm test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
@@ -103,6 +104,8 @@ map: $(VENV)/runtime
 
 suite: $(VENV)/runtime
 	$(RLZOO) suite seeds=10 base_against_base=true jobs=2 output=benchmarks/suite/results $(SUITE)
+	-$(RLZOO) suite $$($(VENV)/bin/python benchmarks/zoo/recipes.py) experiments=$(EVERY) seeds=5 jobs=2 \
+		output=benchmarks/suite/results $(SUITE)  # what samples until groups are mixed may not find enough of them
 	$(VENV)/bin/python -m benchmarks.evidence
 
 suite-quick: $(VENV)/runtime
