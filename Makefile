@@ -4,6 +4,7 @@
 # make test-exhaustive   the rest of what the slow tests take a part of: hours
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
+# make test-vllm-slow   ten steps of SmolLM2 with it, each night
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer
 # make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
@@ -43,7 +44,7 @@ RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,stale_rollouts,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-slow test-exhaustive test-vllm test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
+.PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
 .PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
@@ -59,6 +60,9 @@ test-exhaustive: $(VENV)/test
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
+
+test-vllm-slow: $(VLLM)/test
+	$(VLLM)/bin/python -m pytest --numprocesses=0 --timeout=3600 -m slow tests/vllm
 
 test-trl: $(TRL)/test
 	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl

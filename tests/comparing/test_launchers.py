@@ -24,7 +24,6 @@ from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 from tests.comparing.test_compare import SMALL, grid, silent, table
 from tests.conftest import error_of
-from tests.thinned import thinned
 
 STEPS = 10
 WORDS = ("grpo", "justrl", "seeds=0", "jobs=2", *SMALL, f"train.steps={STEPS}", "task.grader_timeout=300")
@@ -82,8 +81,9 @@ def killing(folders: dict[Path, Callable[[int], int]]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("launcher", thinned(list(ON), fast=0, slow=3))
+@pytest.mark.parametrize("launcher", ON)
 def test_a_grid_whose_worker_is_killed_ends_with_the_table_of_one_whose_was_not(
     launcher: str, tmp_path: Path, expected: list[dict[str, str]], request: pytest.FixtureRequest
 ) -> None:

@@ -77,7 +77,7 @@ def test_rows_that_are_decided_or_hopeless_get_no_more_seeds_and_the_baseline_ke
         assert sorted(own) == list(range(len(own)))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_grid_that_was_killed_at_any_look_goes_on_where_it_was(
     tmp_path: Path, train: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ def kept_problems(output: Path) -> int:
     return len(list(output.glob("*.parts/*.jsonl"))) + 4 * len(list(output.glob("*.jsonl")))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_benchmarks_killed_three_times_end_with_the_files_of_an_evaluation_that_was_not(tmp_path: Path) -> None:
     data, environment = small_benchmarks(tmp_path / "data"), {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command(data, tmp_path / "whole"), check=True, capture_output=True, env=environment)

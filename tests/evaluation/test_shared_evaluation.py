@@ -46,7 +46,7 @@ def test_two_processes_evaluate_half_each_to_the_records_of_one(tiny_model: Path
         assert two == one | {"entropy": pytest.approx(one["entropy"], rel=1e-4)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_evaluation_by_itself_is_shared_and_written_once(tmp_path: Path) -> None:
     words = ["embedded:arithmetic", "evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4"]
     for name, launcher in (("one", ONE), ("two", TWO)):

@@ -32,7 +32,7 @@ LARGE_SHARES = [
 
 @pytest.mark.parametrize(
     "expression",
-    [*thinned(SAMPLE, 4, slow=2), *LARGE_SHARES],
+    [*thinned(SAMPLE, 4, slow=4), *LARGE_SHARES],
 )
 def test_the_zoo_obeys(expression: str) -> None:
     for law in LAWS.values():

@@ -84,7 +84,7 @@ def test_what_is_compared_with_is_calculated_on_the_cpu() -> None:
         assert make_accelerator("float32").device.type == "cuda"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_phase_that_is_predicted_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(check, "SIZES", SMALL)
     monkeypatch.setattr(check, "RUN", (*check.RUN, "rollout.max_response_tokens=8", "train.tokens_per_micro_batch=80"))

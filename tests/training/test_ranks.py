@@ -81,7 +81,8 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
     assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
 
 
-@pytest.mark.parametrize("ahead", thinned([0, 1], fast=0, slow=2))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ahead", [0, 1])
 def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int, tmp_path: Path) -> None:
     words = [
         *WORDS,
@@ -113,7 +114,7 @@ def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int,
         agree(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sharded_processes_train_rows_without_masks_as_one_does(tmp_path: Path) -> None:
     words = [*WORDS, "objective=stapo+kl", "model.attention=varlen", "model.gradient_checkpointing=true"]
     for name, launcher, sharding in (("one", ONE, "none"), ("two", TWO, "fsdp")):

@@ -57,7 +57,10 @@ def run(folder: Path, *words: str) -> RunFolder:
     return train(small(folder, *words), Terminal(Console(quiet=True)))
 
 
-@pytest.mark.parametrize("objective", thinned(fitting(4, [*RECIPES, *SAMPLE_PAIRS]), 64, slow=3))
+@pytest.mark.parametrize(
+    "objective",
+    [*thinned(fitting(4, RECIPES), fast=24, slow=2), *thinned(fitting(4, SAMPLE_PAIRS), fast=0, slow=26)],
+)
 def test_every_recipe_and_some_pairs_of_them_train_three_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=3")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:

@@ -35,6 +35,7 @@ TRAIN = (
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.slow
 def test_ten_steps_on_a_real_model_reach_the_same_accuracy(tmp_path: Path) -> None:
     repository = Path(__file__).parents[2]
     runs = [
