@@ -20,6 +20,7 @@ from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_pa
 LONGEST = 2000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
 _NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
+_FILE = re.compile(r"\s*(?:[\w./~-]*/)?(\w+)\.py:(\w+)")
 _TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
 _PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)]?)")
 _CONSTANTS = {"true": True, "false": False, "none": None}
@@ -42,7 +43,9 @@ def read_terms(expression: str) -> list[Term]:
     while True:
         match = _TERM.match(expression, at)
         if not match:
-            raise _unreadable(expression, at, "the name of an objective")
+            file = _FILE.match(expression, at)
+            remedy = f"; write {file[1]}:{file[2]}, and start where {file[1]}.py lies" if file else ""
+            raise ObjectiveError(f"{_unreadable(expression, at, 'the name of an objective')}{remedy}")
         at = match.end()
         parameters: dict[str, Any] = {}
         if match.group(2):

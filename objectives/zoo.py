@@ -103,13 +103,22 @@ def register(part: PartClass) -> PartClass:
     _check_class(part)
     other, module = PARTS.get(part.name), module_name(part.__module__)
     if other is not None and (module_name(other.__module__), other.__qualname__) != (module, part.__qualname__):
-        raise ObjectiveError(f"{module} and {module_name(other.__module__)} both register a part named {part.name}")
+        raise _twice(part, other)
     taken = RECIPES.get(ALIASES.get(part.name, part.name))
     if taken is not None and not taken.origin and _origin(part.name, module):
         raise ObjectiveError(f"{module} registers a part named {part.name}, which is a recipe of {taken.module}")
     part.origin = _origin(part.name, module)
     PARTS[part.name] = part
     return part
+
+
+def _twice(part: type[Part], other: type[Part]) -> ObjectiveError:
+    """Two modules have a part of one name; perhaps they are one file, which a part and a key name differently."""
+    modules = [module_name(each.__module__) for each in (part, other)]
+    file, its = (getattr(sys.modules.get(each.__module__), "__file__", None) for each in (part, other))
+    said = f"{modules[0]} and {modules[1]} both register a part named {part.name}"
+    is_one = file is not None and file == its
+    return ObjectiveError(said + f": both are {file}; put the part into a file of its own" * is_one)
 
 
 def _check_class(part: type[Part]) -> None:

@@ -181,6 +181,8 @@ def _meant_word(word: str, schema: type[Any]) -> str:
         return ""
     if word.endswith((".json", ".jsonl", ".parquet")):
         return f"; did you mean task.name={word}?"
+    if os.path.isfile(recorded := os.path.join(word, "config.yaml")):
+        return f"; did you mean {recorded}?"
     name = "objective" if "(" in word or "/" not in word else "model.name"
     return f"; did you mean {name}={word}?"
 

@@ -34,7 +34,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
     files = list(_files(folder, checkpoint))
 
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
     from rlzoo.report.model_card import CARD, model_card
 
@@ -50,8 +50,10 @@ def push(run: str, name: str, config: PushConfig) -> str:
         raise UserError(f"{name} is no name of a model on the hub, OWNER/MODEL: {one_line(error)}") from None
     except LocalTokenNotFoundError:
         raise UserError("nobody is logged in to the hub: `hf auth login`, or a token in HF_TOKEN") from None
-    except Exception as error:  # the hub's errors, and those of the connection, which its versions name differently
+    except HfHubHTTPError as error:
         raise UserError(f"the hub at {api.endpoint} refused {name}: {one_line(error)}") from None
+    except Exception as error:  # those of the connection, which versions of the hub's library name differently
+        raise UserError(f"the hub at {api.endpoint} could not be reached for {name}: {one_line(error)}") from None
     return str(address)
 
 

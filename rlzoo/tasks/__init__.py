@@ -196,6 +196,10 @@ def _check_source(key: str, source: str) -> None:
     path = Path(source).expanduser()
     if path.is_dir() or (path.is_file() and path.suffix in FORMATS):
         return
+    if path.suffix == ".csv" and path.is_file():
+        made = str(path.with_suffix(".jsonl"))
+        convert = f"pandas.read_csv({str(path)!r}, dtype=str).to_json({made!r}, orient='records', lines=True)"
+        raise UserError(f"{key}={source} is CSV; give {key}={made} after, in Python, {convert}")
     if path.is_file():
         raise UserError(f"{key}={source} is neither parquet nor JSON; its name should end in {', '.join(FORMATS)}")
     if path.suffix in FORMATS or source.startswith(("/", ".", "~")):

@@ -115,6 +115,13 @@ def test_a_bad_word_is_one_error_that_names_it(word: str, message: str) -> None:
     assert "\n" not in str(error.value) and str(error.value).count(word) <= 2
 
 
+def test_the_folder_of_a_run_is_taken_up_by_the_file_that_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("train:\n  steps: 7\n")
+    with pytest.raises(UserError, match="did you mean ") as error:
+        load_config([str(tmp_path)])
+    assert load_config([str(error.value).partition("did you mean ")[2].rstrip("?")]).train.steps == 7
+
+
 @pytest.mark.parametrize(
     ("word", "values"),
     [

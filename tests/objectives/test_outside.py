@@ -14,8 +14,10 @@ import objectives
 from objectives import ObjectiveError, names, parse
 from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
 from rlzoo.config import load_config
+from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
+from rlzoo.tasks.outside import load_outside
 from rlzoo.training.run import train
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current
@@ -137,6 +139,20 @@ def test_mistakes_are_one_error_that_names_them(source: str, expression: str, me
     with pytest.raises(ObjectiveError, match=message) as raised:
         parse(expression)
     assert "\n" not in str(raised.value)
+
+
+def test_a_part_of_a_file_is_written_as_the_error_says(folder: Path) -> None:
+    (folder / "my_method.py").write_text(METHOD)
+    with pytest.raises(ObjectiveError, match=r"; write my_method:rare_bonus, and start where my_method\.py lies"):
+        parse("grpo+./my_method.py:rare_bonus")
+    assert parse("grpo+my_method:rare_bonus")
+
+
+def test_a_file_that_is_two_modules_is_named_with_the_remedy(folder: Path) -> None:
+    (folder / "my_method.py").write_text(METHOD + "\n\ndef reward(completions, **others):\n    return [0.0]\n")
+    parse("grpo+my_method:rare_bonus")
+    with pytest.raises(UserError, match=r"both are .*my_method\.py; put the part into a file of its own"):
+        load_outside("task.reward", f"{folder}/my_method.py:reward")
 
 
 def test_a_part_with_postponed_annotations_works(folder: Path) -> None:

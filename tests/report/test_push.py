@@ -218,3 +218,11 @@ def test_what_cannot_be_pushed_is_one_line(
     hub.token = "another"
     assert "refused someone/model" in error_of(capsys, "push", finished.path, "someone/model")
     assert not hub.files
+
+
+def test_a_hub_that_is_not_reached_has_refused_nothing(
+    finished: RunFolder, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    message = error_of(capsys, "push", finished.path, "someone/model")
+    assert "could not be reached for someone/model" in message and "refused" not in message

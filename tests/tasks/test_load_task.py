@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from rlzoo import tasks
@@ -73,6 +74,16 @@ def test_a_mistake_is_one_clear_error_that_names_the_key(keys: dict[str, Any], m
     with pytest.raises(UserError, match=message) as caught:
         load_task(TaskConfig(**keys))
     assert "\n" not in str(caught.value)
+
+
+def test_csv_is_read_once_it_is_converted_as_the_error_says(tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text("question,answer\n" + "".join(f"{n}+1=,{n + 1}\n" for n in range(10, 60)))
+    with pytest.raises(UserError, match="is CSV") as caught:
+        load_task(TaskConfig(str(tmp_path / "my.csv")))
+    name, _, code = str(caught.value).partition("; give task.name=")[2].partition(" after, in Python, ")
+    eval(code, {"pandas": pandas})
+    task = load_task(TaskConfig(name))
+    assert {problem.answer for problem in task.train} <= {str(n) for n in range(11, 61)}
 
 
 def test_the_names_that_are_suggested_are_those_of_the_package() -> None:
