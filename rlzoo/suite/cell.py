@@ -23,6 +23,9 @@ from rlzoo.training.warmup import demonstrated_model
 
 TOUCHED = re.compile(r"touched/[^/]+/(tokens|mass)")
 """What is kept of the metrics."""
+MAX_REFILLS = 100
+"""A cell has seconds to lose: one that samples dynamically ends only where next to no group is mixed. No part of what a
+cell is, as it decides only whether there is a result."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ def _trainer(experiment: Experiment, arm: Arm, seed: int, model: Path) -> Iterat
         "seed": seed,
         "output": str(model.parent / "no-run"),
         "checkpoint.every": 0,
+        "rollout.max_refills": MAX_REFILLS,
         **experiment.keys(arm),
     }
     config: Config = load_config([key_and_value(key, value) for key, value in words.items()])
