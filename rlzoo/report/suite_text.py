@@ -94,7 +94,7 @@ def pairs(it: Pairs) -> str:
         return ""
     share = 100 * it.told_apart / max(1, it.different)
     return (
-        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some experiment "
+        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some valid experiment "
         f"({share:.0f} %; {it.tests} tests, corrected together)"
     )
 

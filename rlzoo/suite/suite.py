@@ -22,6 +22,7 @@ class SuiteTable:
     contrasts: Sequence[Mapping[str, Contrasted]]
     """Of each experiment, the arms against base."""
     pairs: Pairs
+    """Of objectives, in the experiments that are valid."""
     failures: Sequence[Failure]
     """Cells of this call that could not be trained."""
     refused: Mapping[tuple[str, str], str]
@@ -41,4 +42,6 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
     with file.held():
         failures = run_cells(plan.cells, file, config.jobs, view)
     results = read_results(names, objectives, seeds, file.read())
-    return SuiteTable(judge(results), against_base(results), all_pairs(results), failures, plan.refused)
+    judged = judge(results)
+    valid = [experiment.results for experiment in judged if not experiment.controls.troubles]
+    return SuiteTable(judged, against_base(results), all_pairs(valid), failures, plan.refused)

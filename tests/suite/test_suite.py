@@ -11,6 +11,7 @@ import pytest
 import rlzoo
 from rlzoo import UserError
 from rlzoo.commands import main
+from rlzoo.suite.cell import MAX_REFILLS
 from rlzoo.suite.cells import Cell, CellFile, planned
 from rlzoo.suite.seeds import Seeds
 from rlzoo.suite.suite import SuiteTable
@@ -148,6 +149,22 @@ def test_a_cell_that_fails_is_a_line_and_the_others_go_on(copy: Path, capsys: py
     said = capsys.readouterr().out
     assert said.count("failed      coin, ") == 2 and "ZeroDivisionError" in said and "Traceback" not in said
     assert {line["seed"] for line in lines(copy / "new")} == {1100}
+
+
+def test_how_often_a_cell_may_sample_again_is_no_part_of_what_it_is(copy: Path) -> None:
+    changed('"length": float(last.rollouts.lengths.float().mean())', '"length": cell.trainer.config.rollout.max_refills')(
+        copy / "my_file.py"
+    )
+    again(copy, (), seeds=[5, 6], output=copy / "new")
+    done = lines(copy / "new")
+    assert {line["scores"]["length"] for line in done} == {MAX_REFILLS}
+    assert all("rollout.max_refills" not in line["settings"] for line in done)
+
+
+def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None:
+    found = again(copy, ("dapo-dynamic_sampling", "grpo(beta=0.5)"))
+    assert found.experiments[0].controls.troubles and not found.pairs.tests
+    assert not json.loads((copy / "out" / "scores.json").read_text())["pairs"]["pairs"]
 
 
 def test_an_objective_that_an_experiment_cannot_ask_is_told(copy: Path) -> None:
