@@ -1,5 +1,6 @@
 """How long a grid will still take: what starting a run, a step and the last evaluation took so far."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean
@@ -24,10 +25,13 @@ class Pace:
     """Watches the runs of a call. A run costs its start, with an evaluation, its steps, and what follows the last."""
 
     runs: list[_Run] = field(default_factory=list)
+    at_a_time: int = 1
+    """The most that were seen to run at once: between two runs fewer do for a moment."""
 
     def see(self, cells: Sequence[CellStatus], now: float) -> None:
         """Where they stand `now`; always the same runs in the same order."""
         self.runs = self.runs or [_Run(steps_before=cell.step) for cell in cells]
+        self.at_a_time = max(self.at_a_time, sum(cell.state == "running" for cell in cells))
         for cell, run in zip(cells, self.runs, strict=True):
             if cell.state == "running" and run.started is None:
                 run.started = now
@@ -52,13 +56,15 @@ class Pace:
         start = max(0.0, mean(starts))
         ends = [run.ended - run.last_step for run in self.runs if run.ended is not None and run.last_step is not None]
         end = mean(ends) if ends else start  # both are little more than an evaluation
-        waits = [
-            self._left(cell, run, now, start, step, end)
-            for cell, run in zip(cells, self.runs, strict=True)
-            if cell.state in ("waiting", "running")
-        ]
-        at_a_time = max(1, sum(cell.state == "running" for cell in cells))
-        return sum(waits) / at_a_time
+        waits = {"running": list[float](), "waiting": list[float]()}
+        for cell, run in zip(cells, self.runs, strict=True):
+            if cell.state in waits:
+                waits[cell.state].append(self._left(cell, run, now, start, step, end))
+        free_in = waits["running"] + [0.0] * (self.at_a_time - len(waits["running"]))
+        heapq.heapify(free_in)
+        for wait in waits["waiting"]:
+            heapq.heapreplace(free_in, free_in[0] + wait)
+        return max(free_in)
 
     @staticmethod
     def _left(cell: CellStatus, run: _Run, now: float, start: float, step: float, end: float) -> float:

@@ -94,8 +94,8 @@ def pairs(it: Pairs) -> str:
         return ""
     share = 100 * it.told_apart / max(1, it.different)
     return (
-        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some valid experiment "
-        f"({share:.0f} %; {it.tests} tests, corrected together)"
+        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some valid "
+        f"experiment ({share:.0f} %; {it.tests} tests, corrected together)"
     )
 
 

@@ -1,5 +1,6 @@
 """The time that a grid has left is about right from its first step on: starting a run is no step."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -21,17 +22,17 @@ def at(time: float, begins: float, start: float, step: float, end: float) -> Cel
 
 
 def cells(time: float, jobs: int, start: float, step: float, end: float, runs: int = 4) -> list[CellStatus]:
-    """A grid with some runs at a time."""
-    length = start + STEPS * step + end
+    """A grid with some runs at a time, and a second between one and the next."""
+    length = start + STEPS * step + end + 1
     return [at(time, run // jobs * length, start, step, end) for run in range(runs)]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, 2, 3])
 @pytest.mark.parametrize(("start", "step", "end"), [(10.0, 1.0, 10.0), (30.0, 0.2, 30.0), (5.0, 4.0, 10.0)])
 def test_from_the_first_step_on_the_estimate_is_within_a_quarter(
     jobs: int, start: float, step: float, end: float
 ) -> None:
-    pace, whole, time = Pace(), (start + STEPS * step + end) * 4 / jobs, 0.0
+    pace, whole, time = Pace(), (start + STEPS * step + end + 1) * math.ceil(4 / jobs) - 1, 0.0
     estimates = []
     while time < whole:
         now: Sequence[CellStatus] = cells(time, jobs, start, step, end)

@@ -152,9 +152,9 @@ def test_a_cell_that_fails_is_a_line_and_the_others_go_on(copy: Path, capsys: py
 
 
 def test_how_often_a_cell_may_sample_again_is_no_part_of_what_it_is(copy: Path) -> None:
-    changed('"length": float(last.rollouts.lengths.float().mean())', '"length": cell.trainer.config.rollout.max_refills')(
-        copy / "my_file.py"
-    )
+    changed(
+        '"length": float(last.rollouts.lengths.float().mean())', '"length": cell.trainer.config.rollout.max_refills'
+    )(copy / "my_file.py")
     again(copy, (), seeds=[5, 6], output=copy / "new")
     done = lines(copy / "new")
     assert {line["scores"]["length"] for line in done} == {MAX_REFILLS}
