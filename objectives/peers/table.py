@@ -67,6 +67,8 @@ class PeerTable:
     """Setting -> the one whose value it has where it is null."""
     as_read: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     """Settings -> settings that mean the same there and that the rules can read."""
+    adapter: str = ""
+    """By what it trains with objectives of the zoo, where there is such a thing."""
 
 
 def matches(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:

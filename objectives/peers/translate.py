@@ -72,7 +72,8 @@ def to_peer(name: str, objective: Objective) -> Translation:
     rest, settings, rules = nearest_settings(table, objective)
     left = [part.term() for key, part in rest.items() if key not in _UNSAID]
     if left:
-        raise ObjectiveError(f"{name} {table.version} has no setting for {' and '.join(left)} in {objective}")
+        remedy = f"; for parts of the zoo there is {table.adapter}" if table.adapter else ""
+        raise ObjectiveError(f"{name} {table.version} has no setting for {' and '.join(left)} in {objective}{remedy}")
     differences = [f"{_deciding(rule, settings)}: {rule.difference}" for rule in rules if rule.difference]
     return Translation(name, table.version, str(objective), settings, (*table.always, *differences))
 

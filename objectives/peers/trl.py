@@ -43,6 +43,7 @@ _BIASED = "the estimate is multiplied by the ratio and differentiated through bo
 TRL = PeerTable(
     name="trl",
     version="1.16.0",
+    adapter="objectives.adapters.trl.ZooGRPOTrainer",
     defaults={"loss_type": "dapo", "scale_rewards": "group", "importance_sampling_level": "token", "epsilon": 0.2}
     | {"epsilon_high": None, "delta": None, "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05}
     | {"vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0, "beta": 0.0}

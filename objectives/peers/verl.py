@@ -46,6 +46,7 @@ _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says
 VERL = PeerTable(
     name="verl",
     version="0.9.1",
+    adapter="python -m objectives.adapters.verl",
     defaults={ADVANTAGE: "gae", STANDARD: True, GAMMA: 1.0, LAMBDA: 1.0, LOSS: "vanilla", LOW: 0.2, HIGH: 0.2}
     | {CAP: 3.0, TAU_POS: 1.0, TAU_NEG: 1.05, f"{COV}ratio": 2e-4, f"{COV}lb": 1.0, f"{COV}ub": 5.0}
     | {KL_COV: 2e-4, KL_COEF: 0.1, DRO: None, MEAN: "token-mean", LENGTH: None, KL: False, BETA: 0.001}

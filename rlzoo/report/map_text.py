@@ -20,6 +20,10 @@ SHORT = {
     "log_rare_right": "rare right",
 }
 """Quantity -> the heading of its column."""
+LEGEND = (
+    "Numbers are exact changes after a step along the mean gradient; in brackets if their sign is not sure over",
+    "the whole map (95 %). \u25b2 and \u25bc: surely more, or less, than an equal step along the policy gradient.",
+)
 MORE = {1: "\u25b2", -1: "\u25bc", 0: ""}
 """For sure more, or less, than along the policy gradient."""
 
@@ -68,8 +72,7 @@ def markdown(found: ZooMap) -> str:
     lines = ["# The map of the zoo", ""]
     lines += [
         f"{config.batches} batches of rollouts a regime (seed {config.seed}); a step of KL {config.step:g} nats.",
-        "Numbers are exact changes after a step along the mean gradient; in brackets if their sign is not sure over",
-        "the whole map (95 %). \u25b2 and \u25bc: surely more, or less, than an equal step along the policy gradient.",
+        *LEGEND,
         "",
     ]
     for it in found.regimes:

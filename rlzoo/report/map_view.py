@@ -46,6 +46,8 @@ class MapView:
                 self.console.print(_changes(it))
             for name, why in it.left_out.items():
                 self.console.print(f"  {name} has no row: {why}", soft_wrap=True)
+        if any(len(it.expressions) <= FEW for it in found.regimes):
+            self.console.print(" ".join(map_text.LEGEND))
         self.console.print(f"page  {self.folder / 'map.html'}", soft_wrap=True)
 
     def _draw(self, found: ZooMap) -> None:
