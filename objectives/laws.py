@@ -1,16 +1,17 @@
 """The laws that a trainer relies on, tried on small batches: a part may break them without failing.
 
 A part writes into nothing that it is given, gives the same result for the same input whatever it was given before,
-reads what it declares, and gives what its kind says. The gradient of an objective is finite, and zero where the plan
-says so; it depends neither on the padding, nor on the order of the rows and the numbers of the groups, nor on how a
-mini-batch is cut into micro-batches.
+reads what it declares, and gives what its kind says. The gradient of an objective is finite, and that of each of its
+terms is zero where the plan says so; it depends neither on what lies outside the mask, nor on the order of the rows and
+the numbers of the groups, nor on how a mini-batch is cut into micro-batches.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from objectives.batch import TokenBatch
+from objectives.kinds import Mask, Penalty
 from objectives.lazy import Tensor, torch
 from objectives.loop import Loop
 from objectives.objective import Objective
@@ -24,6 +25,10 @@ LAWS = (
 DECLARED = frozenset({"logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_prompt"})
 """Fields that only an objective which declares them is given."""
 PADDING = 4
+COPIES = 8
+"""Of a batch, by which a memory of where tensors lay shows: memory that is free is given away again."""
+FAR = -30.0
+"""The log-prob of a token that is next to never sampled."""
 TOLERANCE = 1e-4
 """Of the largest gradient: rounding in float32 comes to less."""
 
@@ -46,26 +51,41 @@ def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, mo
     after = gradients(parts, other, moved)
     unused = Objective(tuple(replace(part) for part in objective.parts))
     again = torch.equal(gradients(parts, batch, moved), first) and torch.equal(gradients(unused, other, moved), after)
-    if not again:
+    if not again or not _is_as_if_unseen(objective, batch, first, other, after, moved):
         raise BrokenLaw("its gradient depends on the batches before: keep nothing between calls")
-    for reward in (torch.zeros_like, torch.ones_like):
-        assert batch.reward is not None
-        check_finite(objective, batch.with_fields(reward=reward(batch.reward), correct=reward(batch.reward)), moved)
+    for unusual in _unusual(batch):
+        check_finite(parts, unusual, moved)
+    check_finite(Objective((*parts.parts, _Silenced())), batch, moved)
+    policy = tuple(part for part in objective.parts if not isinstance(part, Penalty))
+    silenced = gradients(Objective((*policy, _Silenced())), batch, moved)
+    if bool(gradients(Objective(policy), batch, moved).any()) and not bool(silenced.any()):
+        raise BrokenLaw("its gradient vanishes where a mask silences one whole response: divide by no count of 0")
+
+
+def _is_as_if_unseen(
+    objective: Objective, batch: TokenBatch, first: Tensor, other: TokenBatch, after: Tensor, moved: bool
+) -> bool:
+    """Whether nothing is remembered of an earlier batch by its shape, or by where its tensors lay."""
+    width = batch.mask.shape[1]
+    unseen = gradients(objective, _padded(other, 2 * PADDING), moved)[..., :width]
+    copies = ((batch, first), (other, after)) * COPIES
+    return _close(unseen, after) and all(_close(gradients(objective, _copied(it), moved), was) for it, was in copies)
 
 
 def _check_influences(objective: Objective, batch: TokenBatch, moved: bool) -> None:
     """What must not change the gradient."""
     expected, (rows, width) = gradients(objective, batch, moved), batch.mask.shape
-    for held in (batch, _full(batch)):
+    for held in (batch, _full(batch), _with_holes(batch)):
         found = gradients(objective, _padded(held), moved)[..., :width]
         if not _close(found, gradients(objective, held, moved)):
             raise BrokenLaw("its gradient changes with the padding: leave out what batch.mask is False for")
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
-    if not _close(gradients(objective, _reordered(batch, order), moved)[:, :, order.argsort()], expected):
-        raise BrokenLaw(
-            "its gradient changes with the order of the rows or the numbers of the groups: only equal numbers of "
-            "batch.group mean something, and equal tokens are treated alike"
-        )
+    for after in (order, torch.arange(rows).flip(0)):
+        if not _close(gradients(objective, _reordered(batch, after), moved)[:, :, after.argsort()], expected):
+            raise BrokenLaw(
+                "its gradient changes with the order of the rows or the numbers of the groups: only equal numbers of "
+                "batch.group and batch.micro_batch mean something, and equal tokens are treated alike"
+            )
     if not _close(gradients(objective, batch, moved, [*order[:4].split(1), *order[4:].tensor_split(2)]), expected):
         raise BrokenLaw(
             "its gradient changes with the cut of a mini-batch into micro-batches: settle what runs over several rows "
@@ -110,20 +130,34 @@ def gradients(
                 raise BrokenLaw("its loss is not finite")
             for place, part in enumerate(torch.autograd.grad(loss, leaves, allow_unused=True)):
                 gradient[place, rows, :width] = torch.zeros(()) if part is None else part
-        if bool(gradient[:, ~_takes_part(plan)].any()):
-            raise BrokenLaw(
-                "tokens that are silenced, or have no advantage, have a gradient: a token's term is to depend on its "
-                "own log-prob, with those of others detached"
-            )
+        _check_silent(objective, plan, logp, entropy)
         objective.touched(plan, slice(None), logp)
         updates.append(gradient)
     return torch.stack(updates)
 
 
-def _takes_part(plan: Plan) -> Tensor:
-    """[N, T] bool: tokens that may have a gradient."""
+def _check_silent(objective: Objective, plan: Plan, logp: Tensor, entropy: Tensor) -> None:
+    """Raises BrokenLaw if a term of the loss has a gradient where its coefficient is zero."""
+    for term, takes_part in _terms(plan):
+        leaves = [field.clone().requires_grad_() for field in (logp, entropy)]
+        loss = objective.loss(term, slice(None), *leaves)
+        found = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else ()
+        if any(part is not None and bool(part[~takes_part].any()) for part in found):
+            raise BrokenLaw(
+                "tokens that are silenced, or have no advantage, have a gradient: a token's term is to depend on its "
+                "own log-prob, with those of others detached"
+            )
+
+
+def _terms(plan: Plan) -> Iterator[tuple[Plan, Tensor]]:
+    """The plan with one term of the loss alone, and [N, T] bool: the tokens that may have a gradient by it."""
+    penalties = plan.penalty_coefficients
+    none = {name: torch.zeros_like(coefficients) for name, coefficients in penalties.items()}
     policy = plan.policy_coefficient * plan.batch.advantage if plan.follows_advantage else plan.policy_coefficient
-    return torch.stack([policy != 0, *(part != 0 for part in plan.penalty_coefficients.values())]).any(0)
+    yield replace(plan, penalty_coefficients=none), policy != 0
+    without = replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
+    for name, coefficients in penalties.items():
+        yield replace(without, penalty_coefficients={**none, name: coefficients}), coefficients != 0
 
 
 # ---- other batches ---------------------------------------------------------------------------------------------------
@@ -149,21 +183,58 @@ def _full(batch: TokenBatch) -> TokenBatch:
     return batch.with_fields(**inner, mask=torch.ones_like(batch.mask), length=torch.full((rows,), width))
 
 
-def _padded(batch: TokenBatch) -> TokenBatch:
+def _with_holes(batch: TokenBatch) -> TokenBatch:
+    """The batch without every third token of its responses."""
+    hole = torch.arange(batch.mask.shape[1]) % 3 == 1
+    return batch.with_fields(mask=batch.mask & ~hole)
+
+
+def _padded(batch: TokenBatch, more: int = PADDING) -> TokenBatch:
     """The batch with more positions, and with other values outside the mask."""
 
     def changed(field: Tensor) -> Tensor:
         others = torch.where(batch.mask, field, field.flip(0))
-        return torch.cat((others, field.flip(0)[:, :PADDING]), 1)
+        return torch.cat((others, field.flip(0).repeat(1, 2)[:, :more]), 1)
 
     wide = {name: changed(field) for name, field in batch.tensors().items() if field.dim() == 2 and name != "mask"}
-    return batch.with_fields(**wide, mask=torch.nn.functional.pad(batch.mask, (0, PADDING)))
+    return batch.with_fields(**wide, mask=torch.nn.functional.pad(batch.mask, (0, more)))
 
 
 def _reordered(batch: TokenBatch, order: Tensor) -> TokenBatch:
-    """The rows in another order, with other numbers for the groups."""
-    assert batch.group is not None
-    return batch.with_fields(group=(7 * batch.group + 3) % 101).rows(order)
+    """The rows in another order, with other numbers for groups and micro-batches."""
+    assert batch.group is not None and batch.micro_batch is not None
+    numbers = {"group": (7 * batch.group + 3) % 101, "micro_batch": (5 * batch.micro_batch + 2) % 101}
+    return batch.with_fields(**numbers).rows(order)
+
+
+def _copied(batch: TokenBatch) -> TokenBatch:
+    return batch.with_fields(**{name: field.clone() for name, field in batch.tensors().items()})
+
+
+def _unusual(batch: TokenBatch) -> Iterator[TokenBatch]:
+    """All wrong; all right; one token each; far from the policy that sampled, on both sides."""
+    assert batch.reward is not None and batch.length is not None
+    for reward in (torch.zeros_like(batch.reward), torch.ones_like(batch.reward)):
+        yield batch.with_fields(reward=reward, correct=reward)
+    short = {name: field[:, :1] for name, field in batch.tensors().items() if field.dim() == 2}
+    yield batch.with_fields(**short, length=batch.length.clamp(max=1))
+    assert batch.logp is not None and batch.logp_old is not None
+    is_even = torch.arange(batch.mask.shape[1]) % 2 == 0
+    yield batch.with_fields(
+        logp=torch.where(is_even, batch.logp, FAR), logp_old=torch.where(is_even, FAR, batch.logp_old)
+    )
+
+
+@dataclass(frozen=True)
+class _Silenced(Mask):
+    """Leaves out a whole response, and the first token of every other."""
+
+    name = "silenced"
+
+    def keeps(self, batch: TokenBatch) -> Tensor:
+        kept = batch.mask.clone()
+        kept[0], kept[:, 0] = False, False
+        return kept
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:

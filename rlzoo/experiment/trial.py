@@ -75,7 +75,7 @@ def _works_without(part: Part, objective: Objective, rollout: RolloutConfig, tho
 def _batch(rollout: RolloutConfig) -> TokenBatch:
     """Groups that are mixed, all right, all wrong and equal otherwise, with every field that rollouts may have.
 
-    Some tokens are certain, some entropies equal, and in one group the reference is the policy.
+    Some tokens are certain, some log-probs and entropies equal, and in one group the reference is the policy.
     """
     size = rollout.responses_per_prompt
     rows, draw = GROUPS * size, torch.Generator().manual_seed(0)
@@ -84,8 +84,8 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
     reward[group == 1], reward[group == 2], reward[group == 3] = 1.0, 0.0, 0.1
     length = torch.randint(1, min(LENGTH, rollout.max_response_tokens) + 1, (rows,), generator=draw)
     mask = torch.arange(LENGTH) < length[:, None]
-    logp = torch.rand(rows, LENGTH, generator=draw).clamp(1e-3, 1 - 1e-3).log()
-    entropy = (-logp * torch.rand(rows, LENGTH, generator=draw)).round(decimals=1)  # some are equal
+    logp = torch.rand(rows, LENGTH, generator=draw).clamp(1e-3, 1 - 1e-3).log().round(decimals=1)
+    entropy = (-logp * torch.rand(rows, LENGTH, generator=draw)).round(decimals=1)
     certain = torch.rand(rows, LENGTH, generator=draw) < 0.1
     logp, entropy = logp.masked_fill(certain, 0.0), entropy.masked_fill(certain, 0.0)
     truncated = length == rollout.max_response_tokens

@@ -293,7 +293,10 @@ def test_rules_read_known_settings_and_name_parts_of_the_zoo(name: str) -> None:
         (["--from", "verl", "broken.yaml"], ["broken.yaml is neither YAML, JSON nor TOML"]),
         (["--from", "verl", "wide.yaml"], ["fraction=2", "(0, 1]"]),
         (["--from", "verl", "--to", "trl", "stapo"], ["three questions"]),
-        (["--to", "trl", "stapo"], ["trl 1.16.0 has no setting for s2t in stapo; for parts of the zoo there is objectives.ad"]),
+        (
+            ["--to", "trl", "stapo"],
+            ["trl 1.16.0 has no setting for s2t in stapo; for parts of the zoo there is objectives.ad"],
+        ),
         (["--to", "verl", "lopti"], ["verl 0.9.1 has no setting", "there is python -m objectives.adapters.verl"]),
         (["--to", "trl", "stapoo"], ["did you mean stapo"]),
         (["--search", "xyzzy"], ["--search xyzzy", "nothing in the zoo mentions it"]),

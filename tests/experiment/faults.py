@@ -59,4 +59,20 @@ BASES: Mapping[str, str] = {
     "settled_ratio": "grpo",
     "whole_ratio": "grpo-kl+top_entropy",
     "prefix_drift": "grpo-kl+lopti",
+    "tethered": "grpo",
+    "flowing_ratio": "grpo+top_entropy",
+    "inverse_length": "grpo",
 }
+
+QUIET_FAULTS: Mapping[str, str] = {
+    "cached_threshold": "state: a quantile is kept by the shape of the batch, for all later batches of that shape",
+    "cached_difficulty": "state: kept by the address of a tensor, which is given away again once the tensor is freed",
+    "inverse_length": "empty: 1 / 0 where a mask silences a whole response takes the weight of all others",
+    "sharp_ratio": "extreme: a power of a ratio that is not bounded overflows far from the sampler",
+    "flowing_ratio": "gradient: flows to silenced tokens by the mean ratio; hidden where a penalty moves these as well",
+    "thin_weight": "shape: squeeze takes the positions away where all responses have one token",
+    "tethered": "promise: moves tokens without advantage; hidden where a penalty moves these as well",
+    "warm_micro": "micro-batches: takes the number of a micro-batch for a time",
+    "one_positive": "rows: the first right answer of a prompt counts more, and rows have no order",
+}
+"""Of those that an earlier check let through: each needs a batch, or a way of looking, of its own."""

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.experiment.faults import FAULTS
+from tests.experiment.faults import FAULTS, QUIET_FAULTS
 from tests.processes import launch
 
 NOT_FOUND = {"entropy_width"}
@@ -13,7 +13,7 @@ NOT_FOUND = {"entropy_width"}
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, dict[str, str]]:
-    """`faulty` and `sound`: part -> what the trial says of it."""
+    """`faulty`, `quietly` and `sound`: part -> what the trial says of it."""
     return dict(json.loads(launch([sys.executable, "-m", "tests.experiment.tried_parts"]).splitlines()[-1]))
 
 
@@ -22,6 +22,12 @@ def test_nearly_all_faulty_parts_are_found_and_named(verdicts: dict[str, dict[st
     named = {name for name, text in verdicts["faulty"].items() if f"the part {name} fails" in text}
     assert len(FAULTS) == 50 and verdicts["faulty"].keys() == FAULTS.keys()
     assert FAULTS.keys() - named == NOT_FOUND
+
+
+@pytest.mark.slow
+def test_a_fault_that_shows_on_unusual_batches_alone_is_found(verdicts: dict[str, dict[str, str]]) -> None:
+    assert verdicts["quietly"].keys() == QUIET_FAULTS.keys()
+    assert [name for name, text in verdicts["quietly"].items() if f"the part {name} fails" not in text] == []
 
 
 @pytest.mark.slow

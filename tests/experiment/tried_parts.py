@@ -7,7 +7,7 @@ from objectives import ObjectiveError, Part, parse
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.trial import try_objective
-from tests.experiment import faulty_advantages, faulty_losses, faulty_penalties, sound_parts
+from tests.experiment import faulty_advantages, faulty_losses, faulty_penalties, faulty_quietly, sound_parts
 from tests.experiment.faults import BASES
 
 
@@ -32,4 +32,4 @@ def verdict(expression: str) -> str:
 
 if __name__ == "__main__":
     faulty = verdicts(faulty_advantages) | verdicts(faulty_losses) | verdicts(faulty_penalties)
-    print(json.dumps({"faulty": faulty, "sound": verdicts(sound_parts)}))
+    print(json.dumps({"faulty": faulty, "quietly": verdicts(faulty_quietly), "sound": verdicts(sound_parts)}))
