@@ -13,7 +13,7 @@ from rlzoo.report.map_figures import colors
 from rlzoo.report.suite_text import standardised
 from rlzoo.report.svg import DOWN, INK, SOFT, UP, svg
 from rlzoo.suite.contrasts import Contrasted
-from rlzoo.suite.experiment import BASE
+from rlzoo.suite.experiment import BASE, TYPED
 from rlzoo.suite.suite import SuiteTable
 
 FULL = 3.0
@@ -57,7 +57,7 @@ def heat(found: SuiteTable) -> Heat:
                 is_asked = label not in experiment.arms
                 if is_asked is not asked or arm.settings != experiment.arms[BASE].settings:
                     continue
-                name = label if is_asked else arm.objective.removesuffix(experiment.added)
+                name = label.removesuffix(TYPED) if is_asked else arm.objective.removesuffix(experiment.added)
                 better = sign * (beside.standardised or 0.0)
                 rows.setdefault(name, {}).setdefault(experiment.name, HeatCell(beside, better))
     return Heat([it.results.experiment.name for it in found.experiments], rows)

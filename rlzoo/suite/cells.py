@@ -57,8 +57,8 @@ class Cell:
 
 
 def arms(experiment: Experiment, objectives: Sequence[str]) -> dict[str, Arm]:
-    """Those of the experiment, and these objectives, which are labelled as they are written."""
-    return {**experiment.arms, **{written: experiment.arm_of(written) for written in objectives}}
+    """Those of the experiment, and these objectives."""
+    return {**experiment.arms, **{experiment.label_of(written): experiment.arm_of(written) for written in objectives}}
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,13 @@ def deviation(results: ExperimentResults) -> float:
 
 def all_pairs(results: Sequence[ExperimentResults]) -> Pairs:
     """Of the objectives that are no experiment's own arms; those that mean the same are one."""
-    labels = dict.fromkeys(label for it in results for label in it.others)
-    distinct = list({parse(label).key: label for label in reversed(labels)}.values())[::-1]
+    typed = dict.fromkeys(written for it in results for written in it.others)
+    distinct = list({parse(written).key: written for written in reversed(typed)}.values())[::-1]
     tests: list[tuple[tuple[str, str], str, Compared]] = []
     for pair in combinations(distinct, 2):
         for it in results:
-            compared = compare(it, *pair)
+            first, second = (it.others.get(written, written) for written in pair)
+            compared = compare(it, first, second)
             if compared.difference is not None:
                 tests.append((pair, it.experiment.name, compared))
     p_values = [it.difference.p_value for *_, it in tests if it.difference]

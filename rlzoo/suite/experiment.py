@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 BASE = "base"
 """The arm that every other one is compared with, unless a contrast says otherwise."""
+TYPED = " as typed"
+"""Behind the label of an objective that was asked for where an arm of the experiment's own has its name."""
 FIRST_SEED = 1100
 """Where registered seeds begin; experiments are designed with seeds below 100."""
 SETTINGS: Mapping[str, Any] = {
@@ -103,6 +105,10 @@ class Experiment:
     def arm_of(self, objective: str) -> Arm:
         """An arm that is no arm of the experiment's own."""
         return Arm(objective + self.added, self.arms[BASE].settings)
+
+    def label_of(self, objective: str) -> str:
+        """That of an objective that is no arm of the experiment's own, which may have an arm of that name."""
+        return objective + TYPED if objective in self.arms else objective
 
     def keys(self, arm: Arm) -> dict[str, Any]:
         """Keys of the run of an arm, but for objective, seed, model, task and folder."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from objectives import ObjectiveError, parse
 from rlzoo.suite.catalogue import load_experiment, own_names
-from rlzoo.suite.cells import Record, kinds_of
-from rlzoo.suite.experiment import BASE, Arm, Experiment
+from rlzoo.suite.cells import Record, arms, kinds_of
+from rlzoo.suite.experiment import BASE, TYPED, Arm, Experiment
 from rlzoo.suite.seeds import BASE_SEEDS, Seeds
 
 
@@ -47,9 +47,9 @@ class ExperimentResults:
     """Of the seeds on which base is compared with itself."""
 
     @property
-    def others(self) -> list[str]:
-        """The labels of objectives that are no arms of the experiment's own."""
-        return [label for label in self.arms if label not in self.experiment.arms]
+    def others(self) -> dict[str, str]:
+        """Objectives that are no arms of the experiment's own, as they were typed -> their labels."""
+        return {label.removesuffix(TYPED): label for label in self.arms if label not in self.experiment.arms}
 
     def shared(self, first: str, second: str) -> list[int]:
         """The seeds that both arms have."""
@@ -68,8 +68,9 @@ def read_results(
     everything = dict.fromkeys((*(name for name in own_names() if name in recorded), *names))
     experiments = {name: load_experiment(name) for name in everything}
     own_arms = {experiment.name: experiment.arms for experiment in experiments.values()}
-    seen = dict.fromkeys(it.label for it in records if it.label not in own_arms.get(it.kind.experiment, (it.label,)))
-    others = [*objectives, *(label for label in seen if label not in objectives and _is_known(label))]
+    labels = dict.fromkeys(it.label for it in records if it.label not in own_arms.get(it.kind.experiment, (it.label,)))
+    seen = dict.fromkeys(label.removesuffix(TYPED) for label in labels)
+    others = [*objectives, *(written for written in seen if written not in objectives and _is_known(written))]
     return [_results(experiment, others, seeds, records) for experiment in experiments.values()]
 
 
@@ -84,7 +85,7 @@ def _is_known(expression: str) -> bool:
 def _results(
     experiment: Experiment, others: Sequence[str], seeds: Seeds, records: Sequence[Record]
 ) -> ExperimentResults:
-    chosen = {**experiment.arms, **{label: experiment.arm_of(label) for label in others}}
+    chosen = arms(experiment, others)
     kinds, _ = kinds_of(experiment, chosen)
     counted = [record for record in records if seeds.has(experiment, record.seed)]
     found = {

@@ -7,6 +7,7 @@ import numpy as np
 
 from rlzoo.suite.catalogue import load_experiment
 from rlzoo.suite.cells import Kind, Record
+from rlzoo.suite.cells import arms as arms_of
 from rlzoo.suite.claims import judge
 from rlzoo.suite.contrasts import against_base, all_pairs
 from rlzoo.suite.experiment import Experiment
@@ -23,7 +24,7 @@ def drawn(
     experiment: Experiment, draw: Draw, others: Sequence[str] = (), seeds: Sequence[int] = SEEDS, base: bool = True
 ) -> ExperimentResults:
     """What an experiment's cells would say if their scores were these."""
-    arms = {**experiment.arms, **{label: experiment.arm_of(label) for label in others}}
+    arms = arms_of(experiment, others)
 
     def record(label: str, seed: int) -> Record:
         kind = Kind(experiment.name, "", arms[label].objective, "{}")

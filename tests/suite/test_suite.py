@@ -161,6 +161,19 @@ def test_how_often_a_cell_may_sample_again_is_no_part_of_what_it_is(copy: Path) 
     assert all("rollout.max_refills" not in line["settings"] for line in done)
 
 
+def test_an_objective_with_the_name_of_an_arm_takes_nothing_from_that_arm(copy: Path) -> None:
+    before = again(copy).experiments[0].claims[0].compared.difference
+    changed('"idle"', '"dapo"')(copy / "my_file.py")
+    again(copy, ())
+    found = again(copy, ("dapo", "rloo"))
+    (results,) = [it.results for it in found.experiments]
+    assert before is not None and found.experiments[0].claims[0].compared.difference == before
+    assert results.arms["dapo"].arm.objective == "grpo-kl"
+    assert results.others.items() >= {"dapo": "dapo as typed", "rloo": "rloo"}.items()
+    assert results.arms["dapo as typed"].arm.objective == "dapo" and len(results.arms["dapo as typed"].records) == 2
+    assert again(copy, ()).experiments[0].results.others.keys() == results.others.keys()
+
+
 def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None:
     found = again(copy, ("dapo-dynamic_sampling", "grpo(beta=0.5)"))
     assert found.experiments[0].controls.troubles and not found.pairs.tests
