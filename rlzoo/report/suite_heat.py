@@ -64,13 +64,12 @@ def heat(found: SuiteTable) -> Heat:
 
 
 def heat_figure(shown: Heat) -> Figure:
-    """The table as a picture, on white."""
-    names = list(shown.rows)
-    values = np.array(
-        [[_shade(shown.rows[name].get(place)) for place in shown.experiments] for name in names], dtype=float
-    )
-    texts = [[standardised(_contrasted(shown.rows[name].get(place))) for place in shown.experiments] for name in names]
-    figure = Figure(figsize=(3.6 + 0.62 * len(shown.experiments), 1.8 + 0.26 * len(names)), layout="constrained")
+    """The table as a picture, on white: of the objectives that were in several experiments, or of all if none was."""
+    names = shown.profiled or list(shown.rows)
+    places = [place for place in shown.experiments if any(place in shown.rows[name] for name in names)]
+    values = np.array([[_shade(shown.rows[name].get(place)) for place in places] for name in names], dtype=float)
+    texts = [[standardised(_contrasted(shown.rows[name].get(place))) for place in places] for name in names]
+    figure = Figure(figsize=(3.6 + 0.62 * len(places), 1.8 + 0.26 * len(names)), layout="constrained")
     axis = figure.subplots()
     sns.heatmap(
         values,
@@ -81,7 +80,7 @@ def heat_figure(shown: Heat) -> Figure:
         vmin=-1.6,
         vmax=1.6,
         cbar=False,
-        xticklabels=[name.replace("_", " ") for name in shown.experiments],
+        xticklabels=[name.replace("_", " ") for name in places],
         yticklabels=[name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
         linewidths=0.5,
         ax=axis,

@@ -16,6 +16,7 @@ from rlzoo.report import suite_text
 from rlzoo.report.console import plain_console
 from rlzoo.report.curves import save_figure, themed
 from rlzoo.report.grid_view import PLAIN_EVERY
+from rlzoo.report.suite_forest import forest_figure, pictured_claims
 from rlzoo.report.suite_heat import heat, heat_figure
 from rlzoo.report.suite_page import suite_page
 from rlzoo.report.suite_values import claims_values, scores_values
@@ -78,6 +79,8 @@ class SuiteView:
         if shown.rows:
             with themed(rc={"text.parse_math": False}):
                 save_figure(heat_figure(shown), self.folder / "suite.png")
+                if pictured_claims(found):
+                    save_figure(forest_figure(found), self.folder / "claims.png")
         self.console.print(claims_table(found))
         for said in (
             suite_text.summary(found),

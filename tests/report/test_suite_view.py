@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rlzoo.report.suite_forest import forest_figure, pictured_claims
 from rlzoo.report.suite_heat import heat, heat_figure
 from rlzoo.report.suite_page import suite_page
 from rlzoo.report.suite_text import comma_separated, markdown, summary, verdict
@@ -53,6 +54,22 @@ def test_the_page_has_every_claim_and_loads_nothing(small_suite: SuiteTable) -> 
     for it, judged in small_suite.claims:
         assert f'<details id="{it.results.experiment.name}">' in page and verdict(judged) in page
     assert "://" not in page.replace("http://www.w3.org", "") and "<link" not in page and "src=" not in page
+
+
+def test_the_picture_of_the_claims_leaves_out_what_is_void_and_shows_as_published_to_the_right(
+    small_suite: SuiteTable,
+) -> None:
+    pictured = pictured_claims(small_suite)
+    assert 0 < len(pictured) < len(small_suite.claims)
+    (axis,) = forest_figure(small_suite).axes
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    for (it, judged), label in zip(pictured, labels, strict=True):
+        assert label.startswith(it.results.experiment.name.replace("_", " ")) and judged.compared.difference
+    dots = {float(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "o"}
+    for place, (_, judged) in zip(range(len(pictured))[::-1], pictured, strict=True):
+        assert judged.compared.difference is not None
+        sign = 1 if judged.claim.higher else -1
+        assert np.sign(dots[place]) == sign * np.sign(judged.compared.difference.mean)
 
 
 def test_hostile_text_is_text(small_suite: SuiteTable) -> None:

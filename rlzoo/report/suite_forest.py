@@ -1,0 +1,68 @@
+"""What the claims are worth here, as a picture: each effect with its interval, in the direction that was published."""
+
+from collections.abc import Callable
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rlzoo.report.svg import DOWN, INK, SOFT, UP
+from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Verdict
+from rlzoo.suite.contrasts import deviation
+from rlzoo.suite.suite import SuiteTable
+
+FULL = 6.0
+"""Standard deviations of a run at which the scale ends; what lies beyond is written."""
+COLORS = {Verdict.HOLDS: UP, Verdict.DOES_NOT_HOLD: DOWN, Verdict.CANNOT_TELL: SOFT, Verdict.DOES_NOT_FIRE: SOFT}
+ROW_HEIGHT = 0.26
+"""Inches."""
+DRAWN = {UP: "#1f6fb4", DOWN: "#c2482d", SOFT: "#8a929c", INK: "#1c2430"}
+"""On white."""
+
+
+def pictured_claims(found: SuiteTable) -> list[tuple[JudgedExperiment, JudgedClaim]]:
+    """Those that have an effect, in valid experiments."""
+    return [(it, judged) for it, judged in found.claims if not it.controls.troubles and judged.compared.difference]
+
+
+def forest_figure(found: SuiteTable) -> Figure:
+    """The picture on white; a row for each claim of a valid experiment."""
+    figure = Figure(figsize=(8.6, 1.0 + ROW_HEIGHT * len(pictured_claims(found))), layout="constrained")
+    draw_forest(figure.subplots(), found, lambda color: DRAWN[color])
+    plt.close(figure)
+    return figure
+
+
+def draw_forest(axis: Axes, found: SuiteTable, color_of: Callable[[str], str]) -> None:
+    """Right is as published; filled where that or the contrary is sure."""
+    rows = pictured_claims(found)
+    for place, (it, judged) in zip(range(len(rows))[::-1], rows, strict=True):
+        _draw_claim(axis, place, it, judged, color_of)
+    axis.axvline(0, color=color_of(SOFT), linewidth=0.8)
+    axis.set_xlim(-FULL - 0.8, FULL + 0.8)
+    axis.set_ylim(-0.7, len(rows) - 0.3)
+    axis.set_yticks(range(len(rows))[::-1], [_label(it, judged) for it, judged in rows], fontsize=8)
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("the contrary | as published (standard deviations of a run)")
+
+
+def _draw_claim(
+    axis: Axes, place: int, it: JudgedExperiment, judged: JudgedClaim, color_of: Callable[[str], str]
+) -> None:
+    known, scale = judged.compared.difference, deviation(it.results)
+    assert known is not None
+    sign = 1 if judged.claim.higher else -1
+    mean, low, high = (sign * value / scale if scale else 0.0 for value in (known.mean, known.low, known.high))
+    color, is_sure = color_of(COLORS[judged.verdict]), judged.verdict in (Verdict.HOLDS, Verdict.DOES_NOT_HOLD)
+    ends = [max(-FULL, min(FULL, end)) for end in (low, high)]
+    axis.plot(ends, (place, place), color=color, linewidth=1.4)
+    axis.plot(max(-FULL, min(FULL, mean)), place, "o", color=color, markerfacecolor=color if is_sure else "none")
+    if abs(mean) > FULL:
+        align = "left" if mean > 0 else "right"
+        axis.text(1.03 * FULL * (1 if mean > 0 else -1), place, f"{mean:+.0f}", va="center", ha=align, fontsize=7.5)
+
+
+def _label(it: JudgedExperiment, judged: JudgedClaim) -> str:
+    direction = "higher" if judged.claim.higher else "lower"
+    name = it.results.experiment.name.replace("_", " ")
+    return f"{name}: {judged.claim.arm} {direction} than {judged.claim.against}"
