@@ -20,6 +20,8 @@ FULL = 3.0
 """Standard deviations from which on a cell is as dark as can be, and a bar as long."""
 SEVERAL = 2
 """Experiments from which on an objective has a profile."""
+DENSE = 0.2
+"""Share of objectives from which on an experiment is in the picture."""
 LONGEST = 40
 
 
@@ -64,9 +66,11 @@ def heat(found: SuiteTable) -> Heat:
 
 
 def heat_figure(shown: Heat) -> Figure:
-    """The table as a picture, on white: of the objectives that were in several experiments, or of all if none was."""
+    """What is dense of the table as a picture, on white; everything if no objective was in several experiments."""
     names = shown.profiled or list(shown.rows)
-    places = [place for place in shown.experiments if any(place in shown.rows[name] for name in names)]
+    counts = {place: sum(place in shown.rows[name] for name in names) for place in shown.experiments}
+    places = [place for place, count in counts.items() if count > DENSE * len(names)]
+    names = [name for name in names if sum(place in shown.rows[name] for place in places) >= min(SEVERAL, len(places))]
     values = np.array([[_shade(shown.rows[name].get(place)) for place in places] for name in names], dtype=float)
     texts = [[standardised(_contrasted(shown.rows[name].get(place))) for place in places] for name in names]
     figure = Figure(figsize=(3.6 + 0.62 * len(places), 1.8 + 0.26 * len(names)), layout="constrained")
