@@ -109,7 +109,7 @@ map: $(VENV)/runtime
 	$(VENV)/bin/python -m benchmarks.evidence
 
 suite: $(VENV)/runtime
-	$(RLZOO) suite seeds=10 base_against_base=true jobs=2 output=benchmarks/suite/results $(SUITE)
+	$(RLZOO) suite seeds=auto base_against_base=true jobs=2 output=benchmarks/suite/results $(SUITE)
 	-$(RLZOO) suite $$($(VENV)/bin/python benchmarks/zoo/recipes.py) experiments=$(EVERY) seeds=10 jobs=2 \
 		output=benchmarks/suite/results $(SUITE)  # what samples until groups are mixed may not find enough of them
 	$(VENV)/bin/python -m benchmarks.evidence

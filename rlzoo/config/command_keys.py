@@ -253,8 +253,9 @@ class SuiteConfig:
     experiments: list[str] = field(default_factory=list)
     """Which questions are asked: `experiments=rare_but_right,length_bias`; all that rlzoo has if empty. Others as
     `my_file.py:EXPERIMENT` or `my_module:EXPERIMENT`."""
-    seeds: list[Natural] = field(default_factory=lambda: [10])
-    """A number is how many of the registered seeds, 1100, 1101, ...; several are the seeds themselves: `seeds=0,1`."""
+    seeds: list[str] = field(default_factory=lambda: ["10"])
+    """A number is how many of the registered seeds, 1100, 1101, ...; several are the seeds themselves: `seeds=0,1`.
+    `seeds=auto(up_to=40)` begins with ten, and gives more to experiments of which a claim is open."""
     base_against_base: bool = False
     """Train the base of each experiment with 40 further seeds, and compare it with itself."""
     jobs: Count = 1

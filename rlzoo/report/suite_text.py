@@ -108,6 +108,11 @@ def base_against_base(found: SuiteTable) -> str:
     return f"base against base on further seeds: {told} of {all_of_them} comparisons below {SIGNIFICANCE:g}"
 
 
+def looks(found: SuiteTable) -> str:
+    """At how many numbers of seeds these tables were looked at; empty where it was one."""
+    return f"every p-value is corrected for {found.looks} looks, at other numbers of seeds" if found.looks > 1 else ""
+
+
 def standardised(it: Contrasted | None) -> str:
     """The effect in standard deviations of a run, with its mark."""
     if it is None or it.standardised is None:
@@ -115,10 +120,15 @@ def standardised(it: Contrasted | None) -> str:
     return f"{it.standardised:+.1f}{MARKS[it.standing]}"
 
 
+def remarks(found: SuiteTable) -> list[str]:
+    """What is said of all experiments together, in sentences."""
+    return [said for said in (base_against_base(found), pairs(found.pairs), looks(found)) if said]
+
+
 def markdown(found: SuiteTable) -> str:
     """The claims, the controls and every arm."""
     lines = ["# The behaviour suite", "", f"{summary(found)}.", ""]
-    lines += [f"{said[0].upper()}{said[1:]}.\n" for said in (base_against_base(found), pairs(found.pairs)) if said]
+    lines += [f"{said[0].upper()}{said[1:]}.\n" for said in remarks(found)]
     lines += ["## Claims", "", *markdown_table(CLAIM_HEADS, map(_claim, found.claims)), "", "## Experiments", ""]
     for judged, contrasts in zip(found.experiments, found.contrasts, strict=True):
         it = judged.results.experiment

@@ -84,8 +84,7 @@ class SuiteView:
         self.console.print(claims_table(found))
         for said in (
             suite_text.summary(found),
-            suite_text.base_against_base(found),
-            suite_text.pairs(found.pairs),
+            *suite_text.remarks(found),
             *(f"{name} cannot be asked of {label}: {why}" for (name, label), why in found.refused.items()),
             *(
                 f"{len(failures)} cells failed; the same call tries them again"

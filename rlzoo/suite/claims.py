@@ -125,7 +125,7 @@ Test: TypeAlias = tuple[str, str]
 """Arm and against."""
 
 
-def judge(results: Sequence[ExperimentResults]) -> list[JudgedExperiment]:
+def judge(results: Sequence[ExperimentResults], looks: int = 1) -> list[JudgedExperiment]:
     """Judges the claims of all experiments together."""
     tests = [_tests(it) for it in results]
     bases = [_base_against_base(it) for it in results]
@@ -133,7 +133,7 @@ def judge(results: Sequence[ExperimentResults]) -> list[JudgedExperiment]:
     known = [it for it in compared if it[-1].difference is not None]
     p_values = [it.difference.p_value for *_, it in known if it.difference]
     p_values += [base.p_value for base in bases if base]
-    family = Family(len(p_values))
+    family = Family(len(p_values), looks)
     corrected = iter(family.adjusted(p_values))
     found = {(place, test): it for place, test, it in compared}
     found |= {(place, test): replace(it, corrected=next(corrected)) for place, test, it in known}

@@ -70,12 +70,12 @@ class Pairs:
         return sum(bool(pair.told_apart_in) for pair in self.pairs)
 
 
-def against_base(results: Sequence[ExperimentResults]) -> list[dict[str, Contrasted]]:
+def against_base(results: Sequence[ExperimentResults], looks: int = 1) -> list[dict[str, Contrasted]]:
     """Of each experiment its arms by label; all of them are one family of tests."""
     compared = [(place, compare(it, label, BASE)) for place, it in enumerate(results) for label in it.arms]
     known = [(place, it) for place, it in compared if it.difference is not None and it.arm != BASE]
     p_values = [it.difference.p_value for _, it in known if it.difference]
-    corrected = Family(len(p_values)).adjusted(p_values)
+    corrected = Family(len(p_values), looks).adjusted(p_values)
     found: list[dict[str, Contrasted]] = [{} for _ in results]
     scales = [deviation(it) for it in results]
     for (place, it), p_value in zip(known, corrected, strict=True):
@@ -92,7 +92,7 @@ def deviation(results: ExperimentResults) -> float:
     return float(np.sqrt(np.mean([it.var(ddof=1) for it in values]))) if values else 0.0
 
 
-def all_pairs(results: Sequence[ExperimentResults]) -> Pairs:
+def all_pairs(results: Sequence[ExperimentResults], looks: int = 1) -> Pairs:
     """Of the objectives that are no experiment's own arms; those that mean the same are one."""
     typed = dict.fromkeys(written for it in results for written in it.others)
     distinct = list({parse(written).key: written for written in reversed(typed)}.values())[::-1]
@@ -104,7 +104,7 @@ def all_pairs(results: Sequence[ExperimentResults]) -> Pairs:
             if compared.difference is not None:
                 tests.append((pair, it.experiment.name, compared))
     p_values = [it.difference.p_value for *_, it in tests if it.difference]
-    corrected = Family(len(p_values)).adjusted(p_values)
+    corrected = Family(len(p_values), looks).adjusted(p_values)
     grouped = dict[tuple[str, str], list[tuple[str, Compared]]]()
     for (pair, name, compared), p_value in zip(tests, corrected, strict=True):
         grouped.setdefault(pair, []).append((name, replace(compared, corrected=p_value)))

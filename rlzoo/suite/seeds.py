@@ -1,13 +1,25 @@
-"""Which seeds are trained, and which of the cells that are done count."""
+"""Which seeds are trained, which of the cells that are done count, and how often tables are looked at.
 
+With `seeds=auto` an experiment of which something is still open gets twice as many seeds, again and again. Who looks K
+times and stops at what pleases errs up to K times as often: each look may err in an equal part of 5 % (Bonferroni, as
+in `statistics/sequential.py`).
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlzoo.errors import UserError
+from rlzoo.files import read_json, write_json
 from rlzoo.suite.experiment import Experiment
 
 BASE_SEEDS = tuple(range(2000, 2040))
 """On which base is compared with itself."""
+FIRST_LOOK = 10
+"""Seeds that every experiment gets with `seeds=auto`."""
+UP_TO = 40
+"""Seeds that one may get where the number is not given."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +28,16 @@ class Seeds:
 
     count: int = 0
     listed: Sequence[int] = ()
+    up_to: int = 0
+    """How many an experiment may get, of which something is open; 0 if their number is given."""
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of registered seeds at which the tables are looked at."""
+        numbers = [self.count]
+        while numbers[-1] < self.up_to:
+            numbers.append(min(self.up_to, 2 * numbers[-1]))
+        return () if self.listed else tuple(numbers)
 
     def of(self, experiment: Experiment) -> Sequence[int]:
         """Those that are trained."""
@@ -31,13 +53,37 @@ class Seeds:
         return seed in (registered if all(asked in registered for asked in self.of(experiment)) else self.listed)
 
 
-def chosen_seeds(given: Sequence[int]) -> Seeds:
+def chosen_seeds(given: Sequence[str]) -> Seeds:
     """A number is how many of the registered seeds. Raises UserError."""
-    if not given or given == [0] or len(set(given)) < len(given):
-        raise UserError(f"seeds={','.join(map(str, given))} must be how many seeds, or several different ones")
-    if len(given) == 1:
-        return Seeds(count=given[0])
-    if set(given) & set(BASE_SEEDS):
+    text = ",".join(given).replace(" ", "")
+    if auto := re.fullmatch(r"auto(\(up_to=(\d+)\))?", text):
+        up_to = int(auto[2] or UP_TO)
+        if up_to <= FIRST_LOOK:
+            raise UserError(f"seeds={text}: up_to must be more than the {FIRST_LOOK} seeds that every experiment gets")
+        return Seeds(count=FIRST_LOOK, up_to=up_to)
+    if not given or not all(re.fullmatch(r"\d+", seed.strip()) for seed in given):
+        raise UserError(f"seeds={text} must be how many seeds, several seeds, auto or auto(up_to={UP_TO})")
+    seeds = [int(seed) for seed in given]
+    if seeds == [0] or len(set(seeds)) < len(seeds):
+        raise UserError(f"seeds={text} must be how many seeds, or several different ones")
+    if len(seeds) == 1:
+        return Seeds(count=seeds[0])
+    if set(seeds) & set(BASE_SEEDS):
         first, last = BASE_SEEDS[0], BASE_SEEDS[-1]
-        raise UserError(f"seeds={given[0]},...: {first} to {last} are for base_against_base; choose others")
-    return Seeds(listed=tuple(given))
+        raise UserError(f"seeds={seeds[0]},...: {first} to {last} are for base_against_base; choose others")
+    return Seeds(listed=tuple(seeds))
+
+
+def count_looks(folder: Path, seeds: Seeds) -> int:
+    """Notes in a suite's folder at how many registered seeds it is looked at; how many looks these are together.
+
+    Raises UserError if the count is damaged.
+    """
+    path = folder / "looks.json"
+    try:
+        seen = {int(count) for count in read_json(path.read_text(encoding="utf-8"))} if path.exists() else set()
+    except (ValueError, TypeError):
+        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh") from None
+    seen |= set(seeds.looks)
+    write_json(path, sorted(seen))
+    return max(1, len(seen)) if not seeds.listed else 1

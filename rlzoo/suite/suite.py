@@ -1,17 +1,18 @@
 """The suite: trains what is not done, and says what all that is done shows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlzoo.config import SuiteConfig
-from rlzoo.suite.catalogue import own_names
+from rlzoo.statistics.sequential import wants_seeds
+from rlzoo.suite.catalogue import load_experiment, own_names
 from rlzoo.suite.cells import CellFile, planned
-from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, judge
+from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Trouble, Verdict, judge
 from rlzoo.suite.contrasts import Contrasted, Pairs, against_base, all_pairs
 from rlzoo.suite.results import read_results
 from rlzoo.suite.running import Failure, RunningView, run_cells
-from rlzoo.suite.seeds import chosen_seeds
+from rlzoo.suite.seeds import chosen_seeds, count_looks
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class SuiteTable:
     """Cells of this call that could not be trained."""
     refused: Mapping[tuple[str, str], str]
     """Experiment and objective -> why it cannot be asked that."""
+    looks: int = 1
+    """How often tables of these cells are looked at, for which every p-value is corrected."""
 
     @property
     def claims(self) -> list[tuple[JudgedExperiment, JudgedClaim]]:
@@ -41,7 +44,25 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
     file = CellFile(Path(config.output) / "cells.jsonl")
     with file.held():
         failures = run_cells(plan.cells, file, config.jobs, view)
+        looks = count_looks(file.path.parent, seeds)
+        for count in seeds.looks[1:]:
+            judged = judge(read_results(names, objectives, seeds, file.read()), looks)
+            undecided = [name for name in names if any(_is_open(it, name, seeds.up_to) for it in judged)]
+            further = planned(undecided, objectives, replace(seeds, count=count), False)
+            failures = [*failures, *run_cells(further.cells, file, config.jobs, view)]
     results = read_results(names, objectives, seeds, file.read())
-    judged = judge(results)
+    judged = judge(results, looks)
     valid = [experiment.results for experiment in judged if not experiment.controls.troubles]
-    return SuiteTable(judged, against_base(results), all_pairs(valid), failures, plan.refused)
+    pairs = all_pairs(valid, looks)
+    return SuiteTable(judged, against_base(results, looks), pairs, failures, plan.refused, looks)
+
+
+def _is_open(experiment: JudgedExperiment, written: str, up_to: int) -> bool:
+    """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
+    if experiment.results.experiment.name != load_experiment(written).name:
+        return False
+    troubles = experiment.controls.troubles
+    if troubles:
+        return troubles == [Trouble.POSITIVE]
+    needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is Verdict.CANNOT_TELL]
+    return any(wants_seeds(False, False, seeds[0] if seeds else 0, up_to) for seeds in needed)

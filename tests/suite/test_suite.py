@@ -13,6 +13,7 @@ from rlzoo import UserError
 from rlzoo.commands import main
 from rlzoo.suite.cell import MAX_REFILLS
 from rlzoo.suite.cells import Cell, CellFile, planned
+from rlzoo.suite.claims import Trouble
 from rlzoo.suite.seeds import Seeds
 from rlzoo.suite.suite import SuiteTable
 
@@ -174,6 +175,29 @@ def test_an_objective_with_the_name_of_an_arm_takes_nothing_from_that_arm(copy: 
     assert again(copy, ()).experiments[0].results.others.keys() == results.others.keys()
 
 
+def test_what_is_open_gets_more_seeds_and_each_look_may_err_less(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlzoo.suite.seeds.FIRST_LOOK", 2)
+    found = again(copy, (), seeds="auto(up_to=5)")
+    (judged,) = found.experiments
+    assert judged.controls.troubles == [Trouble.POSITIVE] and found.looks == 3
+    assert {label: len(arm.records) for label, arm in judged.results.arms.items()} == {
+        "base": 5,
+        "idle": 5,
+        "dapo-dynamic_sampling": 2,
+    }
+    known = judged.controls.positive.difference
+    assert known is not None and judged.controls.positive.corrected >= min(1, 3 * known.p_value)
+
+
+def test_looks_by_hand_are_counted(copy: Path) -> None:
+    once, twice = again(copy, ()), again(copy, (), seeds=3)
+    assert (once.looks, twice.looks, again(copy, (), seeds=3).looks) == (1, 2, 2)
+    assert "corrected for 2 looks" in (copy / "out" / "suite.md").read_text()
+    (copy / "out" / "looks.json").write_text("[2, ")
+    with pytest.raises(UserError, match=r"looks\.json is damaged; remove it"):
+        again(copy, ())
+
+
 def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None:
     found = again(copy, ("dapo-dynamic_sampling", "grpo(beta=0.5)"))
     assert found.experiments[0].controls.troubles and not found.pairs.tests
@@ -213,6 +237,8 @@ def test_processes_give_the_numbers_of_one(copy: Path) -> None:
         ("experiments=rare_but_right,rare_but_right", "each is named once"),
         ("experiments=no_file.py:EXPERIMENT", "there is no file no_file.py"),
         ("experiments=rare_but_right seeds=0", "must be how many seeds"),
+        ("experiments=rare_but_right seeds=ten", "seeds=ten must be how many seeds, several seeds, auto or"),
+        ("experiments=rare_but_right seeds=auto(up_to=10)", "up_to must be more than the 10 seeds"),
         ("experiments=rare_but_right seeds=3,3", "several different ones"),
         ("experiments=rare_but_right seeds=2000,2001", "are for base_against_base"),
         ("grpp", "did you mean grpo"),
