@@ -293,7 +293,7 @@ def suite_words(words: Sequence[str], progress: bool = True) -> SuiteTable:
 
     view = SuiteView(config, quiet=not progress)
     found = run_suite(config, objectives, view)
-    view.show(found)
+    view.show(found, objectives)
     return found
 
 

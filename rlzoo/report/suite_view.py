@@ -1,7 +1,7 @@
 """The behaviour suite as it is trained, as files, and on the terminal."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -24,6 +24,10 @@ from rlzoo.report.terminal import clock
 from rlzoo.suite.cells import Cell
 from rlzoo.suite.running import Failure
 from rlzoo.suite.suite import SuiteTable
+
+
+FEW = 8
+"""Objectives whose effects are shown on the terminal."""
 
 
 class SuiteView:
@@ -68,8 +72,8 @@ class SuiteView:
         left = (self.total - self.done) / rate if rate else 0.0
         return f"{self.done}/{self.total}, {60 * rate:.1f} a minute" + (f", {clock(left)} left" if left else "")
 
-    def show(self, found: SuiteTable) -> None:
-        """Writes the files and says what is in them."""
+    def show(self, found: SuiteTable, objectives: Sequence[str] = ()) -> None:
+        """Writes the files and says what is in them; how these objectives stand to base, if they are few."""
         write_json(self.folder / "claims.json", claims_values(found))
         write_json(self.folder / "scores.json", scores_values(found))
         write_text(self.folder / "claims.csv", suite_text.comma_separated(found))
@@ -82,6 +86,8 @@ class SuiteView:
                 if pictured_claims(found):
                     save_figure(forest_figure(found), self.folder / "claims.png")
         self.console.print(claims_table(found))
+        if 0 < len(objectives) <= FEW:
+            self.console.print(objectives_table(found, objectives))
         for said in (
             suite_text.summary(found),
             *suite_text.remarks(found),
@@ -95,6 +101,28 @@ class SuiteView:
         ):
             if said:
                 self.console.print(said, soft_wrap=True)
+
+
+def objectives_table(found: SuiteTable, objectives: Sequence[str]) -> Table:
+    """What objectives that were asked for change, an experiment a row."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("objective", overflow="fold", max_width=26)
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("to base", overflow="fold", max_width=16)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for written in objectives:
+        for it, contrasts in zip(found.experiments, found.contrasts, strict=True):
+            beside = contrasts.get(it.results.others.get(written, ""))
+            if beside is None:
+                continue
+            name = it.results.experiment.name
+            stands = "void" if it.controls.troubles else beside.standing.value
+            compared = beside.compared
+            table.add_row(
+                *map(Text, (written, name, suite_text.effect(compared), suite_text.p_value(compared), stands))
+            )
+    return table
 
 
 def claims_table(found: SuiteTable) -> Table:

@@ -1,5 +1,6 @@
 """The page, the tables and the values of a suite say what was found, and whatever a user wrote is text."""
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -13,7 +14,7 @@ from rlzoo.report.suite_heat import heat, heat_figure
 from rlzoo.report.suite_page import suite_page
 from rlzoo.report.suite_text import comma_separated, markdown, summary, verdict
 from rlzoo.report.suite_values import claims_values, scores_values
-from rlzoo.report.suite_view import claims_table
+from rlzoo.report.suite_view import claims_table, objectives_table
 from rlzoo.suite.claims import Verdict
 from rlzoo.suite.suite import SuiteTable
 from tests.report.test_page import HOSTILE
@@ -82,11 +83,23 @@ def test_hostile_text_is_text(small_suite: SuiteTable) -> None:
 
 
 def test_claims_fit_a_terminal_of_80_columns(small_suite: SuiteTable) -> None:
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=80, record=True, file=io.StringIO())
     console.print(claims_table(small_suite))
     shown = console.export_text()
     assert max(map(len, shown.splitlines())) <= 80
     assert "holds here" in shown and "void" in shown
+
+
+def test_an_objective_that_was_asked_for_stands_beside_base_on_the_terminal(small_suite: SuiteTable) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(objectives_table(small_suite, ["dapo", "not asked for"]))
+    lines = [line for line in console.export_text().splitlines() if "dapo" in line]
+    standings = [contrasts["dapo"].standing for contrasts in small_suite.contrasts]
+    voids = [bool(it.controls.troubles) for it in small_suite.experiments]
+    assert True in voids and False in voids
+    for line, standing, void in zip(lines, standings, voids, strict=True):
+        assert line.rstrip().endswith("void" if void else standing.value.split()[-1])
+        assert len(line) <= 80
 
 
 def test_verdicts_stand_in_words(small_suite: SuiteTable) -> None:
