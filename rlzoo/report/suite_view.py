@@ -25,7 +25,6 @@ from rlzoo.suite.cells import Cell
 from rlzoo.suite.running import Failure
 from rlzoo.suite.suite import SuiteTable
 
-
 FEW = 8
 """Objectives whose effects are shown on the terminal."""
 
