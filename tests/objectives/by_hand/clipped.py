@@ -184,14 +184,20 @@ def _(b: Case) -> list[Array]:
 
 @expression("entropy_advantage+stapo")
 def _(b: Case) -> Array:
-    a = with_entropy(b, z_scored(b))
+    a = with_entropy(z_scored(b), b.current_entropy)
     m = not_spurious(b, a)
     return m * dapo_clip(b, a) * token_mean(b, m)
 
 
 @expression("advantage_reweighting+entropy_advantage")
 def _(b: Case) -> Array:
-    a = with_entropy(b, reweighted(b, z_scored(b)))
+    a = with_entropy(reweighted(b, z_scored(b)), b.current_entropy)
+    return (ppo(np.exp(change(b)), a, 0.2, 0.24) + k3(b, 0.001)) * token_mean(b)
+
+
+@expression("advantage_reweighting+entropy_advantage(source=old)")
+def _(b: Case) -> Array:
+    a = reweighted(b, with_entropy(z_scored(b), b.entropy_old))
     return (ppo(np.exp(change(b)), a, 0.2, 0.24) + k3(b, 0.001)) * token_mean(b)
 
 

@@ -146,9 +146,9 @@ def icepop(b: Case, a: Array) -> Array:
     return np.where((w >= 0.5) & (w <= 5), w, 0.0) * a
 
 
-def with_entropy(b: Case, a: Array) -> Array:
+def with_entropy(a: Array, entropy: Array) -> Array:
     """A + min(0.4 H, |A| / 2)."""
-    return a + np.minimum(0.4 * b.current_entropy, abs(a) / 2)
+    return a + np.minimum(0.4 * entropy, abs(a) / 2)
 
 
 # ---- denominators: the share of each token that is trained on, by the tokens that count [N, T] -----------------------
