@@ -58,6 +58,8 @@ lopti | authors | code, read | zhyang2226/AR-Lopti@cbeb333 | not run |
 luspo | paper | code, run | huggingface/trl@f2cd577 | 2e-16 | nobody's other code could be had
 m2po | paper | paper's equation | arXiv:2510.01161 Algorithm 1, its page for 0.04 | 0 | tokens of equal ratio
 m2po | authors | code, run | Infini-AI-Lab/M2PO@af54a3e core_algos.py:683-867 | 9e-9, vectors |
+magic | paper | notes on the paper | arXiv:2505.22312 section 3.3, as huggingface/trl@f2cd577 has it | 0 | at the target
+magic | authors | code, run | SkyworkAI/Skywork-OR1@64e96af core_algos.py:56-74, 248; dp_actor.py:269 | 9e-9, vectors |
 maxrl | paper | code, run | tajwarfahim/maxrl@c0698eb, the advantage | 0 |
 minpro | paper | paper's equation | arXiv:2601.22718, three prefixes | 0 | widths; nobody's code could be had
 nft | paper | code, run | NVlabs/NFT@b358fae dp_actor.py:324-366 | 9e-16 up to a factor | its denominator; bounds of p

@@ -43,6 +43,7 @@ CONTRIBUTIONS = {
     "up": {"unbounded_positive"},
     "rec": {"banded_reinforce"},
     "kimi": {"reinforce", "sequence_drift"},
+    "magic": {"adaptive_entropy"},
     "par": {"positive_reweighting"},
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},

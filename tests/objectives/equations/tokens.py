@@ -262,6 +262,13 @@ def lowered(reader: Reader, start: str, step: str, target: str) -> Tensor:
     return torch.where(reader.names["A"] > 0, weight, 1.0)
 
 
+def switched(reader: Reader, start: str, whose: str, before: str | None, target: str, *_: str) -> None:
+    """The weight of the entropy in the first step, before which nothing switched it off."""
+    values = reader.names["H_old"] if whose == "H_old" else -reader.logps["old"]
+    is_on = before is not None or bool(values[reader.mask].mean() < float(target))
+    reader.names["alpha"] = float(start) * is_on
+
+
 def kl(reader: Reader, mean: str, sign: str, beta: str, estimator: str, clamp: str | None) -> Tensor:
     change = log_ratio(reader, "ref")
     if clamp:

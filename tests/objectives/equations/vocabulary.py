@@ -47,6 +47,7 @@ from tests.objectives.equations.tokens import (
     smallest,
     spurious,
     surprising,
+    switched,
     top,
     within,
     zoned,
@@ -157,6 +158,11 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
         (
             r"A \*= NUMBER where A > 0, moved by NUMBER a step, down while the mean of H_old < NUMBER, up above",
             _weigh(lowered),
+        ),
+        (
+            r"alpha = NUMBER while the mean of (H_old|-log p_old)( a step ago)? < NUMBER, 0 otherwise, the number moved "
+            r"by NUMBER a step, up while it was below, down above, within 0 \.\. NUMBER",
+            switched,
         ),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),
         (r"counted: (.*)", lambda reader, text: setattr(reader, "counted", text)),

@@ -205,6 +205,20 @@ def w_reinforce(kind: str) -> Loss:
     return loss
 
 
+def skywork(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`update_policy` (dp_actor.py:269-307) with a controller at 0.003, before it is updated."""
+    (old, mask), advantage = tensors(case), z_scored(case)
+    controller = its.EntController(0.003, 0.005, 0, 0.0001, 0.2, True)
+
+    def part(rows: Tensor) -> Tensor:
+        policy = its.compute_policy_loss(old[rows], logp[rows], advantage[rows], mask[rows], 0.2)[0]
+        bonus = masked_mean(entropy[rows], mask[rows]) * controller.value * controller.entropy_loss_enabled
+        loss: Tensor = policy - bonus
+        return loss
+
+    return per_micro_batch(case, part)
+
+
 def hapo_advantage(its: Any, case: Case) -> Tensor:
     """`compute_hapo_outcome_advantage`."""
     mask = torch.from_numpy(case.mask).double()
@@ -342,6 +356,17 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
     "w_reinforce(variant=authors)": ([(*RLVR, W_NAMES)], w_reinforce("weighted")),
     "w_reinforce(variant=psr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("positive")),
     "w_reinforce(variant=nsr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("negative")),
+    "magic(variant=authors,start=0.003)-dynamic_sampling": (
+        [
+            (
+                "SkyworkAI/Skywork-OR1",
+                "64e96afa213ae89d0ad21932106d3b8aafe9ace2",
+                CORE,
+                ["EntController", "compute_policy_loss"],
+            )
+        ],
+        skywork,
+    ),
     "dcpo(variant=authors)": (
         [
             (
