@@ -42,6 +42,7 @@ gpg | authors | code, run | AMAP-ML/GPG@e096da8 open_r1/gpg_trainer.py:269-318 |
 gpg | verl | code, run | verl-project/verl@1dda039 core_algos.py:1707 | 0 |
 grpo | paper | paper's equation | arXiv:2402.03300 eq. 3-4 | 0 | clip width, deviation's ddof
 gspo | paper | code, run | verl-project/verl@1dda039, huggingface/trl@f2cd577, OpenRLHF/OpenRLHF@3c3be62 | 1e-8 |
+gvpo | paper | code, run | verl-project/verl-recipe@48ea0a7 gvpo/gvpo_core_algos.py:39-57 | 4e-15, vectors | a factor
 hapo | paper | paper's equation | arXiv:2509.16591, sign by the text | 0 | temperature per token; dynamic sampling
 hapo | authors | code, run | starriver030515/HAPO@7671dde core_algos.py:82-157, 295-370, 714-830 | 9e-9, vectors |
 icepop | paper | code, run | OpenRLHF/OpenRLHF@3c3be62 loss.py:198-204 | 1e-8 | the weight of the paper's KL
@@ -90,6 +91,7 @@ stare | paper | paper's equation | arXiv:2606.19236 | 0 |
 stare | c2 | paper's equation | arXiv:2606.19236 | 0 |
 stare | authors | code, read | hp-luo/STARE@bffb9e7 | not run |
 topr | paper | paper's equation | arXiv:2503.14286 eq. 8; with token_ratio alibaba/ROLL@8eb27cc | 0 |
+tpo | paper | paper's equation | arXiv:2604.06159 eq. 1-3; JeanKaddour/tpo@73473b9 algorithms.py:287 | 0 | its denominator
 up | paper | notes on the paper | arXiv:2607.06987 eq. 14-15, as two pull requests have them | 0 | its base
 up | verl | code, read | verl-project/verl pull request 7022, compute_policy_loss_up, as quoted | not run | not merged
 vespo | paper | code, run | FloyedShen/VESPO, huggingface/trl@f2cd577 | 1e-15 |
@@ -107,8 +109,6 @@ MISSING = {
     "symmetric_loss": "arXiv:2405.17618: only its abstract and its scripts (alpha 0.5, beta 0.2 or 0.4) could be read",
     "shuffle_r1": "arXiv:2508.05612 samples and reshuffles pairs of rollouts, the sampler's work; no code to read",
     "gtpo_shaping": "arXiv:2508.02260: perplexity and position shaping; neither its equation nor its code could be had",
-    "gvpo": "arXiv:2504.19599 needs group sums of current log-probs, which no stage has",
-    "tpo": "arXiv:2604.06159 needs group sums of current log-probs, which no stage has",
     "otb": "arXiv:2602.07078 needs the sum of squared probabilities, which no forward pass keeps",
     "gdpo": "arXiv:2601.05242 needs several rewards per response, which batches do not have",
 }

@@ -44,6 +44,8 @@ CONTRIBUTIONS = {
     "rec": {"banded_reinforce"},
     "kimi": {"reinforce", "sequence_drift"},
     "magic": {"adaptive_entropy"},
+    "gvpo": {"group_variance", "seq_sum"},
+    "tpo": {"target_match", "seq_sum"},
     "par": {"positive_reweighting"},
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},

@@ -266,10 +266,14 @@ def test_equal_rewards_have_an_advantage_of_exactly_zero(
     assert (advantage[size:] != 0).all()
 
 
+HELD = ("gvpo", "tpo")
+"""Whose loss holds a policy that has moved near the old one, whatever the rewards."""
+
+
 @pytest.mark.parametrize("expression", VARIANTS)
 def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expression: str) -> None:
     objective = without_penalties(expression)
-    case = random_case(5, moved=True)
+    case = random_case(5, moved=not expression.startswith(HELD))
     batch = token_batch(replace(case, reward=np.full(len(case.reward), 0.1), max_length=1000))
     surrogate = next(part for part in objective.parts if hasattr(part, "follows_advantage"))
     charged = "kl_reward" in {part.name for part in objective.parts}
@@ -278,7 +282,8 @@ def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expr
         batch = batch.with_fields(correct=torch.ones_like(batch.correct))
     updates = evaluate(objective, batch)
     if centred:
-        assert all((update.gradient == 0).all() and update.loss == 0 for update in updates)
+        assert all((update.gradient == 0).all() for update in updates)
+        assert expression.startswith("tpo") or all(update.loss == 0 for update in updates)
     elif charged:
         assert any((update.gradient != 0).any() for update in updates)
 

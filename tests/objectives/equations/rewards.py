@@ -87,6 +87,12 @@ def over_group(reader: Reader, middle: str, eps: str) -> Tensor:
     return ((reward - centre) / (deviation + float(eps))).where(~constant, 0.0)
 
 
+def over_group_population(reader: Reader) -> Tensor:
+    """(R - mean) / std with ddof 0."""
+    deviation = reader.per_group(lambda values: values.std(correction=0))
+    return quotient(reader.names["R"] - group_mean(reader), deviation)
+
+
 def whole_groups(reader: Reader, eps: str) -> Tensor:
     """GRPO's advantage, but 1 or -1 where all are right or wrong and earn the same."""
     success = torch.zeros_like(reader.correct)

@@ -119,6 +119,28 @@ def contrast(reader: Reader, sign: str, tau: str, relation: str) -> Tensor:
     return (1 + result).log()
 
 
+def drifts(reader: Reader) -> None:
+    """S, its mean over the group, k responses of the group and n tokens of the response: [N, 1] each."""
+    change = over_response(reader, "sum", log_ratio(reader, "old"))
+    mean, size = torch.zeros_like(change), torch.zeros_like(change)
+    for group in reader.groups_of(reader.mask.any(1)):
+        mean = torch.where(group[:, None], change[group].mean(), mean)
+        size[group] = float(group.sum())
+    tokens = reader.mask.sum(1, keepdim=True).clamp(min=1)
+    reader.names |= {"s": change, "s_mean": mean, "k": size, "n": tokens}
+
+
+def targets(reader: Reader, eta: str) -> None:
+    """P and q of each response within its group, and k responses of the group: [N, 1] each."""
+    log_p, old = (over_response(reader, "sum", logp) for logp in (reader.logp, reader.logps["old"]))
+    tilt = over_response(reader, "mean", reader.names["A"]) / float(eta)
+    p, q, size = (torch.zeros_like(old) for _ in range(3))
+    for group in reader.groups_of(reader.mask.any(1)):
+        p[group], q[group] = log_p.detach()[group].softmax(0), (old + tilt)[group].softmax(0)
+        size[group] = float(group.sum())
+    reader.names |= {"P": p, "q": q, "k": size}
+
+
 def moved(reader: Reader, kind: str) -> Tensor:
     p, ratio = reader.names["p"].detach(), reader.names["r"].detach()
     then = p / ratio

@@ -18,6 +18,7 @@ from tests.objectives.equations.rewards import (
     less_others,
     over_batch_deviation,
     over_group,
+    over_group_population,
     over_group_tokens,
     over_share,
     over_success,
@@ -27,6 +28,7 @@ from tests.objectives.equations.rewards import (
 )
 from tests.objectives.equations.tokens import (
     contrast,
+    drifts,
     far_penalty,
     future,
     height,
@@ -48,6 +50,7 @@ from tests.objectives.equations.tokens import (
     spurious,
     surprising,
     switched,
+    targets,
     top,
     within,
     zoned,
@@ -160,10 +163,20 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             _weigh(lowered),
         ),
         (
-            r"alpha = NUMBER while the mean of (H_old|-log p_old)( a step ago)? < NUMBER, 0 otherwise, the number moved "
-            r"by NUMBER a step, up while it was below, down above, within 0 \.\. NUMBER",
+            r"alpha = NUMBER while the mean of (H_old|-log p_old)( a step ago)? < NUMBER, 0 otherwise, the number "
+            r"moved by NUMBER a step, up while it was below, down above, within 0 \.\. NUMBER",
             switched,
         ),
+        (
+            r"s = sum over a response of log p/p_old, s_mean its mean over the group of k, n tokens of the response",
+            drifts,
+        ),
+        (
+            r"P = softmax over the group of the sum over a response of log p, q that of log p_old and A / NUMBER, "
+            r"k responses",
+            targets,
+        ),
+        (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),
         (r"counted: (.*)", lambda reader, text: setattr(reader, "counted", text)),
         (r"the penalties' means count all tokens", lambda reader: None),

@@ -219,6 +219,24 @@ def skywork(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     return per_micro_batch(case, part)
 
 
+def gvpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`compute_policy_loss_gvpo` with beta = 0.1 on each prompt, whose weight is its responses."""
+    alone = SimpleNamespace(_flatten=lambda: SimpleNamespace(get_group=lambda: None))
+    distributed = SimpleNamespace(get_world_size=lambda group: 1)
+    its.compute_policy_loss_gvpo.__globals__.update(
+        torch=SimpleNamespace(distributed=distributed, unique=torch.unique),
+        allgather_dict_tensors=lambda data, size, group: data,
+    )
+    (old, mask), advantage = tensors(case), _wide(case, group_center(case, case.reward)[0])
+    uid = torch.from_numpy(case.group)
+    total = torch.zeros(())
+    for name in uid.unique():
+        rows = uid == name
+        here = (old[rows], logp[rows], advantage[rows], mask[rows], 0.1, uid[rows], alone, int(rows.sum()))
+        total = total + its.compute_policy_loss_gvpo(*here) * rows.sum() / len(uid)
+    return total
+
+
 def hapo_advantage(its: Any, case: Case) -> Tensor:
     """`compute_hapo_outcome_advantage`."""
     mask = torch.from_numpy(case.mask).double()
@@ -356,6 +374,17 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
     "w_reinforce(variant=authors)": ([(*RLVR, W_NAMES)], w_reinforce("weighted")),
     "w_reinforce(variant=psr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("positive")),
     "w_reinforce(variant=nsr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("negative")),
+    "gvpo": (
+        [
+            (
+                "verl-project/verl-recipe",
+                "48ea0a797fa29867ea0ad92aff7d284eec7d4be3",
+                "gvpo/gvpo_core_algos.py",
+                ["compute_policy_loss_gvpo"],
+            )
+        ],
+        gvpo,
+    ),
     "magic(variant=authors,start=0.003)-dynamic_sampling": (
         [
             (
