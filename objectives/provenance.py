@@ -91,7 +91,7 @@ stare | paper | paper's equation | arXiv:2606.19236 | 0 |
 stare | c2 | paper's equation | arXiv:2606.19236 | 0 |
 stare | authors | code, read | hp-luo/STARE@bffb9e7 | not run |
 topr | paper | paper's equation | arXiv:2503.14286 eq. 8; with token_ratio alibaba/ROLL@8eb27cc | 0 |
-tpo | paper | paper's equation | arXiv:2604.06159 eq. 1-3; JeanKaddour/tpo@73473b9 algorithms.py:287 | 0 | its denominator
+tpo | paper | paper's equation | arXiv:2604.06159 eq. 1-3; JeanKaddour/tpo@73473b9 algorithms.py:287 | 0 | denominator
 up | paper | notes on the paper | arXiv:2607.06987 eq. 14-15, as two pull requests have them | 0 | its base
 up | verl | code, read | verl-project/verl pull request 7022, compute_policy_loss_up, as quoted | not run | not merged
 vespo | paper | code, run | FloyedShen/VESPO, huggingface/trl@f2cd577 | 1e-15 |

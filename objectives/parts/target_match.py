@@ -2,7 +2,7 @@
 
     P = softmax over the group of sum_t log pi(y_it),   q = softmax of sum_t log pi_old(y_it) + A_i / eta
 
-A response is pushed by q_i - P_i. Where the two are close, their difference is calculated from that of their logarithms.
+A response is pushed by q_i - P_i. Where the two are close, q - P comes from their logarithms.
 """
 
 from collections.abc import Mapping
