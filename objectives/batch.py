@@ -14,7 +14,7 @@ from objectives.lazy import Tensor, torch
 
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
-    | {"clipped"}
+    | {"clipped", "sum_pi_squared_old"}
 )
 ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
 Batch = TypeVar("Batch", bound="TokenBatch")
@@ -46,6 +46,8 @@ class TokenBatch:
     """[N, T]: the policy at rollout time, log-prob of the sampled token."""
     entropy_old: Tensor | None = None
     """[N, T]: its full-vocabulary entropy."""
+    sum_pi_squared_old: Tensor | None = None
+    """[N, T]: its probability of sampling one token twice, the sum of the squared probabilities of all tokens."""
     logp: Tensor | None = None
     """[N, T]: the current policy, no gradient."""
     entropy: Tensor | None = None

@@ -22,7 +22,7 @@ LAWS = (
     "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
     "neither padding, the order of rows nor the cut into micro-batches"
 )
-DECLARED = frozenset({"logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_prompt"})
+DECLARED = frozenset({"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_prompt"})
 """Fields that only an objective which declares them is given."""
 PADDING = 4
 COPIES = 8

@@ -66,6 +66,8 @@ minpro | paper | paper's equation | arXiv:2601.22718, three prefixes | 0 | width
 nft | paper | code, run | NVlabs/NFT@b358fae dp_actor.py:324-366 | 9e-16 up to a factor | its denominator; bounds of p
 opo | paper | paper's equation | arXiv:2505.23585 | 3e-16 | nobody's own code could be had
 opo | verl | code, run | verl-project/verl@1dda039 | 0 |
+otb | paper | notes on the paper | arXiv:2602.07078, as verl-project/verl@1dda039 docs/algo/otb.md has it | 0 | its base
+otb | verl | code, run | verl-project/verl@1dda039 core_algos.py:872-987, 1286-1361 | 3e-7, vectors | 1e-8 in a sum
 par | paper | notes on the paper | arXiv:2511.05993, two notes | 0 | delta; where lambda starts; no code could be had
 passk | paper | code, run | RUCAIBox/Passk_Training@c3ba575, k = 1, 2, 4, 6 | 5e-15 |
 positive_nll | paper | code, read | NVIDIA-NeMo/RL@7ea279a | 0 |
@@ -109,7 +111,6 @@ MISSING = {
     "symmetric_loss": "arXiv:2405.17618: only its abstract and its scripts (alpha 0.5, beta 0.2 or 0.4) could be read",
     "shuffle_r1": "arXiv:2508.05612 samples and reshuffles pairs of rollouts, the sampler's work; no code to read",
     "gtpo_shaping": "arXiv:2508.02260: perplexity and position shaping; neither its equation nor its code could be had",
-    "otb": "arXiv:2602.07078 needs the sum of squared probabilities, which no forward pass keeps",
     "gdpo": "arXiv:2601.05242 needs several rewards per response, which batches do not have",
 }
 """Methods that were asked for and are not here, and why."""

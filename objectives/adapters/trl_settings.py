@@ -80,8 +80,9 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
         raise ObjectiveError(
             f"num_generations={args.num_generations}: objective={objective} needs at least {objective.learning_group}"
         )
-    if "logp_prompt" in objective.needs:
-        raise ObjectiveError(f"objective={objective} reads the log-probs of prompts, which TRL does not calculate")
+    for field, what in (("logp_prompt", "the log-probs of prompts"), ("sum_pi_squared_old", "sums of squares")):
+        if field in objective.needs:
+            raise ObjectiveError(f"objective={objective} reads {what}, which TRL does not calculate")
     reads_reference = "logp_ref" in objective.needs
     if args.sync_ref_model and not reads_reference:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")

@@ -87,6 +87,7 @@ def _batch(size: int, moved: bool, uncertain: float) -> TokenBatch:
         max_length=_LENGTH,
         logp_old=logp,
         entropy_old=entropy,
+        sum_pi_squared_old=(2 * logp).exp() + (1 - logp.exp()).square() / 2,
         logp=(logp + change).clamp(max=-1e-3) if moved else logp,
         entropy=entropy * (1 + 0.2 * change) if moved else entropy,
         logp_sampler=logp + 0.1 * change,

@@ -100,6 +100,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         max_length=rollout.max_response_tokens,
         logp_old=logp,
         entropy_old=entropy,
+        sum_pi_squared_old=(2 * logp).exp() + (1 - logp.exp()).square() / 2,
         logp=moved * logp,
         entropy=moved * entropy,
         logp_ref=torch.where(group[:, None] == 0, logp, 1.1 * logp),

@@ -63,6 +63,7 @@ def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tens
         entropy=entropy,
         logp_old=logp_old,
         entropy_old=entropy_old,
+        sum_pi_squared_old=setting.old.softmax(-1).flatten(0, -2).square().sum(-1)[place],
         logp_sampler=token_stats(setting.sampler, place, symbol)[0],
         logp_ref=token_stats(setting.reference, place, symbol)[0],
         logp_prompt=-1.0 - 0.05 * prompt.double(),

@@ -69,6 +69,7 @@ def _of(objective: Objective, rewards: Tensor) -> Tensor:
         logp_sampler=-ones,
         logp_prompt=-ones[:, 0],
         entropy_old=ones,
+        sum_pi_squared_old=ones / 2,
         on_policy=True,
     )
     advantage = objective.advantages(batch)

@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
-TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_sampler")
+TOKEN_FIELDS = ("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_sampler")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Case:
     micro_batch: NDArray[np.int64]
     logp_old: Array
     entropy_old: Array
+    sum_pi_squared_old: Array
     logp_ref: Array
     max_length: int
     logp_sampler: Array
@@ -106,6 +107,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         micro_batch=draw.integers(3, 3 + draw.integers(1, 5), size=shape[0]),
         logp_old=logp_old,
         entropy_old=_entropies(draw, shape, high_entropy),
+        sum_pi_squared_old=_sums_of_squares(np.random.default_rng([seed, 2]), logp_old),
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
@@ -171,6 +173,16 @@ def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) ->
         return np.full(shape, 0.25)
     values = np.abs(draw.standard_normal(shape)) * (1.0 if high else 0.25)
     return _grid(values) if draw.random() < 0.5 else np.round(values * 8) / 8
+
+
+def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:
+    """The square of the sampled token's probability, and of up to nine others, on a grid of float32.
+
+    A thousandth at least, so that what is left of 1 - 2 p + sum of p^2 is not its rounding; nothing where p = 1.
+    """
+    chance = np.exp(logp)
+    others = np.maximum((1 - chance) ** 2 / draw.integers(1, 10, size=logp.shape), 1e-3 * (chance < 1))
+    return np.round((chance**2 + others) * GRID**2) / GRID**2
 
 
 def beyond_the_mask(case: Case, garbage: float) -> Case:

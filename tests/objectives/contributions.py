@@ -46,6 +46,7 @@ CONTRIBUTIONS = {
     "magic": {"adaptive_entropy"},
     "gvpo": {"group_variance", "seq_sum"},
     "tpo": {"target_match", "seq_sum"},
+    "otb": {"optimal_token_baseline"},
     "par": {"positive_reweighting"},
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},

@@ -119,6 +119,30 @@ def contrast(reader: Reader, sign: str, tau: str, relation: str) -> Tensor:
     return (1 + result).log()
 
 
+def energies(reader: Reader) -> None:
+    """W: what the squared gradients by the logits add up to; counted by the tokens that are there."""
+    squares = torch.from_numpy(reader.case.sum_pi_squared_old)
+    step = (1 - 2 * reader.logps["old"].exp() + squares).clamp(min=0)
+    reader.names["W"] = torch.where(reader.mask, step, 0.0).cumsum(1)
+
+
+def less_token_baseline(reader: Reader, alone: str) -> Tensor:
+    reward, advantage = reader.names["R"], torch.zeros(reader.mask.shape, dtype=torch.float64)
+    for group in reader.groups_of(reader.present()):
+        rows = [(row, reader.mask[row].nonzero()[:, 0].tolist()) for row in group.nonzero()[:, 0].tolist()]
+        for t in range(reader.mask.shape[1]):
+            here = [(row, at[t]) for row, at in rows if t < len(at)]
+            weights = [float(reader.names["W"][at]) for at in here]
+            values = [float(reward[row, 0]) for row, _ in here]
+            mean = float(reward[group].mean())
+            below = sum(weights)
+            base = sum(w * r for w, r in zip(weights, values, strict=True)) / below if below else mean
+            for at, value in zip(here, values, strict=True):
+                lonely = value if alone == "R" else 0.0
+                advantage[at] = value - base if len(here) > 1 else lonely
+    return advantage
+
+
 def drifts(reader: Reader) -> None:
     """S, its mean over the group, k responses of the group and n tokens of the response: [N, 1] each."""
     change = over_response(reader, "sum", log_ratio(reader, "old"))

@@ -29,12 +29,14 @@ from tests.objectives.equations.rewards import (
 from tests.objectives.equations.tokens import (
     contrast,
     drifts,
+    energies,
     far_penalty,
     future,
     height,
     kalman,
     kl,
     least_beyond,
+    less_token_baseline,
     likelihood,
     log_ratio,
     lowered,
@@ -175,6 +177,11 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             r"P = softmax over the group of the sum over a response of log p, q that of log p_old and A / NUMBER, "
             r"k responses",
             targets,
+        ),
+        (r"W = sum up to the token of 1 - 2 p_old \+ sum of p_old\^2", energies),
+        (
+            r"A = R - sum W R / sum W over the group's t-th tokens, (0|R) where it has one",
+            _set("A", less_token_baseline),
         ),
         (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),

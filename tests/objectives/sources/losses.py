@@ -188,6 +188,18 @@ def gvpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     return total
 
 
+def otb(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`compute_optimal_token_baseline_advantage`, and `compute_policy_loss_vanilla` as configured by default."""
+    old, mask = tensors(case)
+    rewards = torch.zeros_like(mask)
+    rewards[torch.arange(len(mask)), mask.cumsum(1).argmax(1)] = torch.from_numpy(case.reward)
+    squares = torch.from_numpy(case.sum_pi_squared_old)
+    advantage = its.compute_optimal_token_baseline_advantage(rewards, mask, case.group, old, squares)[0]
+    config = Config(clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2, clip_ratio_c=3.0, global_batch_info={})
+    loss: Tensor = its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
+    return loss
+
+
 def hapo_advantage(its: Any, case: Case) -> Tensor:
     """`compute_hapo_outcome_advantage`."""
     mask = torch.from_numpy(case.mask).double()

@@ -28,6 +28,7 @@ from tests.objectives.sources.losses import (
     hapo,
     masked_mean,
     openrlhf,
+    otb,
     skywork,
     verl_fork,
     w_reinforce,
@@ -207,6 +208,17 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
             )
         ],
         skywork,
+    ),
+    "otb(variant=verl)": (
+        [
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                CORE,
+                ["compute_optimal_token_baseline_advantage", "compute_policy_loss_vanilla", "agg_loss"],
+            )
+        ],
+        otb,
     ),
     "dcpo(variant=authors)": (
         [
