@@ -36,6 +36,8 @@ entropy20 | authors | code, read | Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR@6f5dd
 entropy20 | v1 | notes on the paper | arXiv:2506.01939v1 | 0 |
 entropy_advantage | paper | notes on the paper | arXiv:2506.14758 | 0 | nobody's code could be had
 fipo | paper | code, run | modelscope/ms-swift@3602360 grpo_trainer.py:899-945, 1062-1074 | 1e-15, vectors | its base
+gdpo | paper | code, read | huggingface/trl@f2cd577 grpo_trainer.py:2710-2720; its paper index | not run | its base
+gdpo | verl | code, run | verl-project/verl@1dda039 core_algos.py:362-466, 1286-1361 | 2e-9, vectors |
 gmpo | paper | code, run | callsys/GMPO@205b2bf, verl-project/verl@1dda039 | 2e-16 |
 gpg | paper | paper's equation | arXiv:2504.02546 eq. 5 | 0 | resampling to a share of valid groups
 gpg | authors | code, run | AMAP-ML/GPG@e096da8 open_r1/gpg_trainer.py:269-318 | 4e-15, vectors | likewise
@@ -111,7 +113,6 @@ MISSING = {
     "symmetric_loss": "arXiv:2405.17618: only its abstract and its scripts (alpha 0.5, beta 0.2 or 0.4) could be read",
     "shuffle_r1": "arXiv:2508.05612 samples and reshuffles pairs of rollouts, the sampler's work; no code to read",
     "gtpo_shaping": "arXiv:2508.02260: perplexity and position shaping; neither its equation nor its code could be had",
-    "gdpo": "arXiv:2601.05242 needs several rewards per response, which batches do not have",
 }
 """Methods that were asked for and are not here, and why."""
 

@@ -1,6 +1,8 @@
 """OTB's advantage (Li et al., arXiv:2602.07078): a baseline for each token; see the recipe `otb`.
 
 A_it = R_i - sum_j W_jt R_j / sum_j W_jt,   W_it = sum_{s <= t} ( 1 - 2 pi_old(y_is) + sum_v pi_old(v)^2 )
+
+A reward equal to its baseline up to rounding has an advantage of exactly zero.
 """
 
 from dataclasses import dataclass
@@ -46,6 +48,10 @@ class OptimalTokenBaseline(Advantage):
         total = over_group(energy)
         baseline = over_group(energy * centred[:, None]) / total.clamp(min=torch.finfo(total.dtype).tiny)
         advantage = centred[:, None] - baseline
+        rounding = 32 * torch.finfo(total.dtype).eps * centred.abs()[:, None]
+        advantage = advantage.where(advantage.abs() > rounding, 0.0)
+        rounding = 32 * torch.finfo(total.dtype).eps * centred.abs()[:, None]
+        advantage = advantage.where(advantage.abs() > rounding, 0.0)
         lonely = over_group(mask.double()) == 1
         rest = batch.require("reward", self.name)[:, None] if self.alone == "reward" else 0.0 * centred[:, None]
         return torch.where(mask, torch.where(lonely, rest, advantage), 0.0).to(centred)

@@ -111,7 +111,11 @@ VERL = PeerTable(
             Rule("scaled_center(counts=rewarded)", {ADVANTAGE: "gpg"}),
             Rule(None, {ADVANTAGE: "gae"}, "it needs a value model"),
             Rule(None, {ADVANTAGE: "remax"}, "it needs a greedy response per prompt"),
-            Rule(None, {ADVANTAGE: "gdpo"}, "it needs several rewards per response"),
+            Rule(
+                "decoupled_norm(eps=1e-06,over=tokens)",
+                {ADVANTAGE: "gdpo"},
+                "its rewards are named by algorithm.gdpo_reward_keys, here they are those of task.reward",
+            ),
         ),
         "sampling engine": (
             Rule("", {SAMPLER: None, BYPASS: False}),
@@ -240,6 +244,7 @@ VERL = PeerTable(
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
         f"{ACTOR}calculate_sum_pi_squared",
+        "algorithm.gdpo_reward_",
     ),
     other_names={
         f"reward_model.overlong_buffer.{name}": f"{OVERLONG}{name}"

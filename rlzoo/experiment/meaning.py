@@ -82,6 +82,7 @@ def _batch(size: int, moved: bool, uncertain: float) -> TokenBatch:
         length=length,
         group=group,
         reward=correct,
+        rewards=torch.stack([correct, (length % 3).double()], 1),
         correct=correct,
         truncated=length == _LENGTH,
         max_length=_LENGTH,

@@ -95,6 +95,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         length=length,
         group=group,
         reward=reward,
+        rewards=torch.stack([reward, (length % 3).float()], 1),
         correct=reward,
         truncated=truncated,
         max_length=rollout.max_response_tokens,

@@ -56,6 +56,7 @@ def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tens
         length=language.length[response],
         group=number // regime.responses,
         reward=reward,
+        rewards=reward[:, None],
         correct=reward.clone(),
         truncated=language.truncated[response],
         max_length=language.limit,

@@ -61,6 +61,7 @@ def _of(objective: Objective, rewards: Tensor) -> Tensor:
         mask=ones.bool(),
         group=torch.arange(count).repeat_interleave(size),
         reward=rewards.flatten(),
+        rewards=rewards.flatten()[:, None],
         correct=rewards.flatten(),
         truncated=torch.zeros(count * size, dtype=torch.bool),
         max_length=100,

@@ -14,7 +14,7 @@ TOLERANCE = 1e-5
 EXPRESSIONS = [
     expression
     for expression in (TELLING.get(variant, variant) for variant in VARIANTS)
-    if not {"logp_prompt", "sum_pi_squared_old"} & parse(expression).needs  # refused, as the table says
+    if not {"logp_prompt", "sum_pi_squared_old", "rewards"} & parse(expression).needs  # refused, as the table says
 ]
 
 

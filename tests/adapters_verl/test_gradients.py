@@ -20,7 +20,7 @@ CASES = [
     pytest.param(ranks, TELLING.get(variant, variant), marks=[] if variant in QUICK[ranks] else [pytest.mark.slow])
     for ranks in RANKS
     for variant in VARIANTS
-    if not parse(variant).needs & {"micro_batch", "logp_prompt", "sum_pi_squared_old"}  # refused
+    if not parse(variant).needs & {"micro_batch", "logp_prompt", "sum_pi_squared_old", "rewards"}  # refused
 ]
 Measured = Mapping[str, dict[str, Any]]
 

@@ -22,6 +22,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         mask=mask,
         group=torch.arange(groups).repeat_interleave(size),
         reward=correct,
+        rewards=correct[:, None],
         correct=correct,
         truncated=length == width,
         max_length=width,

@@ -28,6 +28,7 @@ class Case:
     length: NDArray[np.int64]
     group: NDArray[np.int64]
     reward: Array
+    rewards: Array
     correct: Array
     truncated: Flags
     micro_batch: NDArray[np.int64]
@@ -102,6 +103,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         length=lengths,
         group=np.array(group)[order],
         reward=np.array(reward)[order],
+        rewards=np.stack([np.array(reward), np.array(length) % 3 / 2], 1)[order],
         correct=np.array(correct)[order],
         truncated=draw.random(shape[0]) < 0.2,
         micro_batch=draw.integers(3, 3 + draw.integers(1, 5), size=shape[0]),
@@ -133,7 +135,7 @@ def without_holes(case: Case) -> Case:
     moved = {
         field.name: np.take_along_axis(getattr(case, field.name), order, axis=1)
         for field in fields(case)
-        if getattr(case, field.name) is not None and np.ndim(getattr(case, field.name)) == 2
+        if np.shape(getattr(case, field.name)) == case.mask.shape and field.name != "rewards"
     }
     return replace(case, **moved)
 

@@ -47,6 +47,7 @@ CONTRIBUTIONS = {
     "gvpo": {"group_variance", "seq_sum"},
     "tpo": {"target_match", "seq_sum"},
     "otb": {"optimal_token_baseline"},
+    "gdpo": {"decoupled_norm"},
     "par": {"positive_reweighting"},
     "opo": {"optimal_baseline"},
     "maxrl": {"mean_norm"},

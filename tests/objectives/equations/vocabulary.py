@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.objectives.equations.parser import Value
 from tests.objectives.equations.rewards import (
     batch_deviation,
+    decoupled,
     group_mean,
     group_success,
     length_weighted,
@@ -182,6 +183,11 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
         (
             r"A = R - sum W R / sum W over the group's t-th tokens, (0|R) where it has one",
             _set("A", less_token_baseline),
+        ),
+        (
+            r"A = sum of w \(R_k - mean\) / \(std \+ NUMBER\) over the group, "
+            r"over its std over the batch's (rows|tokens)",
+            _set("A", decoupled),
         ),
         (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),

@@ -188,6 +188,37 @@ def gvpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     return total
 
 
+class Double:
+    """A library whose float32 is float64."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.library, name.replace("float32", "float64"))
+
+
+def gdpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`compute_gdpo_outcome_advantage` in float64, and `compute_policy_loss_vanilla` as configured by default."""
+    names = its.compute_gdpo_outcome_advantage.__globals__
+    names["verl_F"].masked_whiten = its.masked_whiten
+    names |= {"torch": Double(torch), "np": Double(np)}
+    old, mask = tensors(case)
+    length = int(mask.shape[1])
+    attended = torch.cat([torch.ones(len(mask), 1), torch.arange(length) < torch.from_numpy(case.length)[:, None]], 1)
+    advantage = its.compute_gdpo_outcome_advantage(
+        mask,
+        mask,
+        case.group,
+        config={"gdpo_reward_keys": ["first", "second"]},
+        non_tensor_batch={"first": case.rewards[:, 0], "second": case.rewards[:, 1]},
+        batch={"prompts": torch.ones(len(mask), 1), "attention_mask": attended.long()},
+    )[0]
+    config = Config(clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2, clip_ratio_c=3.0, global_batch_info={})
+    loss: Tensor = its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
+    return loss
+
+
 def otb(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`compute_optimal_token_baseline_advantage`, and `compute_policy_loss_vanilla` as configured by default."""
     old, mask = tensors(case)

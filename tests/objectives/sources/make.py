@@ -23,6 +23,7 @@ from tests.objectives.sources.losses import (
     Config,
     Loss,
     fipo,
+    gdpo,
     gpg,
     gvpo,
     hapo,
@@ -208,6 +209,28 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
             )
         ],
         skywork,
+    ),
+    "gdpo(variant=verl)": (
+        [
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                CORE,
+                [
+                    "compute_grpo_outcome_advantage",
+                    "compute_gdpo_outcome_advantage",
+                    "compute_policy_loss_vanilla",
+                    "agg_loss",
+                ],
+            ),
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                "verl/utils/torch_functional.py",
+                ["masked_var", "masked_whiten"],
+            ),
+        ],
+        gdpo,
     ),
     "otb(variant=verl)": (
         [
