@@ -3,9 +3,9 @@
     A_ki = (R_ki - mean_group) / (std_group + eps) of each reward k,   A_i = sum_k w_k A_ki
     A'_i = A_i / (std of A over the batch + eps)
 
-A reward that hardly varies has as much to say as one that does, which their sum would drown. R_k are the values of
-several functions in task.reward, w task.reward_weights; what shapes their sum does not go with it. With one function it
-is GRPO over the batch's deviation. Open: what is around the advantage; here a clip at 0.2 and the mean over all tokens.
+A reward that hardly varies has as much to say as one that does. R_k are the values of several functions in task.reward,
+w task.reward_weights; what shapes their sum does not go with it. With one it is GRPO over the batch's deviation.
+Open: what is around the advantage; here a clip at 0.2 and the mean over all tokens.
 Deviations: TRL's eps, 1e-4; the batch's mean, 0 but for rounding, is not taken off: equal rewards have exactly zero.
 Variant verl: eps = 1e-6; mean and deviation over the batch's tokens, 1e-8 added to the variance; dual_clip(cap=3).
 """

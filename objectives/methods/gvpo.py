@@ -6,8 +6,9 @@
 A regression: how much likelier a response has become, against its group, is to be how much better it is. At its least
 the policy is pi_old exp(R / beta) up to a factor, so that rollouts may be older, and no ratio or clip is needed. The
 sums are settled over whole groups before the update, whatever micro-batches cut; the gradient is exact. Weights may not
-be added. Open: beta; the code's 0.1 here. Deviations: the authors' code divides by micro-batches, not prompts, a
-constant factor; each log-ratio is clamped to [-20, 20].
+be added.
+Open: beta; the code's 0.1 here.
+Deviations: the code divides by micro-batches, not prompts, a constant factor; log-ratios are clamped to [-20, 20].
 """
 
 from collections.abc import Mapping

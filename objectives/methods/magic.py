@@ -4,8 +4,10 @@
     alpha_k = c_k while the entropy e_k < 0.2, 0 otherwise;   c_0 = 0, c moves by 1e-4 a step, up while e_k < 0.2
 
 No KL, one update per rollout, groups of equal rewards left out. The numbers are those of all six of their scripts, as
-is the largest c, 0.005. Deviations: the scripts do not sample others for the groups left out; at the target itself the
-bonus is off (the paper's inequality may include it). Left out: stages of growing length.
+is the largest c, 0.005.
+Deviations: the scripts do not sample others for the groups left out; at the target itself the bonus is off, as in the
+code (the paper's inequality may include it).
+Left out: stages of growing length.
 Variant authors (their verl): e is the mean of -log pi_old, the last step's e switches the bonus on, and both means are
 those of each micro-batch, weighted by its rows.
 """

@@ -4,10 +4,10 @@
     W_it = sum_{s <= t} ( 1 - 2 pi_old(y_is) + sum_v pi_old(v)^2 )
 
 The baseline of least variance: W is the squared gradient of the log-prob so far by the logits. One response alone has
-no advantage behind the end of the others. Responses are compared by the tokens that the loss sees. Open: what is around
-the advantage; here a plain policy gradient, the sum over tokens, for which the baseline is derived.
-Deviations: rewards are centred first, so that equal ones have an advantage of exactly zero, but for 1e-8 added to the
-sum below; if that is 0, as after sure tokens alone, the baseline is the group's mean.
+no advantage behind the end of the others. Responses are compared by the tokens that the loss sees.
+Open: what is around the advantage; here a plain policy gradient, the sum over tokens, for which it is derived.
+Deviations: rewards are centred first, so that equal ones have an advantage of exactly zero; the code's 1e-8 below the
+line is left out, and where the sum of W is 0, as after sure tokens alone, the baseline is the group's mean.
 Variant verl: one response alone keeps its reward (its handle_zero_tail); its PPO loss, clip(0.2) and dual_clip(cap=3),
 mean over all tokens. Left out: the squares of sampler_correction's weights, which multiply W there.
 """
