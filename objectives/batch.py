@@ -14,7 +14,7 @@ from objectives.lazy import Tensor, torch
 
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
-    | {"clipped"}
+    | {"clipped", "sum_pi_squared_old"}
 )
 ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
 Batch = TypeVar("Batch", bound="TokenBatch")
@@ -36,6 +36,10 @@ class TokenBatch:
     """[N] int: prompt group."""
     reward: Tensor | None = None
     """[N]: reward, shaped by stage 1; [N, T] where a late part shapes each token."""
+    rewards: Tensor | None = None
+    """[N, K]: what each of K reward functions gave, as graded; `reward` is their weighted sum before stage 1."""
+    reward_weights: tuple[float, ...] | None = None
+    """[K]: with what they are added up; None: all with 1."""
     correct: Tensor | None = None
     """[N]: raw correctness in [0, 1]."""
     truncated: Tensor | None = None
@@ -46,6 +50,8 @@ class TokenBatch:
     """[N, T]: the policy at rollout time, log-prob of the sampled token."""
     entropy_old: Tensor | None = None
     """[N, T]: its full-vocabulary entropy."""
+    sum_pi_squared_old: Tensor | None = None
+    """[N, T]: its probability of sampling one token twice, the sum of the squared probabilities of all tokens."""
     logp: Tensor | None = None
     """[N, T]: the current policy, no gradient."""
     entropy: Tensor | None = None
@@ -76,6 +82,8 @@ class TokenBatch:
                 raise ObjectiveError(f"{name} must be [N, T] = [{n}, {t}] as mask is, not {list(tensor.shape)}")
             if name in ROW_FIELDS and tensor.shape != (n,):
                 raise ObjectiveError(f"{name} must be [N] = [{n}] as mask has rows, not {list(tensor.shape)}")
+            if name == "rewards" and (tensor.dim() != 2 or len(tensor) != n):
+                raise ObjectiveError(f"rewards must be [N, K] with N = {n}, not {list(tensor.shape)}")
             if name in ("reward", "advantage") and tensor.shape not in ((n,), (n, t)):
                 raise ObjectiveError(f"{name} must be [N] = [{n}] or [N, T] = [{n}, {t}], not {list(tensor.shape)}")
 
@@ -92,6 +100,10 @@ class TokenBatch:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
+    def token_fields(self) -> dict[str, Tensor]:
+        """The fields that are there with a value for each token [N, T], by name."""
+        return {name: value for name, value in self.tensors().items() if value.dim() == 2 and name != "rewards"}
+
     def rows(self, index: Tensor | slice) -> Self:
         """The batch of some rows only: a bool mask [N], positions, or a slice."""
         if isinstance(index, Tensor) and index.dtype == torch.bool:
@@ -101,7 +113,7 @@ class TokenBatch:
 
     def first_tokens(self, width: int) -> Self:
         """The batch of the first `width` token positions only."""
-        wide: dict[str, Any] = {name: tensor[:, :width] for name, tensor in self.tensors().items() if tensor.dim() == 2}
+        wide: dict[str, Any] = {name: tensor[:, :width] for name, tensor in self.token_fields().items()}
         return replace(self, **wide, account=self.account.first_tokens(width))
 
     def with_fields(self, **changes: Any) -> Self:
@@ -147,9 +159,7 @@ class TokenBatch:
 
     def blank_outside(self) -> Self:
         """Zeroes every token field outside the mask, so that no padding value, not even NaN, can reach a result."""
-        values = {
-            name: tensor for name, tensor in self.tensors().items() if tensor.dim() == 2 and tensor.is_floating_point()
-        }
+        values = {name: tensor for name, tensor in self.token_fields().items() if tensor.is_floating_point()}
         return self.with_fields(**{name: torch.where(self.mask, value, 0.0) for name, value in values.items()})
 
 
@@ -198,8 +208,12 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
     def widened(values: Tensor) -> Tensor:
         return values if values.dim() < 2 else torch.nn.functional.pad(values, (0, width - values.shape[1]))
 
+    wide = batches[0].token_fields()
     values: dict[str, Any] = {
-        name: torch.cat([widened(batch.tensors()[name]) for batch in batches]) for name in batches[0].tensors()
+        name: torch.cat(
+            [widened(batch.tensors()[name]) if name in wide else batch.tensors()[name] for batch in batches]
+        )
+        for name in batches[0].tensors()
     }
     return batches[0].with_fields(**values, account=joined([batch.account for batch in batches], widened))
 

@@ -39,6 +39,14 @@ def group_deviation(centred: Tensor, index: Tensor, groups: int) -> Tensor:
     return (group_sum(centred.square(), index, groups) / (size - 1)).sqrt()
 
 
+def group_log_softmax(values: Tensor, there: Tensor, index: Tensor, groups: int) -> Tensor:
+    """[N] values -> logarithms of their softmax over the rows of their group that are `there` [N]; -inf of others."""
+    values = values.where(there, -torch.inf)
+    highest = values.new_zeros(groups).scatter_reduce(0, index, values, "amax", include_self=False)
+    apart = (values - highest[index]).where(there, -torch.inf)
+    return apart - group_sum(apart.exp(), index, groups).log()[index]
+
+
 def centred(values: Tensor, weight: Tensor) -> Tensor:
     """Values minus their weighted mean, exactly zero where the two differ by no more than the mean's rounding."""
     total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)

@@ -22,7 +22,9 @@ LAWS = (
     "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
     "neither padding, the order of rows nor the cut into micro-batches"
 )
-DECLARED = frozenset({"logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_prompt"})
+DECLARED = frozenset(
+    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_prompt", "rewards"}
+)
 """Fields that only an objective which declares them is given."""
 PADDING = 4
 COPIES = 8
@@ -166,10 +168,11 @@ def _terms(plan: Plan) -> Iterator[tuple[Plan, Tensor]]:
 def _other(batch: TokenBatch) -> TokenBatch:
     """A batch of the same shape with other values."""
     halves: dict[str, Any] = {
-        name: field / 2 for name, field in batch.tensors().items() if field.is_floating_point() and field.dim() == 2
+        name: field / 2 for name, field in batch.token_fields().items() if field.is_floating_point()
     }
     assert batch.reward is not None
-    return batch.with_fields(**halves, reward=1 - batch.reward, correct=1 - batch.reward)
+    rewards = None if batch.rewards is None else 1 - batch.rewards
+    return batch.with_fields(**halves, reward=1 - batch.reward, rewards=rewards, correct=1 - batch.reward)
 
 
 def _full(batch: TokenBatch) -> TokenBatch:
@@ -177,8 +180,8 @@ def _full(batch: TokenBatch) -> TokenBatch:
     rows, width = batch.mask.shape
     inner: dict[str, Any] = {
         name: torch.where(field.abs() < 0.1, 0.1 if name.startswith("entropy") else -0.1, field)
-        for name, field in batch.tensors().items()
-        if field.is_floating_point() and field.dim() == 2
+        for name, field in batch.token_fields().items()
+        if field.is_floating_point()
     }
     return batch.with_fields(**inner, mask=torch.ones_like(batch.mask), length=torch.full((rows,), width))
 
@@ -196,7 +199,7 @@ def _padded(batch: TokenBatch, more: int = PADDING) -> TokenBatch:
         others = torch.where(batch.mask, field, field.flip(0))
         return torch.cat((others, field.flip(0).repeat(1, 2)[:, :more]), 1)
 
-    wide = {name: changed(field) for name, field in batch.tensors().items() if field.dim() == 2 and name != "mask"}
+    wide = {name: changed(field) for name, field in batch.token_fields().items() if name != "mask"}
     return batch.with_fields(**wide, mask=torch.nn.functional.pad(batch.mask, (0, more)))
 
 

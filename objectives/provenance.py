@@ -36,12 +36,15 @@ entropy20 | authors | code, read | Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR@6f5dd
 entropy20 | v1 | notes on the paper | arXiv:2506.01939v1 | 0 |
 entropy_advantage | paper | notes on the paper | arXiv:2506.14758 | 0 | nobody's code could be had
 fipo | paper | code, run | modelscope/ms-swift@3602360 grpo_trainer.py:899-945, 1062-1074 | 1e-15, vectors | its base
+gdpo | paper | code, read | huggingface/trl@f2cd577 grpo_trainer.py:2710-2720; its paper index | not run | its base
+gdpo | verl | code, run | verl-project/verl@1dda039 core_algos.py:362-466, 1286-1361 | 2e-9, vectors |
 gmpo | paper | code, run | callsys/GMPO@205b2bf, verl-project/verl@1dda039 | 2e-16 |
 gpg | paper | paper's equation | arXiv:2504.02546 eq. 5 | 0 | resampling to a share of valid groups
 gpg | authors | code, run | AMAP-ML/GPG@e096da8 open_r1/gpg_trainer.py:269-318 | 4e-15, vectors | likewise
 gpg | verl | code, run | verl-project/verl@1dda039 core_algos.py:1707 | 0 |
 grpo | paper | paper's equation | arXiv:2402.03300 eq. 3-4 | 0 | clip width, deviation's ddof
 gspo | paper | code, run | verl-project/verl@1dda039, huggingface/trl@f2cd577, OpenRLHF/OpenRLHF@3c3be62 | 1e-8 |
+gvpo | paper | code, run | verl-project/verl-recipe@48ea0a7 gvpo/gvpo_core_algos.py:39-57 | 4e-15, vectors | a factor
 hapo | paper | paper's equation | arXiv:2509.16591, sign by the text | 0 | temperature per token; dynamic sampling
 hapo | authors | code, run | starriver030515/HAPO@7671dde core_algos.py:82-157, 295-370, 714-830 | 9e-9, vectors |
 icepop | paper | code, run | OpenRLHF/OpenRLHF@3c3be62 loss.py:198-204 | 1e-8 | the weight of the paper's KL
@@ -58,11 +61,15 @@ lopti | authors | code, read | zhyang2226/AR-Lopti@cbeb333 | not run |
 luspo | paper | code, run | huggingface/trl@f2cd577 | 2e-16 | nobody's other code could be had
 m2po | paper | paper's equation | arXiv:2510.01161 Algorithm 1, its page for 0.04 | 0 | tokens of equal ratio
 m2po | authors | code, run | Infini-AI-Lab/M2PO@af54a3e core_algos.py:683-867 | 9e-9, vectors |
+magic | paper | notes on the paper | arXiv:2505.22312 section 3.3, as huggingface/trl@f2cd577 has it | 0 | at the target
+magic | authors | code, run | SkyworkAI/Skywork-OR1@64e96af core_algos.py:56-74, 248; dp_actor.py:269 | 9e-9, vectors |
 maxrl | paper | code, run | tajwarfahim/maxrl@c0698eb, the advantage | 0 |
 minpro | paper | paper's equation | arXiv:2601.22718, three prefixes | 0 | widths; nobody's code could be had
 nft | paper | code, run | NVlabs/NFT@b358fae dp_actor.py:324-366 | 9e-16 up to a factor | its denominator; bounds of p
 opo | paper | paper's equation | arXiv:2505.23585 | 3e-16 | nobody's own code could be had
 opo | verl | code, run | verl-project/verl@1dda039 | 0 |
+otb | paper | notes on the paper | arXiv:2602.07078, as verl-project/verl@1dda039 docs/algo/otb.md has it | 0 | its base
+otb | verl | code, run | verl-project/verl@1dda039 core_algos.py:872-987, 1286-1361 | 3e-7, vectors | 1e-8 in a sum
 par | paper | notes on the paper | arXiv:2511.05993, two notes | 0 | delta; where lambda starts; no code could be had
 passk | paper | code, run | RUCAIBox/Passk_Training@c3ba575, k = 1, 2, 4, 6 | 5e-15 |
 positive_nll | paper | code, read | NVIDIA-NeMo/RL@7ea279a | 0 |
@@ -88,6 +95,7 @@ stare | paper | paper's equation | arXiv:2606.19236 | 0 |
 stare | c2 | paper's equation | arXiv:2606.19236 | 0 |
 stare | authors | code, read | hp-luo/STARE@bffb9e7 | not run |
 topr | paper | paper's equation | arXiv:2503.14286 eq. 8; with token_ratio alibaba/ROLL@8eb27cc | 0 |
+tpo | paper | paper's equation | arXiv:2604.06159 eq. 1-3; JeanKaddour/tpo@73473b9 algorithms.py:287 | 0 | denominator
 up | paper | notes on the paper | arXiv:2607.06987 eq. 14-15, as two pull requests have them | 0 | its base
 up | verl | code, read | verl-project/verl pull request 7022, compute_policy_loss_up, as quoted | not run | not merged
 vespo | paper | code, run | FloyedShen/VESPO, huggingface/trl@f2cd577 | 1e-15 |
@@ -105,10 +113,6 @@ MISSING = {
     "symmetric_loss": "arXiv:2405.17618: only its abstract and its scripts (alpha 0.5, beta 0.2 or 0.4) could be read",
     "shuffle_r1": "arXiv:2508.05612 samples and reshuffles pairs of rollouts, the sampler's work; no code to read",
     "gtpo_shaping": "arXiv:2508.02260: perplexity and position shaping; neither its equation nor its code could be had",
-    "gvpo": "arXiv:2504.19599 needs group sums of current log-probs, which no stage has",
-    "tpo": "arXiv:2604.06159 needs group sums of current log-probs, which no stage has",
-    "otb": "arXiv:2602.07078 needs the sum of squared probabilities, which no forward pass keeps",
-    "gdpo": "arXiv:2601.05242 needs several rewards per response, which batches do not have",
 }
 """Methods that were asked for and are not here, and why."""
 

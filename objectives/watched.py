@@ -140,16 +140,17 @@ def _promised(part: Part, name: str, arguments: Any, result: Any) -> str:
         if changed - part.sets:
             return f"changes {' and '.join(sorted(changed - part.sets))}: name it in sets, or leave it as it is"
     if isinstance(part, Advantage) and name == "of" and part.centred:
-        return _not_centred(arguments[0], result)
+        return _not_centred(arguments[0], result, part)
     return ""
 
 
-def _not_centred(batch: TokenBatch, advantage: Tensor) -> str:
-    if batch.reward is None or batch.group is None or batch.reward.dim() != 1:
+def _not_centred(batch: TokenBatch, advantage: Tensor, part: Part) -> str:
+    reward = batch.rewards if "rewards" in part.needs else batch.reward
+    if reward is None or batch.group is None or (reward is batch.reward and reward.dim() != 1):
         return ""
     for number in batch.group.unique():
         rows = batch.group == number
-        if len(batch.reward[rows].unique()) == 1 and bool(advantage[rows].any()):
+        if len(reward[rows].unique(dim=0)) == 1 and bool(advantage[rows].any()):
             return "gives equal rewards of a group an advantage: set it to 0 there, or say that centred is False"
     return ""
 

@@ -75,7 +75,7 @@ def main(words: list[str]) -> None:
             step = time.perf_counter() - started
             phases = ", ".join(f"{name} {value:.2f} s" for name, value in trainer.seconds.items())
             started = time.perf_counter()
-            logp, entropy = trainer._statistics(trainer.policy, collected, with_entropy=True)
+            logp, entropy, _ = trainer._statistics(trainer.policy, collected, with_entropy=True)
             _finish()
             forward = time.perf_counter() - started
             fields = {"logp_old": logp, "logp": logp, "logp_ref": logp, "entropy_old": entropy, "entropy": entropy}

@@ -27,7 +27,7 @@ REPETITIONS = 2
 def full(hidden: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
     """From logits that exist whole, in float32."""
     logits = (hidden.to(dtype) @ weight.to(dtype).T).float()
-    logp, entropy = token_stats_of_logits(logits, targets, 1.0, with_entropy=True)
+    logp, entropy, _ = token_stats_of_logits(logits, targets, 1.0, with_entropy=True)
     assert entropy is not None
     return logp.sum() + 0.1 * entropy.sum()
 
@@ -35,7 +35,7 @@ def full(hidden: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype) ->
 def fused(hidden: Tensor, weight: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
     """Block by block."""
     with torch.autocast(hidden.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-        logp, entropy = token_stats(hidden, weight, targets, 1.0, with_entropy=True)
+        logp, entropy, _ = token_stats(hidden, weight, targets, 1.0, with_entropy=True)
     assert entropy is not None
     return logp.sum() + 0.1 * entropy.sum()
 

@@ -7,7 +7,7 @@ from typing import Any
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError
-from objectives.adapters.package import Package
+from objectives.adapters.package import UNREPORTED, Package
 from objectives.peers.replaced import refuse_replaced
 from objectives.peers.trl import TRL
 
@@ -80,8 +80,9 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
         raise ObjectiveError(
             f"num_generations={args.num_generations}: objective={objective} needs at least {objective.learning_group}"
         )
-    if "logp_prompt" in objective.needs:
-        raise ObjectiveError(f"objective={objective} reads the log-probs of prompts, which TRL does not calculate")
+    for field, what in UNREPORTED.items():
+        if field in objective.needs:
+            raise ObjectiveError(f"objective={objective} reads {what}, which this adapter does not get from TRL")
     reads_reference = "logp_ref" in objective.needs
     if args.sync_ref_model and not reads_reference:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")

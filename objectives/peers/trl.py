@@ -150,7 +150,7 @@ TRL = PeerTable(
                 None,
                 {"use_adaptive_entropy": True}
                 | {f"entropy_{name}": name.upper() for name in ("coef_min", "coef_max", "coef_delta", "target")},
-                "it moves the coefficient of the entropy towards a target entropy",
+                "it moves the coefficient of the entropy with each update; adaptive_entropy does so once a step",
             ),
         ),
         "schedule": (Rule("", {"num_iterations": 1}), Rule("epochs(count=COUNT)", {"num_iterations": "COUNT"})),
@@ -159,7 +159,7 @@ TRL = PeerTable(
             Rule(
                 None,
                 {"multi_objective_aggregation": "normalize_then_sum"},
-                "it takes the rewards of each reward function apart, and a response has one here",
+                "it takes the rewards of each reward function apart, as gdpo does in rlzoo's own loop",
             ),
         ),
     },

@@ -97,6 +97,11 @@ VERL = PeerTable(
             Rule("group_center", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: False}),
             Rule("leave_one_out", {ADVANTAGE: ("rloo", "rloo_vectorized")}),
             Rule("optimal_baseline", {ADVANTAGE: "opo"}),
+            Rule(
+                "optimal_token_baseline(alone=reward)",
+                {ADVANTAGE: "optimal_token_baseline"},
+                "needs actor.calculate_sum_pi_squared=True, and counts the engine's weights squared",
+            ),
             Rule("global_norm", {ADVANTAGE: "reinforce_plus_plus", GAMMA: 1}, "the variance has ddof 1, here 0"),
             Rule(
                 "center_then_global_norm(over=tokens)",
@@ -106,7 +111,11 @@ VERL = PeerTable(
             Rule("scaled_center(counts=rewarded)", {ADVANTAGE: "gpg"}),
             Rule(None, {ADVANTAGE: "gae"}, "it needs a value model"),
             Rule(None, {ADVANTAGE: "remax"}, "it needs a greedy response per prompt"),
-            Rule(None, {ADVANTAGE: "gdpo"}, "it needs several rewards per response"),
+            Rule(
+                "decoupled_norm(eps=1e-06,over=tokens)",
+                {ADVANTAGE: "gdpo"},
+                "its rewards are named by algorithm.gdpo_reward_keys, here they are those of task.reward",
+            ),
         ),
         "sampling engine": (
             Rule("", {SAMPLER: None, BYPASS: False}),
@@ -234,6 +243,8 @@ VERL = PeerTable(
         *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
+        f"{ACTOR}calculate_sum_pi_squared",
+        "algorithm.gdpo_reward_",
     ),
     other_names={
         f"reward_model.overlong_buffer.{name}": f"{OVERLONG}{name}"

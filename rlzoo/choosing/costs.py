@@ -6,6 +6,7 @@ COSTS = {
     "logp_ref": "a frozen reference model, and a forward of it per step",
     "logp_prompt": "a forward of the prompts per step",
     "logp_old": "a scoring forward per step (none if a step makes one update)",
+    "sum_pi_squared_old": "sums of squared probabilities at rollout time, from the scoring forward",
     "entropy_old": "entropies at rollout time, from the scoring forward",
 }
 """Field of the batch -> what it takes to have it."""

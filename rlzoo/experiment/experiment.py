@@ -142,11 +142,12 @@ def _check_ahead(objective: Objective, config: Config) -> None:
             f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
             f"and none of rollouts that a checkpoint has kept; leave it out"
         )
-    if rollout.ahead and "logp_prompt" in objective.needs:
-        raise UserError(
-            f"rollout.ahead={rollout.ahead}: a part of {objective} reads the prompts' log-probs at rollout time, which "
-            f"no engine reports of an older policy; leave it out"
-        )
+    for field, what in (("logp_prompt", "the prompts' log-probs"), ("sum_pi_squared_old", "the sums of squares")):
+        if rollout.ahead and field in objective.needs:
+            raise UserError(
+                f"rollout.ahead={rollout.ahead}: a part of {objective} reads {what} at rollout time, which no engine "
+                f"reports of an older policy; leave it out"
+            )
     if rollout.ahead and "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: a part of {objective} reads the entropy at rollout time, which "

@@ -138,7 +138,8 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
     _tell_of_other_code(folder, experiment)
-    needs = SCORED.union(*(objective.needs & {"logp_ref", "logp_prompt"} for objective in objectives))
+    further = {"logp_ref", "logp_prompt", "sum_pi_squared_old"}
+    needs = SCORED.union(*(objective.needs & further for objective in objectives))
     accelerator = make_accelerator(config.model.precision)
     with load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer:
         collected = scorer.collect()

@@ -61,6 +61,7 @@ def _of(objective: Objective, rewards: Tensor) -> Tensor:
         mask=ones.bool(),
         group=torch.arange(count).repeat_interleave(size),
         reward=rewards.flatten(),
+        rewards=rewards.flatten()[:, None],
         correct=rewards.flatten(),
         truncated=torch.zeros(count * size, dtype=torch.bool),
         max_length=100,
@@ -69,6 +70,7 @@ def _of(objective: Objective, rewards: Tensor) -> Tensor:
         logp_sampler=-ones,
         logp_prompt=-ones[:, 0],
         entropy_old=ones,
+        sum_pi_squared_old=ones / 2,
         on_policy=True,
     )
     advantage = objective.advantages(batch)

@@ -27,13 +27,15 @@ from rlzoo.model.varlen import VARLEN, packed_options, packs
 
 @dataclass(frozen=True)
 class TokenStats:
-    """Log-prob of each response token and, if asked for, the entropy in nats of its distribution; [n, T] float32.
+    """Log-prob of each response token and, if asked for, entropy in nats and sum of squares of its distribution.
 
-    `positions` is the number of token positions that the model calculated for them, padding included.
+    All are [n, T] float32; sums of squares have no gradient. `positions` is the number of token positions that the
+    model calculated for them, padding included.
     """
 
     logp: Tensor
     entropy: Tensor | None
+    squares: Tensor | None
     positions: int
 
 
@@ -70,7 +72,9 @@ class Policy(nn.Module):
             warnings.warn(f"every response is calculated behind a prompt of its own: {reason}", stacklevel=2)
             self.one_row, self.longest_tree = False, 0
 
-    def forward(self, responses: Responses, temperature: float, with_entropy: bool = False) -> TokenStats:
+    def forward(
+        self, responses: Responses, temperature: float, with_entropy: bool = False, with_squares: bool = False
+    ) -> TokenStats:
         """Statistics [n, T] of the responses where their mask is True, else zero.
 
         They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
@@ -84,7 +88,7 @@ class Policy(nn.Module):
         options = self._options(layout)
         if self.fused:
             head = self._head
-            logp, entropy = token_stats(
+            logp, entropy, squares = token_stats(
                 self._body(layout.inputs, **options)[layout.predicted_at],
                 head.weight,
                 targets,
@@ -92,15 +96,17 @@ class Policy(nn.Module):
                 head.bias,
                 with_entropy,
                 self.softcap,
+                with_squares,
             )
         else:
             logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
-            logp, entropy = token_stats_of_logits(logits, targets, temperature, with_entropy)
+            logp, entropy, squares = token_stats_of_logits(logits, targets, temperature, with_entropy, with_squares)
 
         def placed(values: Tensor) -> Tensor:  # the gradient of a masked scatter would wait for the device
             return values.new_zeros(mask.shape).put(places, values)
 
-        return TokenStats(placed(logp), None if entropy is None else placed(entropy), layout.inputs.numel())
+        entropy, squares = (None if values is None else placed(values) for values in (entropy, squares))
+        return TokenStats(placed(logp), entropy, squares, layout.inputs.numel())
 
     def micro_batches(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int], budget: int) -> list[Tensor]:
         """Row numbers of each micro-batch, so that its forward pass has at most `budget` positions if it can.

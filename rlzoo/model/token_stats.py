@@ -21,26 +21,28 @@ def token_stats(
     bias: Tensor | None = None,
     with_entropy: bool = False,
     softcap: float | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Log-probs of `targets` [M] and entropies [M] in nats of softmax(logits / temperature).
+    with_squares: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Log-probs of `targets` [M], entropies [M] in nats and sums of squares [M] of softmax(logits / temperature).
 
     logits = softcapped(`hidden` [M, H] @ `weight` [V, H]^T + `bias` [V]), block by block over the vocabulary, again in
-    the backward pass; gradients for all three and from both results are exact. Results are float32, or float64 for
-    float64 input. Under bfloat16 autocast, and for bfloat16 input, the operands of the products are rounded to
-    bfloat16 but the logits are not.
+    the backward pass; gradients for all three, from log-probs and entropies, are exact; sums of squares have none.
+    Results are float32, or float64 for float64 input. Under bfloat16 autocast, and for bfloat16 input, the operands of
+    the products are rounded to bfloat16 but the logits are not.
     """
     rounded = _bfloat16_operands(hidden, weight)
-    logp, entropy = _TokenStats.apply(hidden, weight, bias, targets, temperature, softcap, with_entropy, rounded)
-    return logp, entropy
+    wanted = (with_entropy, with_squares)
+    return _TokenStats.apply(hidden, weight, bias, targets, temperature, softcap, wanted, rounded)
 
 
 def token_stats_of_logits(
-    logits: Tensor, targets: Tensor, temperature: float, with_entropy: bool = False
-) -> tuple[Tensor, Tensor | None]:
+    logits: Tensor, targets: Tensor, temperature: float, with_entropy: bool = False, with_squares: bool = False
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The same statistics of `logits` [M, V] that exist already."""
     logp = (logits.to(_exact_dtype(logits)) / temperature).log_softmax(-1)
     entropy = -(logp.exp() * logp).sum(-1) if with_entropy else None
-    return logp.gather(1, targets[:, None]).squeeze(1), entropy
+    squares = (2 * logp.detach()).exp().sum(-1) if with_squares else None
+    return logp.gather(1, targets[:, None]).squeeze(1), entropy, squares
 
 
 def head_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None = None, softcap: float | None = None) -> Tensor:
@@ -60,12 +62,13 @@ class _TokenStats(torch.autograd.Function):
         targets: Tensor,
         temperature: float,
         softcap: float | None,
-        with_entropy: bool,
+        wanted: tuple[bool, bool],
         rounded: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        with_entropy, with_squares = wanted
         states = hidden.to(_exact_dtype(hidden))
         maximum = states.new_full((len(states), 1), torch.finfo(states.dtype).min)
-        total, spread, chosen = (torch.zeros_like(maximum) for _ in range(3))
+        total, spread, chosen, squares = (torch.zeros_like(maximum) for _ in range(4))
         with _products(hidden.device.type, rounded):
             for block in _blocks(hidden, weight):
                 logits = _logits(states, weight[block], _part(bias, block), softcap, rounded)
@@ -81,17 +84,24 @@ class _TokenStats(torch.autograd.Function):
                     spread += torch.linalg.vecdot(weights, logits)[:, None]
                 else:
                     weights = logits.exp_()
+                if with_squares:
+                    squares = shift.exp().square() * squares + torch.linalg.vecdot(weights, weights)[:, None]
                 total = shift.exp() * total + weights.sum(1, keepdim=True)
         normaliser = maximum + total.log()
         entropy = total.log() - spread / total if with_entropy else None
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, entropy)
         ctx.temperature, ctx.softcap, ctx.rounded = temperature, softcap, rounded
         ctx.set_materialize_grads(False)
-        return (chosen - normaliser).squeeze(1), None if entropy is None else entropy.squeeze(1)
+        shares = (squares / total.square()).squeeze(1) if with_squares else None
+        if shares is not None:
+            ctx.mark_non_differentiable(shares)
+        return (chosen - normaliser).squeeze(1), None if entropy is None else entropy.squeeze(1), shares
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_logp: Tensor | None, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_logp: Tensor | None, grad_entropy: Tensor | None, grad_squares: None
+    ) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, targets, normaliser, entropy = ctx.saved_tensors
         states = hidden.to(_exact_dtype(hidden))
         grad_states = torch.zeros_like(states) if ctx.needs_input_grad[0] else None

@@ -32,6 +32,8 @@ class GradedRollouts:
     reward: Tensor
     correct: Tensor
     outcomes: Sequence[str]
+    rewards: Tensor | None = None
+    """[N, K] what each reward function gave, where there are several."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def problem_of(self, row: int) -> Problem:
@@ -124,6 +126,7 @@ class SingleTurn(Environment):
             reward=torch.tensor([grade.reward for grade in grades]),
             correct=torch.tensor([grade.correct for grade in grades]),
             outcomes=outcomes,
+            rewards=torch.tensor([grade.rewards for grade in grades]) if all(it.rewards for it in grades) else None,
         )
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:

@@ -27,10 +27,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Grade:
-    """`reward` is what training maximises; `correct` in [0, 1] is what evaluation reports."""
+    """`reward` is what training maximises; `correct` in [0, 1] is what evaluation reports.
+
+    `rewards` are the parts that the reward is the weighted sum of, where there are several.
+    """
 
     reward: float
     correct: float
+    rewards: tuple[float, ...] = ()
 
 
 Grader = Callable[[Problem, str], Grade]

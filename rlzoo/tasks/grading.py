@@ -259,7 +259,7 @@ def _checked(grade: Any, problem: Problem) -> Grade:
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
             f"from 0 to 1"
         )
-    return Grade(reward, min(max(correct, 0.0), 1.0))
+    return Grade(reward, min(max(correct, 0.0), 1.0), tuple(map(float, grade.rewards)))
 
 
 def _number(value: Any) -> float:

@@ -176,9 +176,10 @@ class RewardGrader:
 
     def __call__(self, problem: Problem, response: str) -> Grade:
         found = [reward(problem, response) for reward in self.rewards]
-        total = sum(weight * reward for weight, (reward, _) in zip(self.weights, found, strict=True))
+        rewards = tuple(reward for reward, _ in found)
+        total = sum(weight * reward for weight, reward in zip(self.weights, rewards, strict=True))
         said = [correct for _, correct in found if correct is not None]
-        return Grade(total, said[0] if said else float(found[0][0] >= ENOUGH))
+        return Grade(total, said[0] if said else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ())
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from objectives import Loop, Objective
 from rlzoo.config import Config
 from rlzoo.model.shape import Shape
 
-POLICY = frozenset({"logp_old", "entropy_old", "logp", "entropy"})
+POLICY = frozenset({"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy"})
 """Fields of a batch that one forward pass of the policy over its rollouts fills."""
 
 

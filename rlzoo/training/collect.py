@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Selected, TokenBatch, concatenated, lots
+from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
@@ -166,7 +167,7 @@ def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int,
 def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt) -> _Round:
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
-    batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
+    batch = _shared_batch(graded, own_group, accelerator, experiment.config)
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
     selected = experiment.objective.select(batch)
@@ -177,10 +178,12 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     return _Round(selected, reward, part.count, graded, own_group)
 
 
-def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
+def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, config: Config) -> TokenBatch:
     """What objectives need to know of the responses of all processes, by group; each has as many rows as the others."""
     rollouts, device = graded.rollouts, accelerator.device
     width = int(accelerator.gather(torch.tensor([rollouts.mask.shape[1]], device=device)).max())
+
+    rewards = graded.reward[:, None] if graded.rewards is None else graded.rewards
 
     def shared(values: Tensor) -> Tensor:
         return accelerator.gather(widened(values.to(device), width).contiguous())
@@ -190,9 +193,11 @@ def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerato
         length=shared(rollouts.lengths),
         group=shared(group),
         reward=shared(graded.reward),
+        rewards=accelerator.gather(rewards.to(device).contiguous()),
+        reward_weights=tuple(config.task.reward_weights) or None,
         correct=shared(graded.correct),
         truncated=shared(rollouts.truncated),
-        max_length=max_length,
+        max_length=config.rollout.max_response_tokens,
         logp_sampler=shared(rollouts.logp),
     )
     return batch.rows(batch.require("group", "collect").argsort(stable=True))

@@ -89,13 +89,14 @@ class Scorer:
         fields: dict[str, Tensor | None] = {}
         with self._timed("score"):
             if needs & POLICY:
-                with_entropy = bool(needs & {"entropy_old", "entropy"})
-                logp, entropy = self._statistics(self.policy, collected, with_entropy)
+                with_entropy, with_squares = bool(needs & {"entropy_old", "entropy"}), "sum_pi_squared_old" in needs
+                logp, entropy, squares = self._statistics(self.policy, collected, with_entropy, None, with_squares)
                 fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)
                 fields |= dict.fromkeys(needs & {"entropy_old", "entropy"}, entropy)
+                fields |= dict.fromkeys(needs & {"sum_pi_squared_old"}, squares)
             if "logp_ref" in needs:
                 assert self.reference is not None
-                fields["logp_ref"], _ = self._statistics(self.reference, collected, with_entropy=False)
+                fields["logp_ref"] = self._statistics(self.reference, collected, with_entropy=False)[0]
             if "logp_prompt" in needs:
                 fields["logp_prompt"] = self._prompt_statistics(collected)
         return collected.batch.with_fields(**fields)
@@ -106,27 +107,36 @@ class Scorer:
         `share` is this process's part of these.
         """
         with self._timed("score"):
-            logp, entropy = self._statistics(self.policy, collected, "entropy" in self.objective.needs, share)
+            logp, entropy, _ = self._statistics(self.policy, collected, "entropy" in self.objective.needs, share)
             there = sent(rows, logp.device)
             return logp[there], None if entropy is None else entropy[there]
 
     @torch.no_grad()
     def _statistics(
-        self, policy: Policy, collected: Collected, with_entropy: bool, share: Share | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """[N, T] log-probs and entropies of the batch on every process, of its `share` or all, zero elsewhere."""
+        self,
+        policy: Policy,
+        collected: Collected,
+        with_entropy: bool,
+        share: Share | None = None,
+        with_squares: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """[N, T] log-probs, entropies and sums of squares of the batch on every process, zero outside `share`."""
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
-        entropy = torch.zeros_like(logp)
+        entropy, squares = (torch.zeros_like(logp) if asked else None for asked in (with_entropy, with_squares))
         for part in self._in_step(self._micro_batches(collected, share or collected.share)):
-            stats = self._forward(policy, collected, ANY_ROW if part is None else part.own, with_entropy, "score")
+            rows = ANY_ROW if part is None else part.own
+            stats = self._forward(policy, collected, rows, with_entropy, "score", with_squares)
             if part is None:
                 continue
             own = sent(part.own, logp.device)
-            logp[own, : stats.logp.shape[1]] = stats.logp
-            if stats.entropy is not None:
-                entropy[own, : stats.logp.shape[1]] = stats.entropy
-        everywhere = collected.everywhere(self.accelerator, logp)
-        return everywhere, collected.everywhere(self.accelerator, entropy) if with_entropy else None
+            for whole, values in ((logp, stats.logp), (entropy, stats.entropy), (squares, stats.squares)):
+                if whole is not None and values is not None:
+                    whole[own, : values.shape[1]] = values
+        logp = collected.everywhere(self.accelerator, logp)
+        entropy, squares = (
+            None if own is None else collected.everywhere(self.accelerator, own) for own in (entropy, squares)
+        )
+        return logp, entropy, squares
 
     @torch.no_grad()
     def _prompt_statistics(self, collected: Collected) -> Tensor:
@@ -149,15 +159,23 @@ class Scorer:
         return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device), None])[:, 0]
 
     def _forward(
-        self, policy: Policy, collected: Collected, rows: Tensor, with_entropy: bool, phase: str
+        self,
+        policy: Policy,
+        collected: Collected,
+        rows: Tensor,
+        with_entropy: bool,
+        phase: str,
+        with_squares: bool = False,
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
-        return self._calculate(policy, whole.rows(rows).responses(), with_entropy, phase)
+        return self._calculate(policy, whole.rows(rows).responses(), with_entropy, phase, with_squares)
 
-    def _calculate(self, policy: Policy, responses: Responses, with_entropy: bool, phase: str) -> TokenStats:
+    def _calculate(
+        self, policy: Policy, responses: Responses, with_entropy: bool, phase: str, with_squares: bool = False
+    ) -> TokenStats:
         with self.accelerator.autocast():
-            stats: TokenStats = policy(responses, self.config.rollout.temperature, with_entropy)
+            stats: TokenStats = policy(responses, self.config.rollout.temperature, with_entropy, with_squares)
         self.positions[phase] += stats.positions
         passes = 3 if torch.is_grad_enabled() else 1
         model = self.accelerator.unwrap_model(policy)

@@ -89,6 +89,8 @@ def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
         ("grpo", 4, 2, {"steps_per_generation": 3}, "a multiple of gradient_accumulation_steps"),
         ("gspo", 4, 2, {"sync_ref_model": True}, r"add \+kl"),
         ("arm(alpha=0.5)", 4, 2, {}, "log-probs of prompts"),
+        ("otb", 4, 2, {}, "sums of squares"),
+        ("gdpo", 4, 2, {}, "the rewards of each function"),
         ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
     ],
 )

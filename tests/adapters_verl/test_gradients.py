@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from objectives import names, parse, with_examples
+from objectives.adapters.package import UNREPORTED
 from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
@@ -20,7 +21,7 @@ CASES = [
     pytest.param(ranks, TELLING.get(variant, variant), marks=[] if variant in QUICK[ranks] else [pytest.mark.slow])
     for ranks in RANKS
     for variant in VARIANTS
-    if not parse(variant).reads_micro_batches and "logp_prompt" not in parse(variant).needs  # refused
+    if not {"micro_batch", *UNREPORTED} & parse(variant).needs  # those are refused
 ]
 Measured = Mapping[str, dict[str, Any]]
 

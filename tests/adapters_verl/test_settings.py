@@ -82,6 +82,8 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("stapo(variant=authors)", {}, "scope=microbatch"),
         ("dro", {}, "needs beta"),
         ("arm(alpha=0.5)", {}, "log-probs of prompts"),
+        ("otb", {}, "sums of squares"),
+        ("gdpo", {}, "the rewards of each function"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(objective: str, changes: dict[str, Any], said: str) -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
+from objectives import Part, TokenBatch
+from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.files import read_json_lines
 from tests.conftest import error_of
@@ -93,6 +97,28 @@ def test_every_form_trains_the_embedded_model(rewards: str, words: list[str]) ->
         expected = single[names[0]] if len(names) == 1 else 2 * single["ours"] + 0.5 * length
         correct = 0.0 if rewards == "ours" else float(is_right)  # a reward of 0.75 is below 1
         assert (record["reward"], record["correct"]) == (pytest.approx(expected), correct)
+
+
+@pytest.mark.parametrize("names", [["ours"], ["ours", "compute_score"]])
+def test_the_rewards_of_several_functions_come_to_the_objective_apart(
+    names: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, of = [], PARTS["decoupled_norm"].of  # type: ignore[attr-defined]
+
+    def recorded(part: Part, batch: TokenBatch) -> Tensor:
+        seen.append(batch)
+        return of(part, batch)
+
+    monkeypatch.setattr(PARTS["decoupled_norm"], "of", recorded)
+    weights = [2.0, 0.5][: len(names)]
+    written = f"task.reward=[{','.join(f'./rewards.py:{name}' for name in names)}]"
+    assert main(["train", *words[1:], "objective=gdpo", written, f"task.reward_weights={weights}"]) == 0
+    batch = seen[-1]
+    rewards = batch.require("rewards", "test")
+    assert rewards.shape == (len(batch.mask), len(names)) and batch.reward_weights == tuple(weights)
+    if len(names) > 1:
+        torch.testing.assert_close(rewards @ torch.tensor(weights), batch.require("reward", "test"))
+        assert not torch.equal(rewards[:, 0], rewards[:, 1])
 
 
 def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:

@@ -22,6 +22,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         mask=mask,
         group=torch.arange(groups).repeat_interleave(size),
         reward=correct,
+        rewards=correct[:, None],
         correct=correct,
         truncated=length == width,
         max_length=width,
@@ -29,6 +30,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         entropy_old=torch.rand(n, width, generator=draw),
         logp_ref=logp - 0.1,
         logp_sampler=logp,
+        sum_pi_squared_old=(2 * logp).exp(),
         logp_prompt=logp[:, 0],
         lot=lots(torch.arange(groups).repeat_interleave(size), width, 0),
     )

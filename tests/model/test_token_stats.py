@@ -56,7 +56,7 @@ def test_fused_equals_full_logits_in_value_and_gradient_whatever_the_block(
     used = bias if with_bias else None
     leaves = [hidden, weight, bias] if with_bias else [hidden, weight]
     exact = [t.detach().double().requires_grad_() for t in leaves]
-    logp, entropy = token_stats(hidden, weight, targets, temperature, used, with_entropy=True, softcap=softcap)
+    logp, entropy, _ = token_stats(hidden, weight, targets, temperature, used, with_entropy=True, softcap=softcap)
     expected = full(exact[0], exact[1], exact[2] if with_bias else None, targets, temperature, softcap)
     assert entropy is not None and logp.dtype == entropy.dtype == dtype
     for found, value in zip((logp, entropy), expected, strict=True):
@@ -74,7 +74,7 @@ def test_gradients_pass_the_numerical_check() -> None:
     hidden, weight, bias, targets = leaf(3, 4), leaf(300, 4), leaf(300), torch.tensor([0, 256, 299])
 
     def both(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
-        return token_stats(hidden, weight, targets, 0.8, bias, with_entropy=True, softcap=3.0)
+        return token_stats(hidden, weight, targets, 0.8, bias, with_entropy=True, softcap=3.0)[:2]
 
     assert torch.autograd.gradcheck(both, (hidden, weight, bias), fast_mode=True)
 
@@ -84,7 +84,7 @@ def test_a_weight_tied_to_the_embedding_gets_both_gradients() -> None:
     ids = torch.arange(ROWS)
 
     def gradient(statistics: Any) -> Tensor:
-        logp, entropy = statistics(torch.nn.functional.embedding(ids, weight).tanh())
+        logp, entropy, *_ = statistics(torch.nn.functional.embedding(ids, weight).tanh())
         return torch.autograd.grad((logp + 0.3 * entropy).sum(), weight)[0]
 
     fused = gradient(lambda hidden: token_stats(hidden, weight, targets, 1.0, with_entropy=True))
@@ -99,7 +99,7 @@ def test_any_shape_temperature_and_scale(
     torch.manual_seed(seed)
     hidden, weight = leaf(rows, 5, scale=scale), leaf(vocabulary, 5)
     targets = torch.randint(vocabulary, (rows,))
-    found = token_stats(hidden, weight, targets, temperature, with_entropy=True)
+    found = token_stats(hidden, weight, targets, temperature, with_entropy=True)[:2]
     expected = full(hidden, weight, None, targets, temperature, None)
     for value, reference in zip(found, expected, strict=True):
         assert value is not None
@@ -108,9 +108,28 @@ def test_any_shape_temperature_and_scale(
         torch.testing.assert_close(gradient, other, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("width", [256, 333, 5000])
+@pytest.mark.parametrize("with_entropy", [False, True])
+def test_sums_of_squares_are_those_of_the_full_distribution_and_change_nothing_else(
+    width: int, with_entropy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CPU_BLOCK", width * ROWS)
+    hidden, weight, bias, targets = inputs()
+    settings = (hidden, weight, targets, 0.7, bias, with_entropy, 2.5)
+    plain, asked = token_stats(*settings), token_stats(*settings, with_squares=True)
+    assert plain[2] is None and asked[2] is not None and not asked[2].requires_grad
+    assert all(torch.equal(a, b) for a, b in zip(plain[:2], asked[:2], strict=True) if a is not None)
+    logits = 2.5 * ((hidden @ weight.T + bias) / 2.5).tanh() / 0.7
+    expected = logits.softmax(-1).square().sum(-1)
+    torch.testing.assert_close(asked[2], expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(token_stats_of_logits(logits * 0.7, targets, 0.7, with_squares=True)[2], expected)
+    gradients = [torch.autograd.grad(values[0].sum(), hidden)[0] for values in (plain, asked)]
+    assert torch.equal(*gradients)
+
+
 def test_only_what_needs_a_gradient_gets_one() -> None:
     hidden, weight, _, targets = inputs()
-    logp, entropy = token_stats(hidden, weight.detach(), targets, 1.0)
+    logp, entropy, _ = token_stats(hidden, weight.detach(), targets, 1.0)
     assert entropy is None
     logp.sum().backward()
     assert hidden.grad is not None and weight.grad is None
@@ -118,7 +137,7 @@ def test_only_what_needs_a_gradient_gets_one() -> None:
 
 def test_no_rows_give_no_statistics_and_zero_gradients() -> None:
     hidden, weight = leaf(0, SIZE), leaf(VOCABULARY, SIZE)
-    logp, entropy = token_stats(hidden, weight, torch.zeros(0, dtype=torch.long), 1.0, with_entropy=True)
+    logp, entropy, _ = token_stats(hidden, weight, torch.zeros(0, dtype=torch.long), 1.0, with_entropy=True)
     assert entropy is not None and logp.shape == entropy.shape == (0,)
     (logp.sum() + entropy.sum()).backward()
     assert weight.grad is not None and not weight.grad.any()
@@ -127,7 +146,7 @@ def test_no_rows_give_no_statistics_and_zero_gradients() -> None:
 def test_autocast_rounds_the_operands_but_never_the_logits() -> None:
     hidden, weight, bias, targets = inputs(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        logp, entropy = token_stats(hidden, weight, targets, 0.9, bias, with_entropy=True)
+        logp, entropy, _ = token_stats(hidden, weight, targets, 0.9, bias, with_entropy=True)
         logits = head_logits(hidden, weight, bias)
     assert entropy is not None and logp.dtype == entropy.dtype == logits.dtype == torch.float32
     rounded = hidden.bfloat16().double(), weight.bfloat16().double()
@@ -145,7 +164,7 @@ def test_precision_settings_are_left_as_they_were() -> None:
     matmul: Any = torch.backends.mkldnn.matmul
     before = matmul.fp32_precision
     with torch.autocast("cpu", torch.bfloat16):
-        logp, _ = token_stats(hidden, weight, targets, 1.0)
+        logp, _, _ = token_stats(hidden, weight, targets, 1.0)
         logp.sum().backward()
         with pytest.raises(RuntimeError):
             token_stats(hidden, weight[:, :3], targets, 1.0)
@@ -168,7 +187,7 @@ def test_the_logits_never_exist_whole(monkeypatch: pytest.MonkeyPatch) -> None:
             return result
 
     with Watch():
-        logp, entropy = token_stats(hidden, weight, targets, 1.0, with_entropy=True)
+        logp, entropy, _ = token_stats(hidden, weight, targets, 1.0, with_entropy=True)
         assert entropy is not None
         (logp.sum() + entropy.sum()).backward()
     assert largest <= 2 * 2**16
@@ -177,6 +196,6 @@ def test_the_logits_never_exist_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_statistics_of_existing_logits_are_the_same() -> None:
     hidden, weight, bias, targets = inputs()
     found = token_stats_of_logits(head_logits(hidden, weight, bias), targets, 0.6, with_entropy=True)
-    for value, expected in zip(found, full(hidden, weight, bias, targets, 0.6, None), strict=True):
+    for value, expected in zip(found[:2], full(hidden, weight, bias, targets, 0.6, None), strict=True):
         assert value is not None
         torch.testing.assert_close(value, expected)

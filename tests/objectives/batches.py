@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
-TOKEN_FIELDS = ("logp_old", "entropy_old", "logp", "entropy", "logp_ref", "logp_sampler")
+TOKEN_FIELDS = ("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_sampler")
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ class Case:
     length: NDArray[np.int64]
     group: NDArray[np.int64]
     reward: Array
+    rewards: Array
     correct: Array
     truncated: Flags
     micro_batch: NDArray[np.int64]
     logp_old: Array
     entropy_old: Array
+    sum_pi_squared_old: Array
     logp_ref: Array
     max_length: int
     logp_sampler: Array
@@ -101,11 +103,13 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         length=lengths,
         group=np.array(group)[order],
         reward=np.array(reward)[order],
+        rewards=np.stack([np.array(reward), np.array(length) % 3 / 2], 1)[order],
         correct=np.array(correct)[order],
         truncated=draw.random(shape[0]) < 0.2,
         micro_batch=draw.integers(3, 3 + draw.integers(1, 5), size=shape[0]),
         logp_old=logp_old,
         entropy_old=_entropies(draw, shape, high_entropy),
+        sum_pi_squared_old=_sums_of_squares(np.random.default_rng([seed, 2]), logp_old),
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
@@ -131,7 +135,7 @@ def without_holes(case: Case) -> Case:
     moved = {
         field.name: np.take_along_axis(getattr(case, field.name), order, axis=1)
         for field in fields(case)
-        if getattr(case, field.name) is not None and np.ndim(getattr(case, field.name)) == 2
+        if np.shape(getattr(case, field.name)) == case.mask.shape and field.name != "rewards"
     }
     return replace(case, **moved)
 
@@ -171,6 +175,16 @@ def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) ->
         return np.full(shape, 0.25)
     values = np.abs(draw.standard_normal(shape)) * (1.0 if high else 0.25)
     return _grid(values) if draw.random() < 0.5 else np.round(values * 8) / 8
+
+
+def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:
+    """The square of the sampled token's probability, and of up to nine others, on a grid of float32.
+
+    A thousandth at least, so that what is left of 1 - 2 p + sum of p^2 is not its rounding; nothing where p = 1.
+    """
+    chance = np.exp(logp)
+    others = np.maximum((1 - chance) ** 2 / draw.integers(1, 10, size=logp.shape), 1e-3 * (chance < 1))
+    return np.round((chance**2 + others) * GRID**2) / GRID**2
 
 
 def beyond_the_mask(case: Case, garbage: float) -> Case:

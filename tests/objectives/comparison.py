@@ -80,6 +80,18 @@ def largest_error(expression: str, seeds: Sequence[int], dtype: torch.dtype) -> 
     )
 
 
+def entropy_error(expression: str, seed: int) -> float:
+    """The largest relative error of the derivatives by entropy on a random batch."""
+    objective, (case, expected) = parse(expression), case_and_reference(expression, seed)
+    if not objective.needs_entropy_gradient:
+        return 0.0
+    updates = evaluate(objective, token_batch(case))
+    return max(
+        relative_error(update.entropy_gradient.numpy(), wanted.entropy_gradient, abs(wanted.entropy_gradient))
+        for update, wanted in zip(updates, expected, strict=True)
+    )
+
+
 def error(gradients: Sequence[Tensor], expected: Sequence[Pass]) -> float:
     """The largest error of a token relative to the magnitude of its terms."""
     if len(gradients) != len(expected):

@@ -95,8 +95,7 @@ def padded_with_nan(batch: TokenBatch, more: int) -> TokenBatch:
     """The batch with more positions, in which every number is NaN."""
     fields = {
         name: torch.nn.functional.pad(field, (0, more), value=math.nan if field.is_floating_point() else 0)
-        for name, field in batch.tensors().items()
-        if field.dim() == 2
+        for name, field in batch.token_fields().items()
     }
     return replace(batch, **fields)
 

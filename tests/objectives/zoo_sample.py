@@ -22,6 +22,8 @@ SETTINGS = [
     "kl(beta=0.001,estimator=k2,clamp=5)",
     "kl(clamp=none)",
     "entropy_bonus(coefficient=-0.01)",
+    "adaptive_entropy(start=0.003,target_entropy=0.5)",
+    "adaptive_entropy(start=0.003,measured=surprisal,delayed=true)",
     "soft_overlong(max_length=20480,cache=4096)",
     "dynamic_sampling",
     "overlong_filter",

@@ -37,9 +37,9 @@ class Counting(Recording):
         """Counts from here on."""
         self.machine, self.waits, self.micro_batches = machine, Counter[str](), Counter[str]()
 
-    def _forward(self, policy: Any, collected: Collected, rows: Tensor, with_entropy: bool, phase: str) -> Any:
-        self.micro_batches[phase] += 1
-        return super()._forward(policy, collected, rows, with_entropy, phase)
+    def _forward(self, policy: Any, collected: Collected, rows: Tensor, *given: Any) -> Any:
+        self.micro_batches[given[1]] += 1
+        return super()._forward(policy, collected, rows, *given)
 
     def _differentiate(self, *arguments: Any) -> None:
         self._count("train", super()._differentiate, *arguments)

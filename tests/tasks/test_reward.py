@@ -155,6 +155,13 @@ def test_weighted_rewards_are_added_and_the_first_correctness_that_is_said_count
     assert grades("half", "verl", row=row) == [(1.5, 1.0), (-0.5, 0.0), (-0.5, 0.0)]
 
 
+def test_a_grade_keeps_the_rewards_that_it_adds_up() -> None:
+    made = task("ours", "half", reward_weights=[0.25, 2.0])
+    grade = made.grader(made.held_out[0], "2")
+    assert grade.rewards == (3.0, 0.5) and grade.reward == 1.75
+    assert task("ours").grader(made.held_out[0], "2").rewards == ()
+
+
 def test_a_reward_needs_no_gold_answer() -> None:
     made = task("half", row={"question": "Sing."})
     assert made.held_out[0].answer == ""

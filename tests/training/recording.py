@@ -37,6 +37,7 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
         group=group,
         lot=lots(group, mask.shape[1], 0),
         reward=correct,
+        rewards=torch.stack([correct, (lengths % 3).float()], 1),
         correct=correct,
         truncated=sampled.truncated,
         max_length=LENGTH,

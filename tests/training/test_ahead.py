@@ -198,9 +198,9 @@ def test_what_fit_counts_as_scoring_is_what_training_scores(
 ) -> None:
     tokens, calculate = Counter[str](), Trainer._calculate
 
-    def counted(trainer: Trainer, policy: Policy, responses: Responses, with_entropy: bool, phase: str) -> TokenStats:
-        tokens[phase] += int(responses.mask.sum())
-        return calculate(trainer, policy, responses, with_entropy, phase)
+    def counted(trainer: Trainer, policy: Policy, responses: Responses, *given: Any) -> TokenStats:
+        tokens[given[1]] += int(responses.mask.sum())
+        return calculate(trainer, policy, responses, *given)
 
     monkeypatch.setattr(Trainer, "_calculate", counted)
     config = small(f"objective={objective}", f"rollout.ahead={ahead}", "train.minibatches_per_step=3")

@@ -101,3 +101,20 @@ def test_the_log_probs_of_prompts_are_those_of_each_by_itself(recorded: tuple[Re
 def test_prompts_of_rollouts_ahead_cannot_be_asked_for() -> None:
     with pytest.raises(UserError, match=r"rollout.ahead=1: a part of arm.* reads the prompts' log-probs"):
         check(load_config(["objective=arm(alpha=1)", "rollout.ahead=1"]))
+
+
+def test_sums_of_squares_are_those_of_the_whole_distribution_and_nothing_if_nobody_asks(
+    recorded: tuple[Recording, Collected],
+) -> None:
+    trainer, collected = recorded
+    trainer.config.train.tokens_per_micro_batch = 40
+    own = collected.rollouts
+    found = trainer.scored(collected, frozenset({"sum_pi_squared_old"})).require("sum_pi_squared_old", "test")
+    policy = trainer.accelerator.unwrap_model(trainer.policy)
+    for row, tokens in enumerate(own.tokens.tolist()):
+        prompt = own.prompts[int(own.prompt[row])]
+        logits = policy.model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+        expected = logits.softmax(-1).square().sum(-1).where(own.mask[row], 0.0)
+        torch.testing.assert_close(found[row], expected)
+    assert trainer.scored(collected, frozenset({"logp_old"})).sum_pi_squared_old is None
+    assert policy(own.responses(), 1.0).squares is None

@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
+from objectives.adapters.package import UNREPORTED
 from objectives.peers.replaced import refuse_replaced
 from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, VERL
 
@@ -86,8 +87,9 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
             f"objective={objective} has a part with scope=microbatch, but verl cuts a mini-batch by length after it is "
             "planned: leave the scope out"
         )
-    if "logp_prompt" in objective.needs:
-        raise ObjectiveError(f"objective={objective} reads the log-probs of prompts, which verl does not calculate")
+    for field, what in UNREPORTED.items():
+        if field in objective.needs:
+            raise ObjectiveError(f"objective={objective} reads {what}, which this adapter does not get from verl")
     rows = config.actor_rollout_ref.rollout.n
     if rows < objective.learning_group:
         raise ObjectiveError(

@@ -87,6 +87,26 @@ def over_group(reader: Reader, middle: str, eps: str) -> Tensor:
     return ((reward - centre) / (deviation + float(eps))).where(~constant, 0.0)
 
 
+def decoupled(reader: Reader, eps: str, over: str) -> Tensor:
+    """The rewards' z-scores added up, over the deviation of that with ddof 1; over tokens their mean is taken off."""
+    total = torch.zeros_like(reader.names["R"])
+    for column in torch.from_numpy(reader.case.rewards).unbind(1):
+        for group in reader.groups_of(reader.present()):
+            values = column[group, None]
+            if len(values.unique()) > 1:
+                total[group] += (values - values.mean()) / (values.std() + float(eps))
+    if over == "tokens":
+        each = total.expand(reader.mask.shape)[reader.mask & reader.present()[:, None]]
+        return (total - each.mean()) / (each.var() + 1e-8).sqrt()
+    return total / (total[reader.present()].std() + float(eps))
+
+
+def over_group_population(reader: Reader) -> Tensor:
+    """(R - mean) / std with ddof 0."""
+    deviation = reader.per_group(lambda values: values.std(correction=0))
+    return quotient(reader.names["R"] - group_mean(reader), deviation)
+
+
 def whole_groups(reader: Reader, eps: str) -> Tensor:
     """GRPO's advantage, but 1 or -1 where all are right or wrong and earn the same."""
     success = torch.zeros_like(reader.correct)

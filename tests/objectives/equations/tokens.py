@@ -119,6 +119,52 @@ def contrast(reader: Reader, sign: str, tau: str, relation: str) -> Tensor:
     return (1 + result).log()
 
 
+def energies(reader: Reader) -> None:
+    """W: what the squared gradients by the logits add up to; counted by the tokens that are there."""
+    squares = torch.from_numpy(reader.case.sum_pi_squared_old)
+    step = (1 - 2 * reader.logps["old"].exp() + squares).clamp(min=0)
+    reader.names["W"] = torch.where(reader.mask, step, 0.0).cumsum(1)
+
+
+def less_token_baseline(reader: Reader, alone: str) -> Tensor:
+    reward, advantage = reader.names["R"], torch.zeros(reader.mask.shape, dtype=torch.float64)
+    for group in reader.groups_of(reader.present()):
+        rows = [(row, reader.mask[row].nonzero()[:, 0].tolist()) for row in group.nonzero()[:, 0].tolist()]
+        for t in range(reader.mask.shape[1]):
+            here = [(row, at[t]) for row, at in rows if t < len(at)]
+            weights = [float(reader.names["W"][at]) for at in here]
+            values = [float(reward[row, 0]) for row, _ in here]
+            mean = float(reward[group].mean())
+            below = sum(weights)
+            base = sum(w * r for w, r in zip(weights, values, strict=True)) / below if below else mean
+            for at, value in zip(here, values, strict=True):
+                lonely = value if alone == "R" else 0.0
+                advantage[at] = value - base if len(here) > 1 else lonely
+    return advantage
+
+
+def drifts(reader: Reader) -> None:
+    """S, its mean over the group, k responses of the group and n tokens of the response: [N, 1] each."""
+    change = over_response(reader, "sum", log_ratio(reader, "old"))
+    mean, size = torch.zeros_like(change), torch.zeros_like(change)
+    for group in reader.groups_of(reader.mask.any(1)):
+        mean = torch.where(group[:, None], change[group].mean(), mean)
+        size[group] = float(group.sum())
+    tokens = reader.mask.sum(1, keepdim=True).clamp(min=1)
+    reader.names |= {"s": change, "s_mean": mean, "k": size, "n": tokens}
+
+
+def targets(reader: Reader, eta: str) -> None:
+    """P and q of each response within its group, and k responses of the group: [N, 1] each."""
+    log_p, old = (over_response(reader, "sum", logp) for logp in (reader.logp, reader.logps["old"]))
+    tilt = over_response(reader, "mean", reader.names["A"]) / float(eta)
+    p, q, size = (torch.zeros_like(old) for _ in range(3))
+    for group in reader.groups_of(reader.mask.any(1)):
+        p[group], q[group] = log_p.detach()[group].softmax(0), (old + tilt)[group].softmax(0)
+        size[group] = float(group.sum())
+    reader.names |= {"P": p, "q": q, "k": size}
+
+
 def moved(reader: Reader, kind: str) -> Tensor:
     p, ratio = reader.names["p"].detach(), reader.names["r"].detach()
     then = p / ratio
@@ -260,6 +306,13 @@ def lowered(reader: Reader, start: str, step: str, target: str) -> Tensor:
     sign = float(entropy > float(target)) - float(entropy < float(target))
     weight = min(1.0, max(0.0, float(start) + float(step) * sign))
     return torch.where(reader.names["A"] > 0, weight, 1.0)
+
+
+def switched(reader: Reader, start: str, whose: str, before: str | None, target: str, *_: str) -> None:
+    """The weight of the entropy in the first step, before which nothing switched it off."""
+    values = reader.names["H_old"] if whose == "H_old" else -reader.logps["old"]
+    is_on = before is not None or bool(values[reader.mask].mean() < float(target))
+    reader.names["alpha"] = float(start) * is_on
 
 
 def kl(reader: Reader, mean: str, sign: str, beta: str, estimator: str, clamp: str | None) -> Tensor:

@@ -12,12 +12,14 @@ from torch import Tensor
 from tests.objectives.equations.parser import Value
 from tests.objectives.equations.rewards import (
     batch_deviation,
+    decoupled,
     group_mean,
     group_success,
     length_weighted,
     less_others,
     over_batch_deviation,
     over_group,
+    over_group_population,
     over_group_tokens,
     over_share,
     over_success,
@@ -27,12 +29,15 @@ from tests.objectives.equations.rewards import (
 )
 from tests.objectives.equations.tokens import (
     contrast,
+    drifts,
+    energies,
     far_penalty,
     future,
     height,
     kalman,
     kl,
     least_beyond,
+    less_token_baseline,
     likelihood,
     log_ratio,
     lowered,
@@ -47,6 +52,8 @@ from tests.objectives.equations.tokens import (
     smallest,
     spurious,
     surprising,
+    switched,
+    targets,
     top,
     within,
     zoned,
@@ -158,6 +165,31 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             r"A \*= NUMBER where A > 0, moved by NUMBER a step, down while the mean of H_old < NUMBER, up above",
             _weigh(lowered),
         ),
+        (
+            r"alpha = NUMBER while the mean of (H_old|-log p_old)( a step ago)? < NUMBER, 0 otherwise, the number "
+            r"moved by NUMBER a step, up while it was below, down above, within 0 \.\. NUMBER",
+            switched,
+        ),
+        (
+            r"s = sum over a response of log p/p_old, s_mean its mean over the group of k, n tokens of the response",
+            drifts,
+        ),
+        (
+            r"P = softmax over the group of the sum over a response of log p, q that of log p_old and A / NUMBER, "
+            r"k responses",
+            targets,
+        ),
+        (r"W = sum up to the token of 1 - 2 p_old \+ sum of p_old\^2", energies),
+        (
+            r"A = R - sum W R / sum W over the group's t-th tokens, (0|R) where it has one",
+            _set("A", less_token_baseline),
+        ),
+        (
+            r"A = sum of w \(R_k - mean\) / \(std \+ NUMBER\) over the group, "
+            r"over its std over the batch's (rows|tokens)",
+            _set("A", decoupled),
+        ),
+        (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),
         (r"counted: (.*)", lambda reader, text: setattr(reader, "counted", text)),
         (r"the penalties' means count all tokens", lambda reader: None),

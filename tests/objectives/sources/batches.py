@@ -9,7 +9,7 @@ from tests.objectives.batches import Array, Case, random_case, without_holes
 SEEDS = range(40)
 
 
-WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po")
+WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb")
 """Whose source takes what a tool wrote for distance, for the end of a response, or for its sign."""
 
 

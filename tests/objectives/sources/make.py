@@ -11,31 +11,29 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from tests.objectives.batches import Case
-from tests.objectives.parts_reference import group_center, group_norm
 from tests.objectives.sources.batches import SEEDS, projected, source_case
-
-Loss = Callable[[Any, Case, Tensor, Tensor], Tensor]
-"""The source's names, a batch, its log-probs and entropies with gradient [N, T] -> the loss of an optimiser step."""
-
-
-def masked_mean(values: Tensor, mask: Tensor, axis: int | None = None, dim: int | None = None) -> Tensor:
-    """As verl's and OpenRLHF's."""
-    axis = dim if axis is None else axis
-    return (values * mask).sum(axis) / (mask.sum(axis) + 1e-8) if axis is not None else _mean(values, mask)
-
-
-def _mean(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask.bool(), values, 0.0).sum() / (mask.sum() + 1e-8)
+from tests.objectives.sources.losses import (
+    Config,
+    Loss,
+    fipo,
+    gdpo,
+    gpg,
+    gvpo,
+    hapo,
+    masked_mean,
+    openrlhf,
+    otb,
+    skywork,
+    verl_fork,
+    w_reinforce,
+)
 
 
 def source(folder: Path, repository: str, commit: str, path: str, names: list[str]) -> SimpleNamespace:
@@ -72,158 +70,6 @@ def _plain(node: ast.FunctionDef | ast.ClassDef) -> None:
             inner.returns, arguments = None, inner.args
             for argument in [*arguments.args, *arguments.kwonlyargs, *arguments.posonlyargs]:
                 argument.annotation = None
-
-
-# ---- what the functions are given ------------------------------------------------------------------------------------
-
-
-def tensors(case: Case) -> tuple[Tensor, Tensor]:
-    """[N, T] the old log-probs and the mask as numbers."""
-    return torch.from_numpy(case.logp_old), torch.from_numpy(case.mask).double()
-
-
-def z_scored(case: Case) -> Tensor:
-    """[N, T] verl's GRPO advantage: (R - mean) / (std + 1e-6), ddof 1."""
-    return _wide(case, group_norm(case, case.reward)[0])
-
-
-def _wide(case: Case, advantage: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.repeat(advantage[:, None], case.mask.shape[1], 1) * case.mask)
-
-
-def per_micro_batch(case: Case, loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """Verl's `loss * rows / ppo_mini_batch_size` for each micro-batch (dp_actor.py, use_dynamic_bsz)."""
-    numbers = torch.from_numpy(case.micro_batch)
-    parts = [(numbers == number).nonzero()[:, 0] for number in numbers.unique()]
-    return sum((loss(rows) * len(rows) / len(numbers) for rows in parts), start=torch.zeros(()))
-
-
-# ---- the checks ------------------------------------------------------------------------------------------------------
-
-
-def verl_fork(name: str, given: dict[str, Any], advantage: Callable[[Case], Tensor] = z_scored) -> Loss:
-    """A fork's loss function, called as its actor calls it."""
-
-    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-        (old, mask), weight = tensors(case), advantage(case)
-
-        def part(rows: Tensor) -> Tensor:
-            width = int(mask[rows].sum(0).nonzero().amax()) + 1
-            here = (old[rows][:, :width], logp[rows][:, :width], weight[rows][:, :width], mask[rows][:, :width])
-            more = {"entropy": entropy[rows][:, :width]} if "entropy_pivot" in given else {}
-            out: Tensor = getattr(its, name)(*here, **given, **more)[0]
-            return out
-
-        return per_micro_batch(case, part)
-
-    return loss
-
-
-class Config(SimpleNamespace):
-    """An actor's configuration."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return getattr(self, name, default)
-
-
-def openrlhf(baseline: bool) -> Loss:
-    """`PolicyLoss` as ppo_actor.py:76 makes it, and the advantages of experience_maker.py:262-328."""
-
-    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-        old, mask = tensors(case)
-        divergence = (old - torch.from_numpy(case.logp_ref)) * mask
-        if baseline:
-            value = _wide(case, group_center(case, case.reward)[0])
-        else:
-            value = (torch.from_numpy(case.reward)[:, None] - 0.01 * divergence.flip(1).cumsum(1).flip(1)) * mask
-        mean = value.sum() / mask.sum()
-        advantage = (value - mean) * (((value - mean) ** 2 * mask).sum() / mask.sum()).clamp(min=1e-8).rsqrt()
-        policy = its.PolicyLoss(policy_loss_type="ppo")(logp, old, advantage, action_mask=mask)[0]
-        if not baseline:
-            return policy
-        kl = its.compute_approx_kl(logp, torch.from_numpy(case.logp_ref), kl_estimator="k2")
-        return policy + 1e-5 * its.aggregate_loss(kl, mask)
-
-    return loss
-
-
-def gpg(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`compute_loss` of open-r1's trainer; share and advantage of lines 618-626."""
-    centred = group_center(case, case.reward)[0]
-    groups = [case.group == name for name in set(case.group.tolist())]
-    share = sum(rows.sum() for rows in groups if case.reward[rows].std() > 0) / len(case.group)
-    mask = torch.from_numpy(case.mask)
-    trainer = SimpleNamespace(
-        _get_per_token_logps=lambda *given: logp,
-        beta=0.0,
-        control=SimpleNamespace(should_evaluate=False),
-        args=SimpleNamespace(adjust_gd=True),
-        _metrics={"train": {"inverse_alpha": [max(share, 1 / len(case.group))]}},
-    )
-    ids = torch.zeros(mask.shape)
-    inputs = {"prompt_ids": ids, "prompt_mask": ids, "completion_ids": ids, "completion_mask": mask.double()}
-    out: Tensor = its.compute_loss(trainer, None, inputs | {"advantages": torch.from_numpy(centred)})
-    return out
-
-
-def fipo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`_compute_fipo_influence` with delta = 10, and the lines 1062-1074 and 1140 around it."""
-    old, mask = tensors(case)
-    advantage, ratio = z_scored(case), (logp - old).exp()
-    trainer = SimpleNamespace(
-        args=SimpleNamespace(delta=10.0),
-        fipo_gamma=2 ** (-1 / 32.0),
-        fipo_clip_range=0.2,
-        fipo_clip_high_only=True,
-        fipo_safety_threshold=4.0,
-    )
-    weight, _ = its._compute_fipo_influence(trainer, logp - old, ratio, advantage, mask.bool())
-    each = -torch.min(ratio.clamp(max=10.0) * advantage, ratio.clamp(0.8, 1.2) * advantage)
-    return (each * weight * mask).sum() / mask.sum()
-
-
-def w_reinforce(kind: str) -> Loss:
-    """`compute_psr_nsr_outcome_advantage` and `compute_policy_loss`, less 0.001 times the entropy's mean."""
-
-    def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-        old, mask = tensors(case)
-        last = mask.cumsum(1).argmax(1)
-        scores = torch.zeros_like(mask)
-        scores[torch.arange(len(last)), last] = torch.from_numpy(case.reward == 1).double()
-        given = (scores, scores, mask, 1.0, kind, 0.1)
-        advantage, _ = its.compute_psr_nsr_outcome_advantage(*given)
-        kept = {"positive": case.reward == 1, "negative": case.reward < 1}.get(kind, case.reward < 2)
-        numbers = torch.from_numpy(np.where(kept, case.micro_batch, -1))
-        total = torch.zeros(())
-        for number in numbers[numbers >= 0].unique():
-            rows = numbers == number
-            here = (old[rows], logp[rows], advantage[rows], mask[rows], 0.2, scores[rows])
-            part = its.compute_policy_loss(*here)[0] - 0.001 * masked_mean(entropy[rows], mask[rows])
-            total = total + part * rows.sum() / kept.sum()
-        return total
-
-    return loss
-
-
-def hapo_advantage(its: Any, case: Case) -> Tensor:
-    """`compute_hapo_outcome_advantage`."""
-    mask = torch.from_numpy(case.mask).double()
-    rewards = torch.zeros_like(mask)
-    rewards[:, 0] = torch.from_numpy(case.reward)
-    advantage: Tensor = its.compute_hapo_outcome_advantage(rewards, mask, case.group, entropys=mask)[0]
-    return advantage
-
-
-def hapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`compute_policy_loss` with the settings of recipe/qwen2.5_math_7b.sh."""
-    settings = {
-        "cliprange": 0.2,
-        "clip_ratio_c": 10.0,
-        "entropy_pivot": 0.8,
-        "adaptive_clip": True,
-        "adaptive_advantage": True,
-    }
-    return verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
 
 
 BAPO = Config(
@@ -342,6 +188,61 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
     "w_reinforce(variant=authors)": ([(*RLVR, W_NAMES)], w_reinforce("weighted")),
     "w_reinforce(variant=psr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("positive")),
     "w_reinforce(variant=nsr_authors)": ([(*RLVR, W_NAMES)], w_reinforce("negative")),
+    "gvpo": (
+        [
+            (
+                "verl-project/verl-recipe",
+                "48ea0a797fa29867ea0ad92aff7d284eec7d4be3",
+                "gvpo/gvpo_core_algos.py",
+                ["compute_policy_loss_gvpo"],
+            )
+        ],
+        gvpo,
+    ),
+    "magic(variant=authors,start=0.003)-dynamic_sampling": (
+        [
+            (
+                "SkyworkAI/Skywork-OR1",
+                "64e96afa213ae89d0ad21932106d3b8aafe9ace2",
+                CORE,
+                ["EntController", "compute_policy_loss"],
+            )
+        ],
+        skywork,
+    ),
+    "gdpo(variant=verl)": (
+        [
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                CORE,
+                [
+                    "compute_grpo_outcome_advantage",
+                    "compute_gdpo_outcome_advantage",
+                    "compute_policy_loss_vanilla",
+                    "agg_loss",
+                ],
+            ),
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                "verl/utils/torch_functional.py",
+                ["masked_var", "masked_whiten"],
+            ),
+        ],
+        gdpo,
+    ),
+    "otb(variant=verl)": (
+        [
+            (
+                "verl-project/verl",
+                "1dda039b9c6311889a9c9a26040677e1254814f9",
+                CORE,
+                ["compute_optimal_token_baseline_advantage", "compute_policy_loss_vanilla", "agg_loss"],
+            )
+        ],
+        otb,
+    ),
     "dcpo(variant=authors)": (
         [
             (
