@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from objectives import names, parse, with_examples
-from objectives.adapters.package import UNREPORTED
+from objectives.peers.table import UNREPORTED
 from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
