@@ -1,0 +1,236 @@
+"""The detectors: each is a name, a number for each step, and the threshold beyond which that is a finding.
+
+They know nothing of runs. Thresholds were fixed on some tasks, recipes and seeds, and measured on others
+(`benchmarks/doctor`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlzoo.doctor import reasons, signals
+from rlzoo.doctor.columns import Array, Flags, Table, column
+
+Reason = Callable[[Table, int], str]
+
+
+@dataclass(frozen=True)
+class Detector:
+    """One trouble that can be seen in metrics."""
+
+    name: str
+    needs: tuple[str, ...]
+    """The columns without which it cannot say anything."""
+    signal: Callable[[Table], Array]
+    """[steps]; NaN where it cannot say."""
+    threshold: float
+    unit: str
+    """What the signal is, behind its number."""
+    trouble: str = ""
+    """A tag of `objectives.TROUBLES`; empty where no objective helps."""
+    setting: str = ""
+    """What to do besides, or instead."""
+    below: bool = False
+    """Whether less of the signal is worse."""
+    reason: Reason = reasons.nothing_more
+
+    def shows(self, values: Array, threshold: float | None = None) -> Flags:
+        """[steps] bool: the signal is beyond the threshold, this one or its own."""
+        limit = self.threshold if threshold is None else threshold
+        with np.errstate(invalid="ignore"):
+            return values <= limit if self.below else values >= limit
+
+    def worst(self, table: Table) -> float:
+        """The signal at its worst; NaN if it never says anything."""
+        values = self.signal(table)
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return np.nan
+        return float(known.min() if self.below else known.max())
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A trouble that shows, at the first step at which it does."""
+
+    name: str
+    step: int
+    value: float
+    threshold: float
+    below: bool
+    unit: str
+    reason: str
+    trouble: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that the detectors say of a table."""
+
+    steps: int
+    findings: tuple[Finding, ...]
+    """The earliest first."""
+    unseen: Mapping[str, str]
+    """Detectors that could not say anything, and why."""
+
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(
+        "entropy_collapse",
+        ("entropy",),
+        signals.fallen_entropy,
+        0.1,
+        "of the entropy at the start",
+        "entropy_collapse",
+        below=True,
+    ),
+    Detector(
+        "entropy_explosion",
+        ("entropy",),
+        signals.risen_entropy,
+        1.5,
+        "times the entropy at the start",
+        "entropy_explosion",
+    ),
+    Detector(
+        "sampler_mismatch",
+        ("sampler_difference",),
+        signals.sampler_difference,
+        0.05,
+        "nats between a token's log-probs of sampler and trainer",
+        "engine_mismatch",
+        "check that both have the same weights, temperature, precision and softmax",
+    ),
+    Detector(
+        "length_runaway", ("length",), signals.risen_length, 2.0, "times the length at the start", "length_growth"
+    ),
+    Detector(
+        "truncation",
+        ("truncated",),
+        signals.truncated,
+        0.5,
+        "of the responses are cut off",
+        "truncation",
+        "raise the limit (rollout.max_response_tokens)",
+        reason=reasons.why_truncated,
+    ),
+    Detector(
+        "dead_groups",
+        ("groups_without_signal",),
+        signals.dead_groups,
+        0.95,
+        "of the groups without a signal",
+        "dead_groups",
+        "look at responses and rewards: rlzoo task shows both",
+        reason=reasons.why_no_signal,
+    ),
+    Detector(
+        "reward_saturation",
+        ("groups_without_signal",),
+        signals.solved_groups,
+        0.9,
+        "of the groups all right",
+        setting="stop here, or take harder problems",
+    ),
+    Detector(
+        "reward_falls",
+        ("reward", "reward_deviation"),
+        signals.fallen_reward,
+        0.5,
+        "deviations of the rewards below the best",
+        "stale_rollouts",
+        "lower the learning rate (train.learning_rate); check the sign of log-probs and advantages",
+        reason=reasons.why_fallen,
+    ),
+    Detector(
+        "skipped_updates",
+        ("updates_skipped",),
+        signals.skipped_updates,
+        0.4,
+        "of the last five steps skipped an update",
+        "precision",
+        "take out what divides by zero or overflows; model.precision=float32",
+    ),
+    Detector(
+        "silenced_gradient",
+        ("gradient_norm",),
+        signals.silenced_gradient,
+        1e-3,
+        "is the gradient's norm, although groups have a signal",
+        setting="rlzoo inspect RUN shows which part takes it",
+        below=True,
+        reason=reasons.why_silent,
+    ),
+    Detector(
+        "stale_rollouts",
+        ("clipped",),
+        signals.clipped,
+        0.2,
+        "of the tokens are clipped: the policy has left that of the rollouts",
+        "stale_rollouts",
+    ),
+    Detector(
+        "grader_fails",
+        ("grading_lost",),
+        signals.grading_lost,
+        0.02,
+        "of the responses were not graded",
+        setting="raise task.grader_timeout, or mend the grader: rlzoo regrade names the responses",
+    ),
+    Detector(
+        "repetition",
+        ("repetition",),
+        signals.risen_repetition,
+        0.3,
+        "more of the text than at the start is one unit repeated",
+        "entropy_collapse",
+    ),
+    Detector(
+        "idle_learning_rate",
+        ("reward",),
+        signals.surest_trend,
+        2.5,
+        "is the surest trend (t) of reward, entropy, length and gradient: none moves",
+        setting="raise the learning rate (train.learning_rate) tenfold",
+        below=True,
+        reason=reasons.why_idle,
+    ),
+)
+"""In the order in which troubles hide each other: what stands behind may only be seen once those before are gone."""
+
+
+def named(name: str) -> Detector:
+    """That of a name."""
+    return next(known for known in DETECTORS if known.name == name)
+
+
+def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examination:
+    """What the detectors find in a table."""
+    findings, unseen = list[Finding](), dict[str, str]()
+    for detector in detectors:
+        lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
+        values = detector.signal(table)
+        if lacking:
+            unseen[detector.name] = f"there is no {' and no '.join(lacking)}"
+        elif np.isnan(values).all():
+            unseen[detector.name] = "too few steps have what it looks at"
+        elif (showing := np.flatnonzero(detector.shows(values))).size:
+            findings.append(_finding(detector, table, values, int(showing[0])))
+    steps = len(column(table, "step"))
+    return Examination(steps, tuple(sorted(findings, key=lambda finding: finding.step)), unseen)
+
+
+def _finding(detector: Detector, table: Table, values: Array, row: int) -> Finding:
+    return Finding(
+        name=detector.name,
+        step=int(column(table, "step")[row]),
+        value=float(values[row]),
+        threshold=detector.threshold,
+        below=detector.below,
+        unit=detector.unit,
+        reason=detector.reason(table, row),
+        trouble=detector.trouble,
+        setting=detector.setting,
+    )

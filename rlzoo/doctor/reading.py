@@ -1,0 +1,157 @@
+"""Tables from what trainers leave: our run folders, logs of TRL, verl and prime-rl, CSV and JSON lines.
+
+A file is data. Nothing that it names is imported, and what is no number of a known metric is left out.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlzoo.doctor.columns import COLUMNS, Table
+from rlzoo.doctor.names import canonical
+from rlzoo.doctor.repetition import repetition
+from rlzoo.errors import UserError, one_line
+from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.files import json_lines, read_json
+
+Record: TypeAlias = Mapping[str, Any]
+
+_NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
+_TRL_VALUE = re.compile(rf"'([\w/@.-]+)': ['\"]?({_NUMBER})\b")
+_VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
+_VERL_LINE = re.compile(r"\bstep:\d+ - ")
+TRAINER_STATE = "trainer_state.json"
+"""What transformers' Trainer, and so TRL's, writes into each checkpoint."""
+
+
+def read_table(path: Path) -> Table:
+    """The table of a run's folder, a log or a table, finished or not. Raises UserError for what holds no step."""
+    if not path.exists():
+        raise UserError(f"{path} does not exist; give the folder of a run, {TRAINER_STATE}, a log, or a table")
+    try:
+        records = list(_records_in_folder(path) if path.is_dir() else _records_in_file(path))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from None
+    table = table_of(records)
+    if not table:
+        known = ", ".join(name for name in COLUMNS if name != "step")
+        raise UserError(f"{path} has no line with a metric that is known here; columns may be called {known}")
+    return table
+
+
+def table_of(records: Iterable[Record]) -> Table:
+    """The table of what was logged at each step; lines of one step add up, and of two values the later one holds.
+
+    Without a `step` lines are counted.
+    """
+    steps: dict[float, dict[str, float]] = defaultdict(dict)
+    for record in records:
+        values = canonical({key: number for key, value in record.items() if (number := _number(value)) is not None})
+        step = values.pop("step", len(steps) + 1.0)
+        if values and np.isfinite(step):
+            steps[step] |= values
+    names = [name for name in COLUMNS if any(name in values for values in steps.values())]
+    if not names:
+        return {}
+    rows = sorted(steps.items())
+    columns = {name: np.array([values.get(name, np.nan) for _, values in rows]) for name in names}
+    return {"step": np.array([step for step, _ in rows]), **columns}
+
+
+def run_records(
+    metrics: Iterable[Record], responses: Iterable[Record] = (), responses_per_step: int = 0
+) -> Iterator[Record]:
+    """The records of our own run: its metrics, with what its responses and their number add to them.
+
+    `responses_per_step` 0 says that their number is not known.
+    """
+    repeated = defaultdict[float | None, list[float]](list)
+    for response in responses:
+        repeated[_number(response.get("step"))].append(repetition(str(response.get("response", ""))))
+    for record in metrics:
+        added = dict[str, float]()
+        if shares := repeated.get(_number(record.get("step"))):
+            added["repetition"] = sum(shares) / len(shares)
+        timed_out, failed = (_number(record.get(name)) for name in ("grading_timed_out", "grading_failed"))
+        if responses_per_step and timed_out is not None and failed is not None:
+            added["grading_lost"] = (timed_out + failed) / responses_per_step
+        yield {**record, **added}
+
+
+def _records_in_folder(path: Path) -> Iterator[Record]:
+    folder = RunFolder(path)
+    if folder.metrics.is_file():
+        count = 0
+        if folder.config.is_file():
+            rollout = folder.read_config().rollout
+            count = rollout.prompts_per_step * rollout.responses_per_prompt
+        yield from run_records(json_lines(folder.metrics, STEP), json_lines(folder.responses, STEP), count)
+        return
+    states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
+    if not states:
+        raise UserError(f"{path} has neither metrics.jsonl nor {TRAINER_STATE}; give the file of its log")
+    yield from _trainer_state(max(states, key=_checkpoint_number))
+
+
+def _checkpoint_number(state: Path) -> float:
+    """A state beside the checkpoints was written last."""
+    number = state.parent.name.removeprefix("checkpoint-")
+    return float(number) if number.isdecimal() and state.parent.name != number else np.inf
+
+
+def _records_in_file(path: Path) -> Iterator[Record]:
+    if path.suffix == ".json":
+        return _trainer_state(path)
+    if path.suffix == ".jsonl":
+        return _json_records(path)
+    return _csv_records(path) if path.suffix == ".csv" else _console_records(path)
+
+
+def _trainer_state(path: Path) -> Iterator[Record]:
+    """The `log_history` of transformers: a record each time it logs."""
+    try:
+        state = read_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not readable as JSON: {one_line(error)}") from None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise UserError(f"{path} has no log_history; give a {TRAINER_STATE}")
+    return (record for record in history if isinstance(record, dict))
+
+
+def _json_records(path: Path) -> Iterator[Record]:
+    """A record a line; verl's file logger puts the metrics into `data`, beside the step."""
+    for record in json_lines(path):
+        data = record.get("data")
+        yield {**data, "step": record.get("step")} if isinstance(data, dict) else record
+
+
+def _csv_records(path: Path) -> Iterator[Record]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for row in csv.DictReader(file):
+            yield {name: value for name, value in row.items() if isinstance(name, str)}
+
+
+def _console_records(path: Path) -> Iterator[Record]:
+    """What TRL (a dict a line) and verl (`step:1 - name:value - ...`) print among other lines."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if begin := _VERL_LINE.search(line):
+                yield dict(_VERL_VALUE.findall(line[begin.start() :]))
+            elif "{" in line:
+                yield dict(_TRL_VALUE.findall(line[line.index("{") :]))
+
+
+def _number(value: Any) -> float | None:
+    """A number, also one in a text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,136 @@
+"""What each detector looks at: a number for each step of a table, NaN where it cannot say.
+
+All are over `PATIENCE` steps in a row, so that one odd step is no finding.
+"""
+
+import numpy as np
+
+from rlzoo.doctor.columns import Array, Flags, Table, at_start, column, held, rolling_mean, steps_in, trend
+
+PATIENCE = 3
+"""Steps in a row that have to show a trouble."""
+SOLVED = 0.98
+"""The share of right responses from which nothing is left to learn."""
+LEAST_ENTROPY = 0.1
+"""Nats per token below which a policy was sure from the start; what it is compared with is at least this."""
+FEWEST_STEPS = 12
+"""Steps without which no trend can be told from noise."""
+MOVING = ("reward", "entropy", "length", "gradient_norm")
+"""Of these one at least moves while a policy learns."""
+
+
+def right(table: Table) -> Array:
+    """[steps] share of right responses: the accuracy, or the reward if all of it lies between 0 and 1."""
+    accuracy, reward = column(table, "accuracy"), column(table, "reward")
+    if np.isfinite(accuracy).any():
+        return accuracy
+    known = reward[np.isfinite(reward)]
+    is_share = len(known) > 0 and known.min() >= 0 and known.max() <= 1
+    return reward if is_share else accuracy
+
+
+def is_solved(table: Table) -> Flags:
+    """[steps] bool: nearly all responses are right."""
+    return np.nan_to_num(right(table)) >= SOLVED
+
+
+def has_signal(table: Table) -> Flags:
+    """[steps] bool: some group teaches something, and the gradient is a number; true where nothing says otherwise."""
+    without = np.nan_to_num(column(table, "groups_without_signal"))
+    return (without < 1) & ~(np.nan_to_num(column(table, "updates_skipped")) > 0)
+
+
+def relative_entropy(table: Table) -> Array:
+    """Entropy over that of the start."""
+    entropy = column(table, "entropy")
+    return entropy / max(at_start(entropy), LEAST_ENTROPY)
+
+
+def fallen_entropy(table: Table) -> Array:
+    """The same where problems are left that are not solved: who knows all answers has no need of entropy."""
+    return held(np.where(is_solved(table), np.nan, relative_entropy(table)), PATIENCE, below=True)
+
+
+def risen_entropy(table: Table) -> Array:
+    """Entropy over that of the start."""
+    return held(relative_entropy(table), PATIENCE)
+
+
+def sampler_difference(table: Table) -> Array:
+    """Nats per token."""
+    return held(column(table, "sampler_difference"), PATIENCE)
+
+
+def risen_length(table: Table) -> Array:
+    """Length over that of the start."""
+    length = column(table, "length")
+    return held(length / max(at_start(length), 1.0), PATIENCE)
+
+
+def truncated(table: Table) -> Array:
+    """Share of the responses."""
+    return held(column(table, "truncated"), PATIENCE)
+
+
+def dead_groups(table: Table) -> Array:
+    """Share of the groups; those of problems that are all solved are counted elsewhere."""
+    return held(np.where(is_solved(table), np.nan, column(table, "groups_without_signal")), PATIENCE)
+
+
+def solved_groups(table: Table) -> Array:
+    """Share of the groups without a signal where nearly all responses are right, 0 elsewhere."""
+    share = np.where(is_solved(table), column(table, "groups_without_signal"), 0.0)
+    return held(np.where(np.isfinite(right(table)), share, np.nan), PATIENCE)
+
+
+def fallen_reward(table: Table) -> Array:
+    """By how much the mean of some steps lies below the best such mean before, in deviations of the rewards then."""
+    means = rolling_mean(column(table, "reward"), PATIENCE)
+    deviation = rolling_mean(column(table, "reward_deviation"), PATIENCE)
+    drop = np.full(steps_in(table), np.nan)
+    best = -1
+    for step in np.flatnonzero(np.isfinite(means) & np.isfinite(deviation)).tolist():
+        best = step if best < 0 or means[step] > means[best] else best
+        drop[step] = (means[best] - means[step]) / deviation[best] if deviation[best] > 0 else 0.0
+    return drop
+
+
+def skipped_updates(table: Table) -> Array:
+    """Share of the last five steps that left out an update."""
+    skipped = column(table, "updates_skipped")
+    return rolling_mean(np.where(np.isnan(skipped), np.nan, skipped > 0), 5)
+
+
+def silenced_gradient(table: Table) -> Array:
+    """The gradient's norm where there is a signal."""
+    return held(np.where(has_signal(table), column(table, "gradient_norm"), np.nan), PATIENCE, below=True)
+
+
+def clipped(table: Table) -> Array:
+    """Share of the tokens."""
+    return held(column(table, "clipped"), PATIENCE)
+
+
+def grading_lost(table: Table) -> Array:
+    """Share of the responses, mean of some steps."""
+    return rolling_mean(column(table, "grading_lost"), PATIENCE)
+
+
+def risen_repetition(table: Table) -> Array:
+    """Share of the responses' text, less that of the start: some answers are repetitive by nature."""
+    repetition = column(table, "repetition")
+    return held(repetition - at_start(repetition), PATIENCE)
+
+
+def surest_trend(table: Table) -> Array:
+    """At the last step: the largest t-statistic of a trend, over all steps, of what moves while a policy learns.
+
+    Unknown where nothing could be learnt: there the rate is not to blame.
+    """
+    surest = np.full(steps_in(table), np.nan)
+    learning = has_signal(table) & (np.nan_to_num(column(table, "gradient_norm"), nan=1.0) > 0)
+    trends = [trend(column(table, name)) for name in MOVING]
+    known = [statistic for statistic in trends if not np.isnan(statistic)]
+    if len(surest) >= FEWEST_STEPS and learning.mean() > 0.5 and known:
+        surest[-1] = max(known)
+    return surest
