@@ -84,14 +84,13 @@ def solved_groups(table: Table) -> Array:
 
 
 def fallen_reward(table: Table) -> Array:
-    """By how much the mean of some steps lies below the best such mean before, in deviations of the rewards then."""
-    means = rolling_mean(column(table, "reward"), PATIENCE)
-    deviation = rolling_mean(column(table, "reward_deviation"), PATIENCE)
-    drop = np.full(steps_in(table), np.nan)
-    best = -1
-    for step in np.flatnonzero(np.isfinite(means) & np.isfinite(deviation)).tolist():
-        best = step if best < 0 or means[step] > means[best] else best
-        drop[step] = (means[best] - means[step]) / deviation[best] if deviation[best] > 0 else 0.0
+    """By how much the mean of some steps lies below the best step before, in deviations of the rewards of that step."""
+    reward, deviation = column(table, "reward"), column(table, "reward_deviation")
+    means = rolling_mean(reward, PATIENCE)
+    drop, best = np.full(steps_in(table), np.nan), -1
+    for step in np.flatnonzero(np.isfinite(reward) & np.isfinite(deviation)).tolist():
+        best = step if best < 0 or reward[step] > reward[best] else best
+        drop[step] = (reward[best] - means[step]) / deviation[best] if deviation[best] > 0 else 0.0
     return drop
 
 
