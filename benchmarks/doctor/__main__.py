@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.doctor.cells import Cell, run_cell
-from benchmarks.doctor.design import FIXED, MEASURED
+from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
 from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import alarms, curve, missed, summary
 from benchmarks.doctor.runs import RESULTS, measure, read
@@ -21,7 +21,7 @@ from rlzoo.doctor.rates import RATES
 from rlzoo.files import write_json
 from rlzoo.model.threads import one_thread
 
-SPLITS = {split.name: split for split in (FIXED, MEASURED)}
+SPLITS = {split.name: split for split in (FIXED, MEASURED, EMBEDDED)}
 STARTS = Path(tempfile.gettempdir()) / "rlzoo-doctor-starts"
 HIDING = ("empty, epsilon, reversed", "epsilon, reversed", "reversed log-softmax")
 """Each is the one before with the first of its faults mended."""

@@ -29,13 +29,13 @@ class Base:
 
     name: str
     experiment: str
-    """Of the suite; empty for the shipped model of arithmetic."""
+    """Of the suite; empty for a shipped model, whose task the keys name."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def keys(self, starts: Path) -> dict[str, Any]:
         """What is typed for it; its starting policy is made if it is not there."""
         if not self.experiment:
-            return {"model.name": "embedded:arithmetic", **self.settings}
+            return dict(self.settings)
         experiment = load_experiment(self.experiment)
         start = starts / self.experiment
         make_start(experiment, start)

@@ -10,6 +10,8 @@ from benchmarks.doctor.faults import FAULTS
 FRESH = {"train.minibatches_per_step": 2, "train.learning_rate": 5e-4}
 """Of an experiment whose own keys are the trouble: what its healthy arms have."""
 
+SMALLER = {"rollout.prompts_per_step": 16}
+
 
 @dataclass(frozen=True)
 class Split:
@@ -66,3 +68,10 @@ MEASURED = Split(
     first_seed=1_000_000,
 )
 """On these, error rates are measured."""
+EMBEDDED = Split(
+    "embedded",
+    (Base("arithmetic", "", SMALLER), Base("knights", "", {**SMALLER, "task.name": "knights"})),
+    ("grpo-kl", "stapo+clip_higher"),
+    first_seed=2_000_000,
+)
+"""The shipped models, of two million parameters: the same thresholds again."""
