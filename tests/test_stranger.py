@@ -259,6 +259,8 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["regrade", str(records(run))],
             ["regrade", str(run / "evaluation" / "countdown.jsonl")],
             ["grade", str(run / "grade.jsonl"), "output=graded.jsonl"],
+            ["doctor", str(run)],
+            ["doctor", str(run), "--json"],
             ["push", str(run), "someone/model"],
             ["compare", "grpo", *WORDS, f"output={run.parent}"],
             ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
