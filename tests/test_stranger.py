@@ -268,6 +268,6 @@ def test_no_command_runs_anything_of_a_strangers_folder(
     ]
     shown = capsys.readouterr()
     assert not marker.exists() and "Traceback" not in shown.err
-    refused = [2, 2, 2, 2, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 2, 0]
+    refused = [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
     assert statuses == refused, shown.err
     assert not {"theirs.py", "tokens.txt", "adapter_config.json"} & hub.files.keys()

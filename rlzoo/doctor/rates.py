@@ -1,4 +1,4 @@
-"""How often each detector errs, as it was measured: `python -m benchmarks.doctor` makes the file."""
+"""How often each detector errs, as it was measured: `python -m benchmarks.evidence` makes the file."""
 
 import json
 from collections.abc import Mapping

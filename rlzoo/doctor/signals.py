@@ -13,7 +13,7 @@ SOLVED = 0.98
 """The share of right responses from which nothing is left to learn."""
 LEAST_ENTROPY = 0.1
 """Nats per token below which a policy was sure from the start; what it is compared with is at least this."""
-FEWEST_STEPS = 12
+FEWEST_STEPS = 20
 """Steps without which no trend can be told from noise."""
 MOVING = ("reward", "entropy", "length", "gradient_norm")
 """Of these one at least moves while a policy learns."""
