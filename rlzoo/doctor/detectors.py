@@ -211,7 +211,8 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
     findings, unseen = list[Finding](), dict[str, str]()
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
-        values = detector.signal(table)
+        with np.errstate(all="ignore"):  # whoever logged it may have logged 1e308
+            values = detector.signal(table)
         if lacking:
             unseen[detector.name] = f"there is no {' and no '.join(lacking)}"
         elif np.isnan(values).all():

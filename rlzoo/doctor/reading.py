@@ -60,7 +60,8 @@ def table_of(records: Iterable[Record]) -> Table:
         return {}
     rows = sorted(steps.items())
     columns = {name: np.array([values.get(name, np.nan) for _, values in rows]) for name in names}
-    return {"step": np.array([step for step, _ in rows]), **columns}
+    finite = {name: np.where(np.isfinite(values), values, np.nan) for name, values in columns.items()}
+    return {"step": np.array([step for step, _ in rows]), **finite}
 
 
 def run_records(

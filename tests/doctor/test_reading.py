@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlzoo.doctor.reading import TRAINER_STATE, read_table
+from rlzoo.doctor.reading import TRAINER_STATE, read_table, run_records, table_of
 from rlzoo.doctor.repetition import repetition
 from rlzoo.errors import UserError
 
@@ -153,6 +153,12 @@ def test_responses_of_a_run_say_how_much_they_repeat(tmp_path: Path) -> None:
     said = [{"step": 1, "response": "It is 4."}, {"step": 2, "response": "no no no no no"}, {"step": 2, "response": ""}]
     written(tmp_path / "responses.jsonl", said)
     np.testing.assert_allclose(read_table(tmp_path)["repetition"], [0, 0.5], atol=0.05)
+
+
+def test_gradings_that_were_lost_are_a_share_of_the_responses_of_a_step() -> None:
+    logged = [{"step": 1, "grading_timed_out": 3.0, "grading_failed": 1.0}]
+    np.testing.assert_array_equal(table_of(run_records(logged, (), 16))["grading_lost"], [0.25])
+    assert not table_of(run_records(logged, (), 0))
 
 
 @pytest.mark.parametrize(
