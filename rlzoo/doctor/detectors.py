@@ -64,6 +64,9 @@ class Finding:
     trouble: str
     setting: str
 
+    def __str__(self) -> str:
+        return f"{self.name.replace('_', ' ')} at step {self.step}: {self.value:.3g} {self.unit}"
+
 
 @dataclass(frozen=True)
 class Examination:
