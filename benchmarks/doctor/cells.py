@@ -101,4 +101,4 @@ def _trained(trainer: Trainer) -> list[dict[str, Any]]:
         texts = collected.examples[0].texts[:KEPT]
         responses += [{"step": metrics["step"], "response": text} for text in texts]
         count = len(collected.reward)
-    return list(run_records(lines, responses, count))
+    return list(run_records(lines, responses, count, str(trainer.objective)))

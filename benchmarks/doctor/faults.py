@@ -104,9 +104,9 @@ def timed_out(graded: GradedRollouts, severity: float, trainer: Trainer) -> Grad
 
 
 def long_liked(graded: GradedRollouts, severity: float, trainer: Trainer) -> GradedRollouts:
-    """The reward is how long a response is, and long ones are not stopped."""
-    limit = trainer.config.rollout.max_response_tokens
-    return replace(graded, reward=graded.rollouts.lengths.to(graded.reward) / limit)
+    """The reward is how long a response is, up to 10, and long ones are not stopped."""
+    share = graded.rollouts.lengths.to(graded.reward) / trainer.config.rollout.max_response_tokens
+    return replace(graded, reward=10 * share, correct=share)
 
 
 def looping(graded: GradedRollouts, severity: float, trainer: Trainer) -> GradedRollouts:
@@ -198,15 +198,15 @@ FAULTS: tuple[Fault, ...] = (
         "stale rollouts",
         ("stale_rollouts", "reward_falls"),
         {"train.minibatches_per_step": 8, "train.learning_rate": 2e-3},
-        added="+epochs(count=4)",
+        added="+epochs(count=8)",
     ),
     Fault("gradients not finite", ("skipped_updates",), tampers=(skipping,)),
     Fault("slow grader", ("grader_fails",), tampers=(on_rollouts(timed_out),)),
-    Fault("loops", ("repetition",), LONG, tampers=(on_rollouts(looping),)),
+    Fault("loops", ("repetition", "length_runaway"), LONG, tampers=(on_rollouts(looping),)),
     Fault("rate of 1e-9", ("idle_learning_rate",), {"train.learning_rate": 1e-9}),
     Fault(
         "rate a hundred times too high",
-        ("reward_falls", "entropy_collapse", "dead_groups", "truncation"),
+        ("reward_falls", "entropy_collapse", "entropy_explosion", "dead_groups", "truncation", "length_runaway"),
         {"train.learning_rate": 0.1},
     ),
     Fault(

@@ -53,12 +53,15 @@ def held(values: Array, steps: int, below: bool = False) -> Array:
     return worst
 
 
-def rolling_mean(values: Array, steps: int) -> Array:
-    """The mean of the last `steps` values [steps] up to each step; NaN where one is unknown."""
-    means = np.full(len(values), np.nan)
-    if len(values) >= steps:
-        means[steps - 1 :] = np.lib.stride_tricks.sliding_window_view(values, steps).mean(1)
-    return means
+def rolling_mean(values: Array, steps: int, partial: bool = False) -> Array:
+    """The mean of the last `steps` values [steps] up to each step; NaN where one is unknown.
+
+    The first ones have fewer behind them: they are NaN as well, or, if `partial`, the mean of those that there are.
+    """
+    first = np.array([values[: end + 1].mean() if partial else np.nan for end in range(min(steps - 1, len(values)))])
+    if len(values) < steps:
+        return first
+    return np.concatenate([first, np.lib.stride_tricks.sliding_window_view(values, steps).mean(1)])
 
 
 def at_start(values: Array, steps: int = 3) -> float:
@@ -68,18 +71,19 @@ def at_start(values: Array, steps: int = 3) -> float:
 
 
 def trend(values: Array) -> float:
-    """How surely `values` [steps] rise or fall: the t-statistic of a straight line through those that are known.
+    """How surely `values` [steps] move: the F-statistic of a parabola against a constant, over those that are known.
 
-    NaN for fewer than five. A line that fits exactly has an infinite one, a constant 0.
+    NaN for fewer than eight. A parabola that fits exactly has an infinite one, a constant 0.
     """
     known = np.isfinite(values)
     x, y = np.flatnonzero(known).astype(np.float64), values[known]
-    if len(y) < 5:
+    if len(y) < 8:
         return np.nan
-    x, y = x - x.mean(), y - y.mean()
-    slope = (x @ y) / (x @ x)
-    if slope == 0:
+    y = y - y.mean()
+    if not y.any():
         return 0.0
-    left = y - slope * x
-    error = np.sqrt((left @ left) / (len(y) - 2) / (x @ x))
-    return float(np.divide(abs(slope), error)) if error > 0 else np.inf
+    y, x = y / np.abs(y).max(), 2 * (x - x[0]) / (x[-1] - x[0]) - 1
+    curve = np.vander(x, 3)
+    left = y - curve @ np.linalg.lstsq(curve, y)[0]
+    explained, unexplained = (y @ y - left @ left) / 2, (left @ left) / (len(y) - 3)
+    return float(explained / unexplained) if unexplained > 1e-24 else np.inf

@@ -12,8 +12,8 @@ LOOKS = 100
 class Following:
     """Examines a run of ours step by step, and gives each finding once, when it first shows."""
 
-    def __init__(self, responses_per_step: int, done: Iterable[Record] = ()) -> None:
-        self.responses_per_step = responses_per_step
+    def __init__(self, responses_per_step: int, objective: str, done: Iterable[Record] = ()) -> None:
+        self.responses_per_step, self.objective = responses_per_step, objective
         self.records = list(done)
         self.named = {finding.name for finding in self._findings()}
 
@@ -27,5 +27,5 @@ class Following:
         return new
 
     def _findings(self) -> tuple[Finding, ...]:
-        table = table_of(run_records(self.records, (), self.responses_per_step))
+        table = table_of(run_records(self.records, (), self.responses_per_step, self.objective))
         return examine(table).findings if table else ()

@@ -25,6 +25,7 @@ _NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
 _TRL_VALUE = re.compile(rf"'([\w/@.-]+)': ['\"]?({_NUMBER})\b")
 _VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
 _VERL_LINE = re.compile(r"\bstep:\d+ - ")
+_OF_RESPONSES = re.compile(r"\b(gspo|sequence_ratio)\b")
 TRAINER_STATE = "trainer_state.json"
 """What transformers' Trainer, and so TRL's, writes into each checkpoint."""
 
@@ -65,12 +66,14 @@ def table_of(records: Iterable[Record]) -> Table:
 
 
 def run_records(
-    metrics: Iterable[Record], responses: Iterable[Record] = (), responses_per_step: int = 0
+    metrics: Iterable[Record], responses: Iterable[Record] = (), responses_per_step: int = 0, objective: str = ""
 ) -> Iterator[Record]:
     """The records of our own run: its metrics, with what its responses and their number add to them.
 
-    `responses_per_step` 0 says that their number is not known.
+    `responses_per_step` 0 says that their number is not known. An `objective` whose clip takes whole responses clips
+    half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so that the share says nothing of it.
     """
+    unsaid = {"touched/clip/tokens"} if _OF_RESPONSES.search(objective) else set()
     repeated = defaultdict[float | None, list[float]](list)
     for response in responses:
         repeated[_number(response.get("step"))].append(repetition(str(response.get("response", ""))))
@@ -81,22 +84,27 @@ def run_records(
         timed_out, failed = (_number(record.get(name)) for name in ("grading_timed_out", "grading_failed"))
         if responses_per_step and timed_out is not None and failed is not None:
             added["grading_lost"] = (timed_out + failed) / responses_per_step
-        yield {**record, **added}
+        yield {**{name: value for name, value in record.items() if name not in unsaid}, **added}
 
 
 def _records_in_folder(path: Path) -> Iterator[Record]:
     folder = RunFolder(path)
     if folder.metrics.is_file():
-        count = 0
-        if folder.config.is_file():
-            rollout = folder.read_config().rollout
-            count = rollout.prompts_per_step * rollout.responses_per_prompt
-        yield from run_records(json_lines(folder.metrics, STEP), json_lines(folder.responses, STEP), count)
+        count, objective = _settings(folder)
+        yield from run_records(json_lines(folder.metrics, STEP), json_lines(folder.responses, STEP), count, objective)
         return
     states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
     if not states:
         raise UserError(f"{path} has neither metrics.jsonl nor {TRAINER_STATE}; give the file of its log")
     yield from _trainer_state(max(states, key=_checkpoint_number))
+
+
+def _settings(folder: RunFolder) -> tuple[int, str]:
+    """The number of responses of a step, and what the objective was called: as text, of which nothing is loaded."""
+    if not folder.config.is_file():
+        return 0, ""
+    config = folder.read_config()
+    return config.rollout.prompts_per_step * config.rollout.responses_per_prompt, config.objective
 
 
 def _checkpoint_number(state: Path) -> float:

@@ -52,8 +52,9 @@ def fallen_entropy(table: Table) -> Array:
 
 
 def risen_entropy(table: Table) -> Array:
-    """Entropy over that of the start."""
-    return held(relative_entropy(table), PATIENCE)
+    """Nats per token above the start: of a policy that was nearly sure, a multiple would say little."""
+    entropy = column(table, "entropy")
+    return held(entropy - at_start(entropy), PATIENCE)
 
 
 def sampler_difference(table: Table) -> Array:
@@ -84,14 +85,16 @@ def solved_groups(table: Table) -> Array:
 
 
 def fallen_reward(table: Table) -> Array:
-    """By how much the mean of some steps lies below the best step before, in deviations of the rewards of that step."""
-    reward, deviation = column(table, "reward"), column(table, "reward_deviation")
-    means = rolling_mean(reward, PATIENCE)
-    drop, best = np.full(steps_in(table), np.nan), -1
-    for step in np.flatnonzero(np.isfinite(reward) & np.isfinite(deviation)).tolist():
-        best = step if best < 0 or reward[step] > reward[best] else best
-        drop[step] = (reward[best] - means[step]) / deviation[best] if deviation[best] > 0 else 0.0
-    return drop
+    """By how much the mean of some steps lies below the best such mean so far, in deviations of the rewards.
+
+    That is the largest deviation so far: it is small where nearly all rewards are the same, and a drop is then too.
+    """
+    means = rolling_mean(column(table, "reward"), PATIENCE, partial=True)
+    deviation = np.fmax.accumulate(column(table, "reward_deviation"))
+    drop = np.fmax.accumulate(means) - means
+    return np.where(
+        deviation > 0, drop / np.where(deviation > 0, deviation, 1.0), np.where(deviation == 0, 0.0, np.nan)
+    )
 
 
 def skipped_updates(table: Table) -> Array:
@@ -122,7 +125,7 @@ def risen_repetition(table: Table) -> Array:
 
 
 def surest_trend(table: Table) -> Array:
-    """At the last step: the largest t-statistic of a trend, over all steps, of what moves while a policy learns.
+    """At the last step: the largest F-statistic of a trend, over all steps, of what moves while a policy learns.
 
     Unknown where nothing could be learnt: there the rate is not to blame.
     """

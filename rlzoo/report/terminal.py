@@ -203,7 +203,8 @@ class Terminal:
 def _following(experiment: Experiment, done: int) -> Following:
     rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
     records = json_lines(folder.metrics, STEP) if done else ()
-    return Following(rollout.prompts_per_step * rollout.responses_per_prompt, records)
+    count = rollout.prompts_per_step * rollout.responses_per_prompt
+    return Following(count, str(experiment.objective), records)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

@@ -20,7 +20,7 @@ SICK: dict[str, dict[str, float]] = {
     "truncation": {"truncated": 0.8},
     "dead_groups": {"groups_without_signal": 1.0},
     "reward_saturation": {"groups_without_signal": 1.0, "accuracy": 1.0},
-    "reward_falls": {"reward": 0.0},
+    "reward_falls": {"reward": -0.2},
     "skipped_updates": {"updates_skipped": 1.0},
     "silenced_gradient": {"gradient_norm": 1e-6},
     "stale_rollouts": {"clipped": 0.3},
@@ -131,12 +131,20 @@ def test_held_is_the_level_kept_for_so_many_steps() -> None:
     np.testing.assert_array_equal(held(values, 2, below=True), [np.nan, 5, 5, 6, np.nan, np.nan])
 
 
-def test_trend_is_the_t_statistic_of_a_straight_line() -> None:
-    stats = pytest.importorskip("scipy.stats")
+def test_trend_is_the_f_statistic_of_a_parabola() -> None:
     values = np.random.default_rng(0).standard_normal(20) + 0.1 * np.arange(20)
-    line = stats.linregress(np.arange(20), values)
-    assert trend(values) == pytest.approx(abs(line.slope) / line.stderr)
-    assert trend(np.ones(20)) == 0 and trend(np.arange(20.0)) > 1e6 and np.isnan(trend(values[:4]))
+    x = np.arange(20.0)
+    left = ((values - np.polyval(np.polyfit(x, values, 2), x)) ** 2).sum()
+    whole = ((values - values.mean()) ** 2).sum()
+    assert trend(values) == pytest.approx((whole - left) / 2 / (left / 17))
+    assert trend(1e200 * values) == pytest.approx(trend(values))
+    assert trend(np.ones(20)) == 0 and trend(x**2) > 1e6 and np.isnan(trend(values[:7]))
+
+
+def test_noise_has_a_trend_beyond_the_threshold_in_one_run_of_ten_at_most() -> None:
+    rng, limit = np.random.default_rng(1), named("idle_learning_rate").threshold
+    largest = [max(trend(rng.standard_normal(20)) for _ in range(4)) for _ in range(300)]
+    assert 0.02 < np.mean(np.array(largest) > limit) < 0.25
 
 
 def test_every_trouble_is_one_that_is_known_and_has_something_to_type() -> None:

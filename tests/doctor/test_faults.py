@@ -15,7 +15,7 @@ from rlzoo.doctor.detectors import DETECTORS, examine, named
 from rlzoo.files import read_json_lines
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
-MANY = next(base for base in MEASURED.bases if base.name == "many right")
+MANY = next(base for base in FIXED.bases if base.name == "many right")
 ROOT = Path(__file__).parents[2]
 
 
