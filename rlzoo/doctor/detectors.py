@@ -107,7 +107,7 @@ DETECTORS: tuple[Detector, ...] = (
         "check that both have the same weights, temperature, precision and softmax",
     ),
     Detector(
-        "length_runaway", ("length",), signals.risen_length, 2.0, "times the length at the start", "length_growth"
+        "length_runaway", ("length",), signals.risen_length, 1.75, "times the length at the start", "length_growth"
     ),
     Detector(
         "truncation",
@@ -133,7 +133,7 @@ DETECTORS: tuple[Detector, ...] = (
         "reward_saturation",
         ("groups_without_signal",),
         signals.solved_groups,
-        0.9,
+        0.95,
         "of the groups all right",
         setting="stop here, or take harder problems",
     ),
@@ -160,7 +160,7 @@ DETECTORS: tuple[Detector, ...] = (
         "silenced_gradient",
         ("gradient_norm",),
         signals.silenced_gradient,
-        2e-4,
+        5e-4,
         "is the gradient's norm, although groups have a signal",
         setting="rlzoo inspect RUN shows which part takes it",
         below=True,
@@ -170,7 +170,7 @@ DETECTORS: tuple[Detector, ...] = (
         "stale_rollouts",
         ("clipped",),
         signals.clipped,
-        0.1,
+        0.07,
         "of the tokens are clipped: the policy has left that of the rollouts",
         "stale_rollouts",
     ),
@@ -195,7 +195,7 @@ DETECTORS: tuple[Detector, ...] = (
         ("reward",),
         signals.surest_trend,
         3.5,
-        "is the surest trend (F) of reward, entropy, length and gradient: none moves",
+        "is the surest trend (F) of reward and entropy: neither moves",
         setting="raise the learning rate (train.learning_rate) tenfold",
         below=True,
         reason=reasons.why_idle,

@@ -15,8 +15,8 @@ LEAST_ENTROPY = 0.1
 """Nats per token below which a policy was sure from the start; what it is compared with is at least this."""
 FEWEST_STEPS = 20
 """Steps without which no trend can be told from noise."""
-MOVING = ("reward", "entropy", "length", "gradient_norm")
-"""Of these one at least moves while a policy learns."""
+MOVING = ("reward", "entropy")
+"""Of these one at least moves while a policy learns; length and gradient do so by chance more often."""
 
 
 def right(table: Table) -> Array:

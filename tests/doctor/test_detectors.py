@@ -10,6 +10,7 @@ from rlzoo.choosing.choose import addressing
 from rlzoo.doctor.columns import COLUMNS, Table, held, trend
 from rlzoo.doctor.detectors import DETECTORS, examine, named
 from rlzoo.doctor.rates import RATES, shipped_rates
+from rlzoo.doctor.signals import MOVING
 from tests.doctor.tables import STEPS, changed, healthy
 
 SICK: dict[str, dict[str, float]] = {
@@ -34,9 +35,8 @@ FIRST = 10
 
 def idle() -> Table:
     """A run in which nothing moves but noise."""
-    noise = np.random.default_rng(3).standard_normal((4, STEPS))
-    moving = ("reward", "entropy", "length", "gradient_norm")
-    return {**healthy(), **{name: 1 + 0.01 * values for name, values in zip(moving, noise, strict=True)}}
+    noise = np.random.default_rng(3).standard_normal((len(MOVING), STEPS))
+    return {**healthy(), **{name: 1 + 0.01 * values for name, values in zip(MOVING, noise, strict=True)}}
 
 
 def test_nothing_is_found_in_a_run_that_learns() -> None:
@@ -141,10 +141,10 @@ def test_trend_is_the_f_statistic_of_a_parabola() -> None:
     assert trend(np.ones(20)) == 0 and trend(x**2) > 1e6 and np.isnan(trend(values[:7]))
 
 
-def test_noise_has_a_trend_beyond_the_threshold_in_one_run_of_ten_at_most() -> None:
+def test_noise_has_a_trend_beyond_the_threshold_in_one_run_of_seven_at_most() -> None:
     rng, limit = np.random.default_rng(1), named("idle_learning_rate").threshold
-    largest = [max(trend(rng.standard_normal(20)) for _ in range(4)) for _ in range(300)]
-    assert 0.02 < np.mean(np.array(largest) > limit) < 0.25
+    largest = [max(trend(rng.standard_normal(20)) for _ in range(2)) for _ in range(300)]
+    assert 0.02 < np.mean(np.array(largest) > limit) < 0.15
 
 
 def test_every_trouble_is_one_that_is_known_and_has_something_to_type() -> None:
