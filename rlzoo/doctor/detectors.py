@@ -204,11 +204,6 @@ DETECTORS: tuple[Detector, ...] = (
 """In the order in which troubles hide each other: what stands behind may only be seen once those before are gone."""
 
 
-def named(name: str) -> Detector:
-    """That of a name."""
-    return next(known for known in DETECTORS if known.name == name)
-
-
 def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examination:
     """What the detectors find in a table."""
     findings, unseen = list[Finding](), dict[str, str]()
@@ -219,7 +214,7 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
         if lacking:
             unseen[detector.name] = f"there is no {' and no '.join(lacking)}"
         elif np.isnan(values).all():
-            unseen[detector.name] = "too few steps have what it looks at"
+            unseen[detector.name] = "no step tells: there are too few, or another trouble hides it"
         elif (showing := np.flatnonzero(detector.shows(values))).size:
             findings.append(_finding(detector, table, values, int(showing[0])))
     steps = len(column(table, "step"))

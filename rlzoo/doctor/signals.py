@@ -87,14 +87,12 @@ def solved_groups(table: Table) -> Array:
 def fallen_reward(table: Table) -> Array:
     """By how much the mean of some steps lies below the best such mean so far, in deviations of the rewards.
 
-    That is the largest deviation so far: it is small where nearly all rewards are the same, and a drop is then too.
+    Of the deviations the largest so far counts: where nearly all rewards are the same, a small drop would be many.
     """
     means = rolling_mean(column(table, "reward"), PATIENCE, partial=True)
     deviation = np.fmax.accumulate(column(table, "reward_deviation"))
     drop = np.fmax.accumulate(means) - means
-    return np.where(
-        deviation > 0, drop / np.where(deviation > 0, deviation, 1.0), np.where(deviation == 0, 0.0, np.nan)
-    )
+    return np.where(deviation == 0, 0.0, drop / deviation)
 
 
 def skipped_updates(table: Table) -> Array:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rlzoo.doctor.columns import Array, Table
+from rlzoo.doctor.detectors import DETECTORS, Detector
 
 STEPS = 30
 
@@ -37,3 +38,8 @@ def changed(first: int, **columns: float) -> Table:
     for name, value in columns.items():
         table[name][first:] = value
     return table
+
+
+def named(name: str) -> Detector:
+    """The detector of a name."""
+    return next(detector for detector in DETECTORS if detector.name == name)

@@ -8,10 +8,10 @@ import pytest
 from objectives import TROUBLES
 from rlzoo.choosing.choose import addressing
 from rlzoo.doctor.columns import COLUMNS, Table, held, trend
-from rlzoo.doctor.detectors import DETECTORS, examine, named
+from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.rates import RATES, shipped_rates
 from rlzoo.doctor.signals import MOVING
-from tests.doctor.tables import STEPS, changed, healthy
+from tests.doctor.tables import STEPS, changed, healthy, named
 
 SICK: dict[str, dict[str, float]] = {
     "entropy_collapse": {"entropy": 0.05},
@@ -160,7 +160,3 @@ def test_the_rates_that_are_shipped_are_those_of_these_thresholds() -> None:
     assert all(it.found <= it.faulty and it.alarms <= it.healthy for it in rates.values())
     total = json.loads(RATES.read_text())
     assert total["faulty"] > 0 and total["healthy"] > 0
-
-
-def test_a_detector_is_had_by_its_name() -> None:
-    assert all(named(it.name) is it for it in DETECTORS)

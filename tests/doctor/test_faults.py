@@ -11,8 +11,9 @@ from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import counts, curve, summary
 from benchmarks.doctor.runs import Measured
 from objectives import parse
-from rlzoo.doctor.detectors import DETECTORS, examine, named
+from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.files import read_json_lines
+from tests.doctor.tables import named
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 MANY = next(base for base in FIXED.bases if base.name == "many right")
