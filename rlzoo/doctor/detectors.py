@@ -35,15 +35,18 @@ class Detector:
     """Whether less of the signal is worse."""
     reason: Reason = reasons.nothing_more
 
-    def shows(self, values: Array, threshold: float | None = None) -> Flags:
-        """[steps] bool: the signal is beyond the threshold, this one or its own."""
-        limit = self.threshold if threshold is None else threshold
-        with np.errstate(invalid="ignore"):
-            return values <= limit if self.below else values >= limit
+    def values(self, table: Table) -> Array:
+        """The signal [steps] of a table; what overflows, as whoever logged it may have logged 1e308, is unknown."""
+        with np.errstate(all="ignore"):
+            return self.signal(table)
+
+    def shows(self, values: Array) -> Flags:
+        """[steps] bool: the signal is at the threshold or beyond."""
+        return values <= self.threshold if self.below else values >= self.threshold
 
     def worst(self, table: Table) -> float:
         """The signal at its worst; NaN if it never says anything."""
-        values = self.signal(table)
+        values = self.values(table)
         known = values[~np.isnan(values)]
         if not len(known):
             return np.nan
@@ -209,8 +212,7 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
     findings, unseen = list[Finding](), dict[str, str]()
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
-        with np.errstate(all="ignore"):  # whoever logged it may have logged 1e308
-            values = detector.signal(table)
+        values = detector.values(table)
         if lacking:
             unseen[detector.name] = f"there is no {' and no '.join(lacking)}"
         elif np.isnan(values).all():

@@ -74,9 +74,9 @@ def test_what_was_found_stays_found_as_a_run_goes_on(detector: object) -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         table = {name: values * rng.uniform(0.1, 3, STEPS) for name, values in healthy().items()}
-        whole = detector.signal(table)  # type: ignore[attr-defined]
+        whole = detector.values(table)  # type: ignore[attr-defined]
         for steps in (6, 17):
-            part = detector.signal({name: values[:steps] for name, values in table.items()})  # type: ignore[attr-defined]
+            part = detector.values({name: values[:steps] for name, values in table.items()})  # type: ignore[attr-defined]
             np.testing.assert_array_equal(part, whole[:steps])
 
 

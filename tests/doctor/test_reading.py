@@ -161,6 +161,12 @@ def test_gradings_that_were_lost_are_a_share_of_the_responses_of_a_step() -> Non
     assert not table_of(run_records(logged, (), 0))
 
 
+@pytest.mark.parametrize(("objective", "counts"), [("grpo", True), ("dapo+sequence_ratio", False), ("gspo", False)])
+def test_a_clip_of_whole_responses_says_nothing_of_how_stale_they_are(objective: str, counts: bool) -> None:
+    logged = [{"step": 1, "reward": 1.0, "touched/clip/tokens": 0.5}]
+    assert ("clipped" in table_of(run_records(logged, objective=objective))) == counts
+
+
 @pytest.mark.parametrize(
     ("text", "share"),
     [("", 0), ("abcdefgh", 0), ("aaaaaaaa", 1), ("so: 12 12 12 12 12", 15 / 18), ("aaa", 0), ("x" * 9000, 1)],
