@@ -9,7 +9,9 @@ import csv
 import logging
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.doctor.cells import Cell, run_cell
 from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
@@ -17,7 +19,7 @@ from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import alarms, curve, missed, summary
 from benchmarks.doctor.runs import RESULTS, measure, read
 from rlzoo.doctor.detectors import DETECTORS, examine
-from rlzoo.files import write_json
+from rlzoo.files import write_json, write_text
 from rlzoo.model.threads import one_thread
 
 SPLITS = {split.name: split for split in (FIXED, MEASURED, EMBEDDED)}
@@ -50,7 +52,9 @@ def hiding() -> None:
 def write_results() -> None:
     """The curves, and the rates, of which `benchmarks.evidence` makes what is shipped; says where the doctor erred."""
     runs = {name: read(name) for name in SPLITS}
-    write_json(RESULTS / "rates.json", {name: summary(done) for name, done in runs.items()})
+    rates = {name: summary(done) for name, done in runs.items()}
+    write_json(RESULTS / "rates.json", rates)
+    write_text(RESULTS / "rates.md", "\n".join(table(name, total) for name, total in rates.items()))
     with (RESULTS / "curves.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["split", "detector", "threshold", "found", "faulty", "alarms", "healthy"])
@@ -59,13 +63,28 @@ def write_results() -> None:
                 rows = curve(detector, done)
                 writer.writerows([name, detector.name, *(f"{value:.5g}" for value in row.values())] for row in rows)
     for name, done in runs.items():
-        total = summary(done)
+        total = rates[name]
         print(f"{name}: {total['found']} of {total['faulty']} found, {total['alarms']} alarms in {total['healthy']}")
         for run in missed(done):
             print(f"  missed: {run.fault} in {run.base}, {run.objective}, seed {run.seed}; shows {alarms(run)}")
         for run in done:
             if not run.fault and alarms(run):
                 print(f"  alarm: {alarms(run)} in {run.base}, {run.objective}, seed {run.seed}")
+
+
+def table(name: str, total: Mapping[str, Any]) -> str:
+    """The rates of a split in Markdown."""
+    heading = f"## {name}: {total['found']} of {total['faulty']} faulty runs found, {total['alarms']} alarms in "
+    lines = [
+        f"{heading}{total['healthy']} healthy ones",
+        "",
+        "| detector | threshold | found | alarms |",
+        "|---|---|---|---|",
+    ]
+    for detector, it in total["detectors"].items():
+        found = f"{it['found']} of {it['faulty']}" if it["faulty"] else "-"
+        lines.append(f"| {detector} | {it['threshold']:g} | {found} | {it['alarms']} of {it['healthy']} |")
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":
