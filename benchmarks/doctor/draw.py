@@ -39,6 +39,7 @@ def _draw_one(detector: Detector, runs: list[Measured], place: Axes) -> None:
     place.set_xscale("symlog", linthresh=max(1e-6, abs(detector.threshold) / 10))
     side = "at most" if detector.below else "at least"
     place.set_title(f"{detector.name} {side} {detector.threshold:g}", fontsize=8)
+    place.xaxis.get_major_locator().set_params(numticks=4)
     place.tick_params(labelsize=6)
 
 
