@@ -54,6 +54,7 @@ class Cell:
     fault: Fault | None
     severity: float = 1.0
     """Of the fault, in (0, 1]."""
+    steps: int = STEPS
 
     @property
     def key(self) -> tuple[str, str, int, str]:
@@ -81,7 +82,7 @@ def with_fault(recipe: str, fault: Fault | None) -> str:
 
 def _prepared(cell: Cell, starts: Path) -> tuple[Any, Any, RunFolder]:
     fault = cell.fault
-    keys = {**cell.base.keys(starts), "train.steps": STEPS, **(fault.settings if fault else {})}
+    keys = {**cell.base.keys(starts), "train.steps": cell.steps, **(fault.settings if fault else {})}
     words = {
         **keys,
         "objective": with_fault(cell.objective, fault),
@@ -94,11 +95,13 @@ def _prepared(cell: Cell, starts: Path) -> tuple[Any, Any, RunFolder]:
 
 
 def _trained(trainer: Trainer) -> list[dict[str, Any]]:
-    lines, responses, count = list[dict[str, Any]](), list[dict[str, Any]](), 0
+    lines, responses = list[dict[str, Any]](), list[dict[str, Any]]()
+    rollout = trainer.config.rollout
     while trainer.progress.step < trainer.config.train.steps:
         metrics, collected = trainer.step()
         lines.append(metrics)
         texts = collected.examples[0].texts[:KEPT]
         responses += [{"step": metrics["step"], "response": text} for text in texts]
-        count = len(collected.reward)
-    return list(run_records(lines, responses, count, str(trainer.objective)))
+    return list(
+        run_records(lines, responses, (rollout.prompts_per_step, rollout.responses_per_prompt), str(trainer.objective))
+    )

@@ -146,8 +146,8 @@ def reversed_softmax(trainer: Trainer, severity: float) -> None:
     policy = trainer.accelerator.unwrap_model(trainer.policy)
     forward = policy.forward
 
-    def negated(responses: Any, temperature: float, with_entropy: bool = False) -> TokenStats:
-        return forward(responses, -temperature, with_entropy)
+    def negated(responses: Any, temperature: float, *arguments: Any, **named: Any) -> TokenStats:
+        return forward(responses, -temperature, *arguments, **named)
 
     policy.forward = negated
 

@@ -31,7 +31,7 @@ def alarms(run: Measured) -> list[str]:
 
 
 def counts(detector: Detector, runs: Iterable[Measured], threshold: float | None = None) -> dict[str, Any]:
-    """Of the faulty runs that it is for, in how many it shows; and in how many of the healthy ones."""
+    """Of the faulty runs that it is for, in how many it shows; and of the healthy ones of which it says anything."""
     faulty, healthy = _its_runs(detector, runs)
     limit = detector.threshold if threshold is None else threshold
     return {
@@ -73,4 +73,4 @@ def missed(runs: Iterable[Measured]) -> list[Measured]:
 def _its_runs(detector: Detector, runs: Iterable[Measured]) -> tuple[list[Measured], list[Measured]]:
     runs = list(runs)
     faulty = [run for run in runs if run.fault and SHOWS[run.fault][0] == detector.name]
-    return faulty, [run for run in runs if not run.fault]
+    return faulty, [run for run in runs if not run.fault and detector.name in run.worst]

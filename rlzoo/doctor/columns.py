@@ -19,10 +19,13 @@ COLUMNS: Mapping[str, str] = {
     "entropy": "mean entropy of a token, in nats",
     "length": "mean length of a response, in tokens",
     "truncated": "share of responses that were stopped by length",
+    "groups": "number of groups",
     "groups_without_signal": "share of groups whose responses all earned the same",
     "gradient_norm": "norm of the gradient before it is clipped, mean over the updates",
     "clipped": "share of the tokens whose gradient the clip took",
     "sampler_difference": "absolute difference of a token's log-prob between sampler and trainer, mean, in nats",
+    "sampler_kl": "estimate k3 of the divergence of the trainer from the sampler, mean per token, in nats",
+    "sampler_probability_difference": "absolute difference of a token's probability between both, mean",
     "updates_skipped": "updates that were left out because their gradient was not finite",
     "grading_lost": "share of responses whose grading timed out or failed",
     "repetition": "share of a response's text that is a unit repeated at its end, mean",
@@ -51,6 +54,24 @@ def held(values: Array, steps: int, below: bool = False) -> Array:
         windows = np.lib.stride_tricks.sliding_window_view(values, steps)
         worst[steps - 1 :] = windows.max(1) if below else windows.min(1)
     return worst
+
+
+def held_as_long(values: Array, steps: Array) -> Array:
+    """The same over as many steps [steps] in a row as stand at each step."""
+    levels = np.full(len(values), np.nan)
+    for count in np.unique(steps):
+        levels = np.where(steps == count, held(values, int(count)), levels)
+    return levels
+
+
+def noise_until(values: Array) -> Array:
+    """[steps] standard deviation of a step's noise, from how much the steps so far differ from those before them.
+
+    Of normal noise the absolute difference has a mean of 2 / sqrt(pi) deviations. NaN before there is one.
+    """
+    change = np.abs(np.diff(values, prepend=np.nan))
+    count = np.cumsum(np.isfinite(change))
+    return np.where(count > 0, np.cumsum(np.nan_to_num(change)) / np.maximum(count, 1), np.nan) * np.sqrt(np.pi) / 2
 
 
 def rolling_mean(values: Array, steps: int, partial: bool = False) -> Array:

@@ -34,6 +34,12 @@ class Detector:
     below: bool = False
     """Whether less of the signal is worse."""
     reason: Reason = reasons.nothing_more
+    silence: str = "no step tells: there are too few, or another trouble hides it"
+    """Why it may not say anything although its columns are there."""
+    instead_of: str = ""
+    """The detector for which this one stands where only a proxy of its column is logged."""
+    live: bool = True
+    """Whether it can be asked before a run is done."""
 
     def values(self, table: Table) -> Array:
         """The signal [steps] of a table; what overflows, as whoever logged it may have logged 1e308, is unknown."""
@@ -82,6 +88,7 @@ class Examination:
     """Detectors that could not say anything, and why."""
 
 
+_SAME_IN_BOTH = "check that both have the same weights, temperature, precision and softmax"
 DETECTORS: tuple[Detector, ...] = (
     Detector(
         "entropy_collapse",
@@ -91,6 +98,7 @@ DETECTORS: tuple[Detector, ...] = (
         "of the entropy at the start",
         "entropy_collapse",
         below=True,
+        silence=f"no step tells: too few, all solved, or below {signals.LEAST_ENTROPY} nats from the start",
     ),
     Detector(
         "entropy_explosion",
@@ -107,7 +115,27 @@ DETECTORS: tuple[Detector, ...] = (
         0.05,
         "nats between a token's log-probs of sampler and trainer",
         "engine_mismatch",
-        "check that both have the same weights, temperature, precision and softmax",
+        _SAME_IN_BOTH,
+    ),
+    Detector(
+        "sampler_divergence",
+        ("sampler_kl",),
+        signals.sampler_kl,
+        0.05,
+        "nats per token (k3) between sampler and trainer",
+        "engine_mismatch",
+        _SAME_IN_BOTH,
+        instead_of="sampler_mismatch",
+    ),
+    Detector(
+        "sampler_probabilities",
+        ("sampler_probability_difference",),
+        signals.sampler_probability_difference,
+        0.05,
+        "between a token's probabilities of sampler and trainer; log-probs differ by more",
+        "engine_mismatch",
+        _SAME_IN_BOTH,
+        instead_of="sampler_mismatch",
     ),
     Detector(
         "length_runaway", ("length",), signals.risen_length, 1.75, "times the length at the start", "length_growth"
@@ -199,9 +227,11 @@ DETECTORS: tuple[Detector, ...] = (
         signals.surest_trend,
         3.5,
         "is the surest trend (F) of reward and entropy: neither moves",
-        setting="raise the learning rate (train.learning_rate) tenfold",
+        setting="try a higher learning rate (train.learning_rate), step by step; a slow run may only need more steps",
         below=True,
         reason=reasons.why_idle,
+        silence=f"there are fewer than {signals.FEWEST_STEPS} steps, or nothing could be learnt in most",
+        live=False,
     ),
 )
 """In the order in which troubles hide each other: what stands behind may only be seen once those before are gone."""
@@ -213,10 +243,14 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
         values = detector.values(table)
+        if detector.instead_of:
+            if lacking or detector.instead_of not in unseen:
+                continue
+            del unseen[detector.instead_of]
         if lacking:
             unseen[detector.name] = f"there is no {' and no '.join(lacking)}"
         elif np.isnan(values).all():
-            unseen[detector.name] = "no step tells: there are too few, or another trouble hides it"
+            unseen[detector.name] = detector.silence
         elif (showing := np.flatnonzero(detector.shows(values))).size:
             findings.append(_finding(detector, table, values, int(showing[0])))
     steps = len(column(table, "step"))

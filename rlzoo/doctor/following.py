@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable
 
-from rlzoo.doctor.detectors import Finding, examine
+from rlzoo.doctor.detectors import DETECTORS, Finding, examine
 from rlzoo.doctor.reading import Record, run_records, table_of
 
 LOOKS = 100
 """How often at most a run is looked at before it is as long again: a look takes as long as it has steps."""
+LIVE = tuple(detector for detector in DETECTORS if detector.live)
+"""Detectors whose findings later steps do not take back."""
 
 
 class Following:
     """Examines a run of ours step by step, and gives each finding once, when it first shows."""
 
-    def __init__(self, responses_per_step: int, objective: str, done: Iterable[Record] = ()) -> None:
-        self.responses_per_step, self.objective = responses_per_step, objective
+    def __init__(self, groups: int, responses_per_group: int, objective: str, done: Iterable[Record] = ()) -> None:
+        self.size, self.objective = (groups, responses_per_group), objective
         self.records = list(done)
         self.named = {finding.name for finding in self._findings()}
 
@@ -27,5 +29,5 @@ class Following:
         return new
 
     def _findings(self) -> tuple[Finding, ...]:
-        table = table_of(run_records(self.records, (), self.responses_per_step, self.objective))
-        return examine(table).findings if table else ()
+        table = table_of(run_records(self.records, (), self.size, self.objective))
+        return examine(table, LIVE).findings if table else ()

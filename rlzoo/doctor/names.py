@@ -19,11 +19,6 @@ def _as_it_is(value: float) -> float:
     return value
 
 
-def _of_kl(value: float) -> float:
-    """The root mean square difference of log-probs, in nats, of which k3 is half the square where it is small."""
-    return math.sqrt(2 * max(value, 0.0))
-
-
 @dataclass(frozen=True)
 class Source:
     """A metric of a trainer that stands for a column."""
@@ -47,11 +42,9 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     "groups_without_signal": _sources("frac_reward_zero_std"),
     "gradient_norm": _sources("grad_norm", "actor/grad_norm", "optim/grad_norm"),
     "clipped": _sources("touched/clip/tokens", "clip_ratio/region_mean", "actor/pg_clipfrac", "is_masked/all/mean"),
-    "sampler_difference": (
-        *_sources("sampler/difference", "sampling/sampling_logp_difference/mean"),
-        *_sources("rollout_corr/k3_kl", "mismatch_kl/all/mean", value=_of_kl),
-        *_sources("training/rollout_probs_diff_mean"),  # of probabilities: at most that of log-probs
-    ),
+    "sampler_difference": _sources("sampler/difference", "sampling/sampling_logp_difference/mean"),
+    "sampler_kl": _sources("rollout_corr/k3_kl", "mismatch_kl/all/mean"),
+    "sampler_probability_difference": _sources("training/rollout_probs_diff_mean"),
     "learning_rate": _sources("actor/lr", "optim/lr"),
 }
 """Column -> the metrics that stand for it, the best first. A metric with a column's own name comes before them."""

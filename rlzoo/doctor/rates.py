@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rlzoo.doctor.detectors import Finding
+
+STEPS_MEASURED = 20
+"""Steps of the runs that were measured; of longer ones there are no rates."""
 RATES = Path(__file__).parents[1] / "embedded" / "evidence" / "doctor.json"
 
 
@@ -20,6 +24,7 @@ class Rates:
     alarms: int
     """Of the healthy runs, in how many it showed."""
     healthy: int
+    """In how many healthy runs it could say anything."""
 
 
 @cache
@@ -28,3 +33,9 @@ def shipped_rates() -> Mapping[str, Rates]:
     fields = ("threshold", "found", "faulty", "alarms", "healthy")
     detectors = json.loads(RATES.read_text(encoding="utf-8"))["detectors"]
     return {name: Rates(**{field: measured[field] for field in fields}) for name, measured in detectors.items()}
+
+
+def rates_of(finding: Finding) -> Rates | None:
+    """Those of its detector; None where they are of another threshold, or no healthy run let it say anything."""
+    rates = shipped_rates().get(finding.name)
+    return rates if rates and rates.threshold == finding.threshold and rates.healthy else None

@@ -23,9 +23,17 @@ def why_no_signal(table: Table, row: int) -> str:
         return f"the responses are empty: {length:.3g} tokens on average{so}"
     if _at(table, "truncated", row) >= 0.9:
         return f"nearly all responses are truncated, and earn the same{so}"
+    if not np.isfinite(share):
+        return f"all rewards of a group are equal{_mean_reward(table, row)}{so}"
     if share <= 0.02:
         return f"all wrong: {share:.0%} right{so}"
     return f"all rewards of a group are equal, though {share:.0%} are right{so}" if share < 0.98 else f"all right{so}"
+
+
+def _mean_reward(table: Table, row: int) -> str:
+    """Which they are, if rewards are logged: those that do not lie between 0 and 1 are no share of right ones."""
+    reward = _at(table, "reward", row)
+    return f": {reward:.3g} on average" if np.isfinite(reward) else ""
 
 
 def why_silent(table: Table, row: int) -> str:

@@ -5,16 +5,32 @@ All are over `PATIENCE` steps in a row, so that one odd step is no finding.
 
 import numpy as np
 
-from rlzoo.doctor.columns import Array, Flags, Table, at_start, column, held, rolling_mean, steps_in, trend
+from rlzoo.doctor.columns import (
+    Array,
+    Flags,
+    Table,
+    at_start,
+    column,
+    held,
+    held_as_long,
+    noise_until,
+    rolling_mean,
+    steps_in,
+    trend,
+)
 
 PATIENCE = 3
 """Steps in a row that have to show a trouble."""
 SOLVED = 0.98
 """The share of right responses from which nothing is left to learn."""
 LEAST_ENTROPY = 0.1
-"""Nats per token below which a policy was sure from the start; what it is compared with is at least this."""
-FEWEST_STEPS = 20
-"""Steps without which no trend can be told from noise."""
+"""Nats per token below which a policy was sure from the start, so that nothing is left to collapse."""
+ENOUGH_GROUPS = 20
+"""Groups that have to show a trouble: three of one prompt each are alike by chance."""
+FALL_WINDOWS = (PATIENCE, 12, 48, 192)
+"""Steps over which the reward is averaged: over few a sudden fall shows soon, over many one that noise would hide."""
+FEWEST_STEPS = 100
+"""Steps without which no trend can be told from noise: a healthy run may learn as slowly as that."""
 MOVING = ("reward", "entropy")
 """Of these one at least moves while a policy learns; length and gradient do so by chance more often."""
 
@@ -41,9 +57,10 @@ def has_signal(table: Table) -> Flags:
 
 
 def relative_entropy(table: Table) -> Array:
-    """Entropy over that of the start."""
+    """Entropy over that of the start; unknown where that was next to nothing."""
     entropy = column(table, "entropy")
-    return entropy / max(at_start(entropy), LEAST_ENTROPY)
+    start = at_start(entropy)
+    return entropy / (start if start >= LEAST_ENTROPY else np.nan)
 
 
 def fallen_entropy(table: Table) -> Array:
@@ -62,6 +79,16 @@ def sampler_difference(table: Table) -> Array:
     return held(column(table, "sampler_difference"), PATIENCE)
 
 
+def sampler_kl(table: Table) -> Array:
+    """Nats per token."""
+    return held(column(table, "sampler_kl"), PATIENCE)
+
+
+def sampler_probability_difference(table: Table) -> Array:
+    """Of a token's probability, which differs by less than its log-prob."""
+    return held(column(table, "sampler_probability_difference"), PATIENCE)
+
+
 def risen_length(table: Table) -> Array:
     """Length over that of the start."""
     length = column(table, "length")
@@ -73,15 +100,28 @@ def truncated(table: Table) -> Array:
     return held(column(table, "truncated"), PATIENCE)
 
 
+def group_patience(table: Table) -> Array:
+    """[steps] steps in a row that have enough groups, at least `PATIENCE`.
+
+    Where their number is not logged, the finest share so far tells the fewest that there can be: a half needs two.
+    """
+    share, groups = column(table, "groups_without_signal"), column(table, "groups")
+    part = np.minimum(share, 1 - share)
+    finest = np.fmin.accumulate(np.where(part > 0, part, 1.0))
+    known = np.where(groups > 0, groups, np.round(1 / finest))
+    return np.maximum(PATIENCE, np.ceil(ENOUGH_GROUPS / known))
+
+
 def dead_groups(table: Table) -> Array:
     """Share of the groups; those of problems that are all solved are counted elsewhere."""
-    return held(np.where(is_solved(table), np.nan, column(table, "groups_without_signal")), PATIENCE)
+    share = np.where(is_solved(table), np.nan, column(table, "groups_without_signal"))
+    return held_as_long(share, group_patience(table))
 
 
 def solved_groups(table: Table) -> Array:
     """Share of the groups without a signal where nearly all responses are right, 0 elsewhere."""
     share = np.where(is_solved(table), column(table, "groups_without_signal"), 0.0)
-    return held(np.where(np.isfinite(right(table)), share, np.nan), PATIENCE)
+    return held_as_long(np.where(np.isfinite(right(table)), share, np.nan), group_patience(table))
 
 
 def fallen_reward(table: Table) -> Array:
@@ -89,10 +129,25 @@ def fallen_reward(table: Table) -> Array:
 
     Of the deviations the largest so far counts: where nearly all rewards are the same, a small drop would be many.
     """
-    means = rolling_mean(column(table, "reward"), PATIENCE, partial=True)
+    reward = column(table, "reward")
     deviation = np.fmax.accumulate(column(table, "reward_deviation"))
-    drop = np.fmax.accumulate(means) - means
+    drop = np.fmax.reduce([_sure_drop(reward, window) for window in FALL_WINDOWS])
     return np.where(deviation == 0, 0.0, drop / deviation)
+
+
+def _sure_drop(reward: Array, window: int) -> Array:
+    """The drop of the mean of `window` steps from its best, 0 where it is within what noise alone would make of it.
+
+    Of n independent means the best and the worst lie about sqrt(2 log n) standard errors from their centre each;
+    the noise itself is known to about 1 / sqrt(n) of it, of which two are allowed for.
+    """
+    means = rolling_mean(reward, window, partial=window == PATIENCE)
+    best, steps = np.fmax.accumulate(means), np.arange(1, len(reward) + 1)
+    averaged = np.minimum(np.maximum.accumulate(np.where(means == best, steps, 1)), window)
+    errors = noise_until(reward) * (window**-0.5 + averaged**-0.5) * (1 + 2 * steps**-0.5)
+    drop, apart = best - means, np.sqrt(2 * np.log(np.maximum(steps, 2))) * errors
+    drop[(steps < 2 * window) & (window > PATIENCE)] = np.nan
+    return np.where(drop <= apart, 0.0, drop)
 
 
 def skipped_updates(table: Table) -> Array:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from rlzoo.choosing.choose import addressing
 from rlzoo.choosing.remedies import Remedy
 from rlzoo.doctor.detectors import Examination, Finding
-from rlzoo.doctor.rates import Rates, shipped_rates
+from rlzoo.doctor.rates import STEPS_MEASURED, Rates, rates_of
 from rlzoo.report.console import plain_console
 
 LABEL = 9
@@ -27,7 +28,7 @@ def print_examination(source: str, examination: Examination, console: Console | 
     console.print(f"{source}: {found} in {examination.steps} steps", soft_wrap=True)
     for finding in examination.findings:
         console.print(f"\n{finding.name.replace('_', ' ')}", style="bold", soft_wrap=True)
-        _print(finding_lines(finding, shipped_rates().get(finding.name)), console)
+        _print(finding_lines(finding, rates_of(finding)), console)
     if examination.unseen:
         console.print("\nnot looked at", style="bold")
         _print(((name.replace("_", " "), reason) for name, reason in examination.unseen.items()), console, width=20)
@@ -35,16 +36,20 @@ def print_examination(source: str, examination: Examination, console: Console | 
 
 def as_data(source: str, examination: Examination) -> dict[str, Any]:
     """The same for programs."""
-    rates = shipped_rates()
     findings = [
         {
-            **asdict(finding),
-            "rates": asdict(rates[finding.name]) if finding.name in rates else None,
+            **{name: _finite(value) for name, value in asdict(finding).items()},
+            "rates": asdict(rates) if (rates := rates_of(finding)) else None,
             "try": [f"objective={remedy.expression}" for remedy in suggested(finding)],
         }
         for finding in examination.findings
     ]
     return {"source": source, **asdict(examination), "findings": findings}
+
+
+def _finite(value: Any) -> Any:
+    """What JSON has: no infinity."""
+    return value if not isinstance(value, float) or np.isfinite(value) else None
 
 
 def finding_lines(finding: Finding, rates: Rates | None) -> Iterator[tuple[str, str]]:
@@ -68,7 +73,8 @@ def rates_words(rates: Rates | None) -> str:
     if rates is None:
         return "not measured"
     found = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
-    return f"{found}, {rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
+    healthy = f"{rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
+    return f"{found}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
 
 
 def suggested(finding: Finding) -> list[Remedy]:

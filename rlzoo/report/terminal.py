@@ -203,8 +203,7 @@ class Terminal:
 def _following(experiment: Experiment, done: int) -> Following:
     rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
     records = json_lines(folder.metrics, STEP) if done else ()
-    count = rollout.prompts_per_step * rollout.responses_per_prompt
-    return Following(count, str(experiment.objective), records)
+    return Following(rollout.prompts_per_step, rollout.responses_per_prompt, str(experiment.objective), records)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ def healthy(steps: int = STEPS) -> dict[str, Array]:
         "entropy": 1.2 - 0.6 * time + noise[2],
         "length": 200 + 10 * time,
         "truncated": np.full(steps, 0.05),
+        "groups": np.full(steps, 16.0),
         "groups_without_signal": np.full(steps, 0.3),
         "gradient_norm": 0.5 + noise[3],
         "clipped": np.full(steps, 0.01),
@@ -29,6 +30,8 @@ def healthy(steps: int = STEPS) -> dict[str, Array]:
         "grading_lost": np.zeros(steps),
         "repetition": np.full(steps, 0.02),
         "learning_rate": np.full(steps, 1e-6),
+        "sampler_kl": np.full(steps, 1e-4),
+        "sampler_probability_difference": np.full(steps, 0.004),
     }
 
 

@@ -8,7 +8,7 @@ from rlzoo.doctor.detectors import examine
 from rlzoo.doctor.following import LOOKS, Following
 from rlzoo.doctor.reading import Record
 from tests.doctor.tables import changed, healthy
-from tests.doctor.test_detectors import FIRST, SICK
+from tests.doctor.test_detectors import FIRST, SICK, sick, slow
 
 
 def records(table: Table) -> list[Record]:
@@ -19,8 +19,8 @@ def records(table: Table) -> list[Record]:
 
 @pytest.mark.parametrize("name", SICK)
 def test_each_finding_is_said_once_at_the_step_at_which_it_shows(name: str) -> None:
-    table = changed(FIRST, **SICK[name])
-    follow = Following(16, "grpo")
+    table = sick(name)
+    follow = Following(16, 8, "grpo")
     said = [(finding, record["step"]) for record in records(table) for finding in follow(record)]
     assert [finding for finding, _ in said] == list(examine(table).findings)
     assert all(finding.step == step for finding, step in said)
@@ -29,14 +29,20 @@ def test_each_finding_is_said_once_at_the_step_at_which_it_shows(name: str) -> N
 def test_a_run_that_is_resumed_is_not_told_again_and_knows_how_it_began() -> None:
     table = changed(FIRST, entropy=0.05)
     lines = records(table)
-    follow = Following(16, "grpo", lines[:20])
+    follow = Following(16, 8, "grpo", lines[:20])
     assert not [finding for line in lines[20:] for finding in follow(line)]
-    follow = Following(16, "grpo", lines[:8])
+    follow = Following(16, 8, "grpo", lines[:8])
     assert tuple(finding for line in lines[8:] for finding in follow(line)) == examine(table).findings
 
 
+def test_a_slow_run_that_goes_on_raises_nothing() -> None:
+    for seed in range(60):
+        follow = Following(16, 8, "grpo")
+        assert not [finding for record in records(slow(seed)) for finding in follow(record)]
+
+
 def test_a_long_run_is_looked_at_rarely() -> None:
-    follow, looks = Following(16, "grpo", records(healthy()) * 10), 0
+    follow, looks = Following(16, 8, "grpo", records(healthy()) * 10), 0
     findings = follow._findings
 
     def counted() -> tuple:  # type: ignore[type-arg]

@@ -79,9 +79,14 @@ SHARED = {
     "gradient_norm": [0.5] * 3,
     "clipped": [0.03] * 3,
     "learning_rate": [1e-6] * 3,
-    "sampler_difference": [0.02] * 3,
 }
 """What all of them say."""
+OF_SAMPLER = {
+    "verl": ("sampler_probability_difference", 0.02),
+    "prime": ("sampler_kl", 0.0002),
+    "": ("sampler_difference", 0.02),
+}
+"""Beginning of a kind of log -> what it says of sampler and trainer."""
 
 
 def written(path: Path, lines: list[Any]) -> Path:
@@ -126,6 +131,8 @@ def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -
     table = read_table(source)
     for name, values in SHARED.items():
         np.testing.assert_allclose(table[name], values, rtol=1e-9, err_msg=name)
+    name, value = next(it for begin, it in OF_SAMPLER.items() if kind.startswith(begin))
+    np.testing.assert_allclose(table[name], [value] * 3)
     if kind != "verl.log" and kind != "verl.jsonl":
         np.testing.assert_allclose(table["groups_without_signal"], 0.125)
     else:
@@ -148,6 +155,32 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     assert len(read_table(tmp_path)["step"]) == 1
 
 
+def test_a_whole_last_line_without_an_end_counts(tmp_path: Path) -> None:
+    source = tmp_path / "table.jsonl"
+    source.write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.25}')
+    np.testing.assert_array_equal(read_table(source)["reward"], [0.5, 0.25])
+    source.write_text('{"step": 1, "reward": 0.5}\n')
+    assert len(read_table(source)["step"]) == 1
+
+
+def test_settings_that_are_printed_first_are_no_step(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path / "trl.log", ["{'learning_rate': 1e-6, 'beta': 0.04}", *trl_console()]))
+    np.testing.assert_array_equal(table["step"], [1, 2, 3])
+
+
+def test_a_number_beyond_all_steps_is_no_step() -> None:
+    assert list(table_of([{"step": 1e300, "reward": 1.0}, {"step": 2, "reward": 1.0}])["step"]) == [2]
+
+
+def test_a_damaged_configuration_is_told_and_the_metrics_are_examined(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}])
+    (tmp_path / "config.yaml").write_text("rollout: {")
+    np.testing.assert_array_equal(read_table(tmp_path)["reward"], [0.5])
+    assert "examined without it" in caplog.text
+
+
 def test_responses_of_a_run_say_how_much_they_repeat(tmp_path: Path) -> None:
     written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.5}])
     said = [{"step": 1, "response": "It is 4."}, {"step": 2, "response": "no no no no no"}, {"step": 2, "response": ""}]
@@ -157,11 +190,14 @@ def test_responses_of_a_run_say_how_much_they_repeat(tmp_path: Path) -> None:
 
 def test_gradings_that_were_lost_are_a_share_of_the_responses_of_a_step() -> None:
     logged = [{"step": 1, "grading_timed_out": 3.0, "grading_failed": 1.0}]
-    np.testing.assert_array_equal(table_of(run_records(logged, (), 16))["grading_lost"], [0.25])
-    assert not table_of(run_records(logged, (), 0))
+    np.testing.assert_array_equal(table_of(run_records(logged, (), (4, 4)))["grading_lost"], [0.25])
+    assert not table_of(run_records(logged, ()))
 
 
-@pytest.mark.parametrize(("objective", "counts"), [("grpo", True), ("dapo+sequence_ratio", False), ("gspo", False)])
+@pytest.mark.parametrize(
+    ("objective", "counts"),
+    [("grpo", True), *((name, False) for name in ("dapo+sequence_ratio", "gspo", "luspo", "topr", "vespo"))],
+)
 def test_a_clip_of_whole_responses_says_nothing_of_how_stale_they_are(objective: str, counts: bool) -> None:
     logged = [{"step": 1, "reward": 1.0, "touched/clip/tokens": 0.5}]
     assert ("clipped" in table_of(run_records(logged, objective=objective))) == counts
@@ -186,6 +222,10 @@ def test_repetition_is_the_share_of_a_unit_that_stands_at_the_end_four_times(tex
         ("a.json", "[]", "no log_history"),
         ("a.log", "nothing\n", "no line with a metric"),
         ("a.csv", "\n", "no line with a metric"),
+        ("a.csv", "Step;Reward\n1;0.5\n", "names in it are 'Step;Reward'"),
+        ("a.csv", "run - train/reward\n0.5\n", "names in it are 'run - train/reward'"),
+        ("a.log", "{'learning_rate': 1e-6, 'beta': 0.04}\n", "no line with a metric"),
+        ("a" * 300, None, "cannot be read"),
     ],
 )
 def test_what_holds_no_metrics_is_refused_in_a_line(name: str, text: str | None, says: str, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -11,12 +13,12 @@ import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.doctor.columns import Table
-from rlzoo.doctor.detectors import DETECTORS, Finding, examine
+from rlzoo.doctor.detectors import DETECTORS, Examination, Finding, examine
 from rlzoo.files import write_json_lines
-from rlzoo.report.doctor import print_examination, suggested
+from rlzoo.report.doctor import as_data, print_examination, suggested
 from tests.conftest import error_of
-from tests.doctor.tables import changed, healthy
-from tests.doctor.test_detectors import FIRST, SICK
+from tests.doctor.tables import STEPS, changed, healthy
+from tests.doctor.test_detectors import FIRST, SICK, sick
 
 
 def kept(table: Table, path: Path) -> Path:
@@ -36,7 +38,7 @@ def test_the_status_says_whether_anything_is_found(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("name", SICK)
 def test_a_finding_has_evidence_rates_and_what_to_do_in_80_columns(name: str) -> None:
-    examination = examine(changed(FIRST, **SICK[name]))
+    examination = examine(sick(name))
     console = Console(width=80, file=io.StringIO())
     print_examination("runs/a", examination, console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -44,7 +46,7 @@ def test_a_finding_has_evidence_rates_and_what_to_do_in_80_columns(name: str) ->
     assert max(map(len, lines)) <= 80
     finding = next(it for it in examination.findings if it.name == name)
     assert name.replace("_", " ") in shown and f"step {finding.step}: {finding.value:.3g}" in shown
-    assert f"{finding.threshold:g} is a finding" in shown and "healthy runs" in shown
+    assert f"{finding.threshold:g} is a finding" in shown and ("healthy runs" in shown or "not measured" in shown)
     assert finding.setting in shown
 
 
@@ -55,6 +57,12 @@ def test_a_program_reads_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert finding["name"] == "entropy_collapse" and finding["step"] == FIRST + 3
     assert finding["rates"]["healthy"] > 0
     assert finding["try"] and all(parse(word.partition("=")[2]) for word in finding["try"])
+
+
+def test_json_has_no_infinity() -> None:
+    finding = replace(examine(changed(FIRST, truncated=0.9)).findings[0], value=np.inf)
+    data = as_data("a", Examination(STEPS, (finding,), {}))
+    assert json.loads(json.dumps(data, allow_nan=False))["findings"][0]["value"] is None
 
 
 @pytest.mark.parametrize("detector", [it for it in DETECTORS if it.trouble], ids=lambda it: it.name)
