@@ -91,7 +91,8 @@ def run_records(
     """The records of our own run: its metrics, with what its responses and their number add to them.
 
     `size` is the groups of a step and the responses of a group; 0 says that their number is not known. An `objective`
-    whose clip takes whole responses clips half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so that the share says nothing of it.
+    whose clip takes whole responses clips half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so
+    that the share says nothing of it.
     """
     unsaid = {"touched/clip/tokens"} if _OF_RESPONSES.search(objective) else set()
     repeated = defaultdict[float | None, list[float]](list)
