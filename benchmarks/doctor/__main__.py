@@ -83,7 +83,8 @@ def table(name: str, total: Mapping[str, Any]) -> str:
     ]
     for detector, it in total["detectors"].items():
         found = f"{it['found']} of {it['faulty']}" if it["faulty"] else "-"
-        lines.append(f"| {detector} | {it['threshold']:g} | {found} | {it['alarms']} of {it['healthy']} |")
+        alarmed = f"{it['alarms']} of {it['healthy']}" if it["healthy"] else "-"
+        lines.append(f"| {detector} | {it['threshold']:g} | {found} | {alarmed} |")
     return "\n".join([*lines, ""])
 
 
