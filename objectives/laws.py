@@ -230,13 +230,13 @@ def _unusual(batch: TokenBatch) -> Iterator[TokenBatch]:
 
 @dataclass(frozen=True)
 class _Silenced(Mask):
-    """Leaves out a whole response, and the first token of every other."""
+    """Leaves out a whole response."""
 
     name = "silenced"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
         kept = batch.mask.clone()
-        kept[0], kept[:, 0] = False, False
+        kept[0] = False
         return kept
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError
-from objectives.adapters.package import UNREPORTED, Package
+from objectives.adapters.package import Package
 from objectives.peers.replaced import refuse_replaced
+from objectives.peers.table import UNREPORTED
 from objectives.peers.trl import TRL
 
 _IN_FORCE = ("use_vllm", "sync_ref_model", "vllm_importance_sampling_correction")

@@ -8,7 +8,8 @@ the policy is pi_old exp(R / beta) up to a factor, so that rollouts may be older
 sums are settled over whole groups before the update, whatever micro-batches cut; the gradient is exact. Weights may not
 be added.
 Open: beta; the code's 0.1 here.
-Deviations: the code divides by micro-batches, not prompts, a constant factor; log-ratios are clamped to [-20, 20].
+Deviations: the code divides by micro-batches, not prompts, a constant factor; log-ratios are clamped to [-20, 20];
+where a filter drops responses, means are those of what is left, not differentiated, and so is a prompt's weight.
 """
 
 from collections.abc import Mapping

@@ -50,8 +50,6 @@ class OptimalTokenBaseline(Advantage):
         advantage = centred[:, None] - baseline
         rounding = 32 * torch.finfo(total.dtype).eps * centred.abs()[:, None]
         advantage = advantage.where(advantage.abs() > rounding, 0.0)
-        rounding = 32 * torch.finfo(total.dtype).eps * centred.abs()[:, None]
-        advantage = advantage.where(advantage.abs() > rounding, 0.0)
         lonely = over_group(mask.double()) == 1
         rest = batch.require("reward", self.name)[:, None] if self.alone == "reward" else 0.0 * centred[:, None]
         return torch.where(mask, torch.where(lonely, rest, advantage), 0.0).to(centred)

@@ -11,6 +11,13 @@ from typing import Any
 
 from objectives.errors import ObjectiveError
 
+UNREPORTED = {
+    "logp_prompt": "the log-probs of prompts",
+    "sum_pi_squared_old": "sums of squares",
+    "rewards": "the rewards of each function",
+}
+"""Field of the batch that our own loop alone fills -> what it is, in words."""
+
 
 @dataclass(frozen=True)
 class Rule:

@@ -244,7 +244,7 @@ VERL = PeerTable(
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
         f"{ACTOR}calculate_sum_pi_squared",
-        "algorithm.gdpo_reward_",
+        *(f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights")),
     ),
     other_names={
         f"reward_model.overlong_buffer.{name}": f"{OVERLONG}{name}"

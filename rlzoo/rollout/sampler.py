@@ -1,7 +1,7 @@
 """Problems in, graded rows out: the seam for environments, and the one that has a single turn."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.rollout.stop import cut_at_stop
@@ -32,13 +33,27 @@ class GradedRollouts:
     reward: Tensor
     correct: Tensor
     outcomes: Sequence[str]
+    seconds: dict[str, float] = field(default_factory=dict)
     rewards: Tensor | None = None
     """[N, K] what each reward function gave, where there are several."""
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def problem_of(self, row: int) -> Problem:
         """The problem that a response answers."""
         return self.problems[int(self.rollouts.prompt[row])]
+
+
+def _rewards(grades: Sequence[Grade]) -> Tensor | None:
+    """[N, K]; None where nothing was graded apart. Raises UserError if a grader gives now more and now fewer."""
+    counts = {len(grade.rewards) for grade in grades}
+    if len(counts) > 1:
+        raise UserError(uneven_rewards(counts))
+    return torch.tensor([grade.rewards for grade in grades]) if counts - {0} else None
+
+
+def uneven_rewards(counts: Collection[int]) -> str:
+    """Why so many rewards for one response and so many for another cannot be used."""
+    several = " and ".join(map(str, sorted(counts)))
+    return f"the grader of task.name gives {several} rewards for different responses; it must give as many for each"
 
 
 @dataclass(frozen=True)
@@ -126,7 +141,7 @@ class SingleTurn(Environment):
             reward=torch.tensor([grade.reward for grade in grades]),
             correct=torch.tensor([grade.correct for grade in grades]),
             outcomes=outcomes,
-            rewards=torch.tensor([grade.rewards for grade in grades]) if all(it.rewards for it in grades) else None,
+            rewards=_rewards(grades),
         )
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:

@@ -33,9 +33,11 @@ class PairedDifference(Estimate):
         """Whether the two are the same on every seed."""
         return self.mean == self.low == self.high == 0
 
-    def is_within(self, margin: float) -> bool:
-        """Whether the interval lies between -margin and margin."""
-        return -margin < self.low and self.high < margin
+    def is_within(self, margin: float, looks: int = 1) -> bool:
+        """Whether the interval lies between -margin and margin; a wider one where this is one of several looks."""
+        outside = (1 - LEVEL) / 2 / looks
+        reach = float(stats.t.isf(outside, self.pairs - 1)) * self.deviation / np.sqrt(self.pairs)
+        return bool(abs(self.mean) + reach < margin)
 
 
 def paired_by_seed(first: np.ndarray, second: np.ndarray) -> PairedDifference:

@@ -139,7 +139,7 @@ def judge(results: Sequence[ExperimentResults], looks: int = 1) -> list[JudgedEx
     found |= {(place, test): replace(it, corrected=next(corrected)) for place, test, it in known}
     checked = [base and replace(base, corrected=next(corrected)) for base in bases]
     return [
-        _judged(it, {test: found[place, test] for test in tests[place]}, checked[place], family.level)
+        _judged(it, {test: found[place, test] for test in tests[place]}, checked[place], family)
         for place, it in enumerate(results)
     ]
 
@@ -175,26 +175,26 @@ def _base_against_base(results: ExperimentResults) -> BaseAgainstBase | None:
 
 
 def _judged(
-    results: ExperimentResults, compared: Mapping[Test, Compared], base: BaseAgainstBase | None, level: float
+    results: ExperimentResults, compared: Mapping[Test, Compared], base: BaseAgainstBase | None, family: Family
 ) -> JudgedExperiment:
     it = results.experiment
     positive = compared[it.positive.arm, it.positive.against]
     controls = Controls(positive, it.positive.higher, compared[it.negative], base)
-    claims = [_claim(results, claim, compared[claim.arm, claim.against], controls, level) for claim in it.claims]
+    claims = [_claim(results, claim, compared[claim.arm, claim.against], controls, family) for claim in it.claims]
     return JudgedExperiment(results, controls, claims)
 
 
 def _claim(
-    results: ExperimentResults, claim: Claim, compared: Compared, controls: Controls, level: float
+    results: ExperimentResults, claim: Claim, compared: Compared, controls: Controls, family: Family
 ) -> JudgedClaim:
-    verdict, known = verdict_of(claim, compared, bool(controls.troubles)), compared.difference
+    verdict, known = verdict_of(claim, compared, bool(controls.troubles), family.looks), compared.difference
     needed = None
     if verdict is Verdict.CANNOT_TELL and known is not None:
-        needed = pairs_needed_range(claim.smallest or known.mean, known, level)
+        needed = pairs_needed_range(claim.smallest or known.mean, known, family.level)
     return JudgedClaim(claim, compared, verdict, needed, touched_by(results, claim.arm, claim.against))
 
 
-def verdict_of(claim: Claim, compared: Compared, is_void: bool) -> Verdict:
+def verdict_of(claim: Claim, compared: Compared, is_void: bool, looks: int = 1) -> Verdict:
     """What may be said of a claim."""
     if is_void:
         return Verdict.VOID
@@ -204,7 +204,7 @@ def verdict_of(claim: Claim, compared: Compared, is_void: bool) -> Verdict:
         return Verdict.DOES_NOT_FIRE
     if compared.sign:
         return Verdict.HOLDS if (compared.sign > 0) == claim.higher else Verdict.DOES_NOT_HOLD
-    return Verdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest) else Verdict.CANNOT_TELL
+    return Verdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest, looks) else Verdict.CANNOT_TELL
 
 
 def touched_by(results: ExperimentResults, arm: str, against: str) -> dict[str, float]:

@@ -99,8 +99,9 @@ def all_pairs(results: Sequence[ExperimentResults], looks: int = 1) -> Pairs:
     tests: list[tuple[tuple[str, str], str, Compared]] = []
     for pair in combinations(distinct, 2):
         for it in results:
-            first, second = (it.others.get(written, written) for written in pair)
-            compared = compare(it, first, second)
+            if not all(written in it.others for written in pair):
+                continue
+            compared = compare(it, *(it.others[written] for written in pair))
             if compared.difference is not None:
                 tests.append((pair, it.experiment.name, compared))
     p_values = [it.difference.p_value for *_, it in tests if it.difference]

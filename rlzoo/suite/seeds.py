@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rlzoo.errors import UserError
 from rlzoo.files import read_json, write_json
-from rlzoo.suite.experiment import Experiment
+from rlzoo.suite.experiment import FIRST_SEED, Experiment
 
 BASE_SEEDS = tuple(range(2000, 2040))
 """On which base is compared with itself."""
@@ -20,6 +20,9 @@ FIRST_LOOK = 10
 """Seeds that every experiment gets with `seeds=auto`."""
 UP_TO = 40
 """Seeds that one may get where the number is not given."""
+MOST = 800
+"""Registered seeds that any experiment has."""
+LOOKS = "looks.json"
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ def chosen_seeds(given: Sequence[str]) -> Seeds:
     text = ",".join(given).replace(" ", "")
     if auto := re.fullmatch(r"auto(\(up_to=(\d+)\))?", text):
         up_to = int(auto[2] or UP_TO)
-        if up_to <= FIRST_LOOK:
-            raise UserError(f"seeds={text}: up_to must be more than the {FIRST_LOOK} seeds that every experiment gets")
+        if not FIRST_LOOK < up_to <= MOST:
+            raise UserError(f"seeds={text}: up_to must be above {FIRST_LOOK}, which all get, and at most {MOST}")
         return Seeds(count=FIRST_LOOK, up_to=up_to)
     if not given or not all(re.fullmatch(r"\d+", seed.strip()) for seed in given):
         raise UserError(f"seeds={text} must be how many seeds, several seeds, auto or auto(up_to={UP_TO})")
@@ -67,6 +70,8 @@ def chosen_seeds(given: Sequence[str]) -> Seeds:
     if seeds == [0] or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds={text} must be how many seeds, or several different ones")
     if len(seeds) == 1:
+        if seeds[0] > MOST:
+            raise UserError(f"seeds={text}: {MOST} seeds at most are registered; several are listed as seeds=0,1")
         return Seeds(count=seeds[0])
     if set(seeds) & set(BASE_SEEDS):
         first, last = BASE_SEEDS[0], BASE_SEEDS[-1]
@@ -77,13 +82,24 @@ def chosen_seeds(given: Sequence[str]) -> Seeds:
 def count_looks(folder: Path, seeds: Seeds) -> int:
     """Notes in a suite's folder at how many registered seeds it is looked at; how many looks these are together.
 
-    Raises UserError if the count is damaged.
+    Seeds that are not registered are judged alone, and their looks are not counted. Raises UserError if the count is
+    damaged.
     """
-    path = folder / "looks.json"
+    if any(seed < FIRST_SEED for seed in seeds.listed):
+        return 1
+    path = folder / LOOKS
+    seen = sorted({*_seen(path), *seeds.looks})
+    write_json(path, seen)
+    return max(1, len(seen))
+
+
+def _seen(path: Path) -> list[int]:
+    if not path.exists():
+        return []
     try:
-        seen = {int(count) for count in read_json(path.read_text(encoding="utf-8"))} if path.exists() else set()
-    except (ValueError, TypeError):
-        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh") from None
-    seen |= set(seeds.looks)
-    write_json(path, sorted(seen))
-    return max(1, len(seen)) if not seeds.listed else 1
+        counts = read_json(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        counts = None
+    if not isinstance(counts, list) or not all(type(count) is int and 0 < count <= MOST for count in counts):
+        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh")
+    return counts

@@ -43,13 +43,15 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
     plan = planned(names, objectives, seeds, config.base_against_base)
     file = CellFile(Path(config.output) / "cells.jsonl")
     with file.held():
-        failures = run_cells(plan.cells, file, config.jobs, view)
         looks = count_looks(file.path.parent, seeds)
+        failures = run_cells(plan.cells, file, config.jobs, view)
         for count in seeds.looks[1:]:
             judged = judge(read_results(names, objectives, seeds, file.read()), looks)
             undecided = [name for name in names if any(_is_open(it, name, seeds.up_to) for it in judged)]
             further = planned(undecided, objectives, replace(seeds, count=count), False)
-            failures = [*failures, *run_cells(further.cells, file, config.jobs, view)]
+            failed = {failure.cell.identity for failure in failures}
+            cells = [cell for cell in further.cells if cell.identity not in failed]
+            failures = [*failures, *run_cells(cells, file, config.jobs, view)]
     results = read_results(names, objectives, seeds, file.read())
     judged = judge(results, looks)
     valid = [experiment.results for experiment in judged if not experiment.controls.troubles]

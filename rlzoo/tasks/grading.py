@@ -248,18 +248,26 @@ def _checked(grade: Any, problem: Problem) -> Grade:
             f"the grader of task.name returned {one_line(repr(grade))} for {problem.id}; it must return a grade: "
             f"rlzoo.tasks.Grade(reward, correct), such as Grade(1.0, 1.0)"
         )
-    reward, correct = _number(grade.reward), _number(grade.correct)
-    if not abs(reward) <= LARGEST_REWARD:
-        raise UserError(
-            f"a reward for {problem.id} is {one_line(repr(grade.reward))}; it must be a number from "
-            f"-{LARGEST_REWARD:g} to {LARGEST_REWARD:g}, so that its square is one too"
-        )
+    reward, correct = _reward(grade.reward, problem), _number(grade.correct)
+    if not isinstance(grade.rewards, tuple | list):
+        raise UserError(f"the rewards for {problem.id} are {one_line(repr(grade.rewards))}; give a tuple of numbers")
+    rewards = tuple(_reward(value, problem) for value in grade.rewards)
     if not -ROUNDING <= correct <= 1 + ROUNDING:
         raise UserError(
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
             f"from 0 to 1"
         )
-    return Grade(reward, min(max(correct, 0.0), 1.0), tuple(map(float, grade.rewards)))
+    return Grade(reward, min(max(correct, 0.0), 1.0), rewards)
+
+
+def _reward(value: Any, problem: Problem) -> float:
+    reward = _number(value)
+    if not abs(reward) <= LARGEST_REWARD:
+        raise UserError(
+            f"a reward for {problem.id} is {one_line(repr(value))}; it must be a number from "
+            f"-{LARGEST_REWARD:g} to {LARGEST_REWARD:g}, so that its square is one too"
+        )
+    return reward
 
 
 def _number(value: Any) -> float:

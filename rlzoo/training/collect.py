@@ -9,12 +9,11 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Selected, TokenBatch, concatenated, lots
-from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
-from rlzoo.rollout.sampler import Environment, GradedRollouts
+from rlzoo.rollout.sampler import Environment, GradedRollouts, uneven_rewards
 from rlzoo.tasks.base import Problem
 
 _THROWN_AWAY = -1
@@ -167,7 +166,10 @@ def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int,
 def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt) -> _Round:
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
-    batch = _shared_batch(graded, own_group, accelerator, experiment.config)
+    batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
+    if "rewards" in experiment.objective.needs:
+        batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
+    batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
     selected = experiment.objective.select(batch)
@@ -178,32 +180,46 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     return _Round(selected, reward, part.count, graded, own_group)
 
 
-def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, config: Config) -> TokenBatch:
-    """What objectives need to know of the responses of all processes, by group; each has as many rows as the others."""
+def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
+    """What objectives need to know of the responses of all processes; each has as many rows as the others."""
     rollouts, device = graded.rollouts, accelerator.device
     width = int(accelerator.gather(torch.tensor([rollouts.mask.shape[1]], device=device)).max())
-
-    rewards = graded.reward[:, None] if graded.rewards is None else graded.rewards
 
     def shared(values: Tensor) -> Tensor:
         return accelerator.gather(widened(values.to(device), width).contiguous())
 
-    batch = TokenBatch(
+    return TokenBatch(
         mask=shared(rollouts.mask),
         length=shared(rollouts.lengths),
         group=shared(group),
         reward=shared(graded.reward),
-        rewards=accelerator.gather(rewards.to(device).contiguous()),
-        reward_weights=tuple(config.task.reward_weights) or None,
         correct=shared(graded.correct),
         truncated=shared(rollouts.truncated),
-        max_length=config.rollout.max_response_tokens,
+        max_length=max_length,
         logp_sampler=shared(rollouts.logp),
     )
-    return batch.rows(batch.require("group", "collect").argsort(stable=True))
+
+
+def _with_rewards(
+    batch: TokenBatch, graded: GradedRollouts, accelerator: Accelerator, weights: Sequence[float]
+) -> TokenBatch:
+    """The batch with what each reward function gave; with the reward, which is weighted already, where there is one.
+
+    Raises UserError if processes have different numbers of them.
+    """
+    device = accelerator.device
+    rewards = graded.reward[:, None] if graded.rewards is None else graded.rewards
+    counts = accelerator.gather(torch.tensor([rewards.shape[1]], device=device)).tolist()
+    if len(set(counts)) > 1:
+        raise UserError(uneven_rewards(set(counts)))
+    every = accelerator.gather(rewards.to(device).contiguous())
+    return batch.with_fields(rewards=every, reward_weights=None if graded.rewards is None else tuple(weights) or None)
 
 
 def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: bool, seed: int) -> Collected:
+    counts = {r.batch.rewards.shape[1] for r in rounds if r.batch.rewards is not None}
+    if len(counts) > 1:
+        raise UserError(uneven_rewards(counts))
     batch, reward = concatenated([r.batch for r in rounds]), torch.cat([r.reward for r in rounds])
     group, own_group = batch.require("group", "collect"), torch.cat([r.own_group for r in rounds])
     used = torch.tensor(list(dict.fromkeys(group.tolist()))[:wanted], device=group.device)

@@ -318,6 +318,10 @@ def test_a_mistake_is_one_line(
     assert all(text in line for text in says), line
 
 
+def test_no_adapter_is_named_that_refuses_the_objective(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_of(capsys, "objectives", "--to", "verl", "gdpo").endswith("has no setting for decoupled_norm in gdpo")
+
+
 def test_a_program_and_a_person_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(DAPO))

@@ -67,6 +67,17 @@ def forgotten() -> Iterator[None]:
         PARTS.pop(name, None)
 
 
+def test_a_part_that_trains_one_place_alone_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "def keeps(self, batch):\n        return batch.mask & (batch.mask.cumsum(1) == 1)"
+    source = f'@register\nclass First(Mask):\n    """The first token alone."""\n\n    name = "first"\n    {body}\n'
+    (tmp_path / "my_first.py").write_text(HEAD + source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        try_objective(parse("grpo-kl+my_first:first"), RolloutConfig(responses_per_prompt=8, max_response_tokens=24))
+    finally:
+        PARTS.pop("first", None)
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_part_that_fails_is_named_before_anything_starts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -22,8 +22,16 @@ def test_a_paired_difference_is_students() -> None:
 def test_equal_runs_have_no_difference_and_equal_differences_are_not_infinitely_sure() -> None:
     same = paired_by_seed(np.array([0.1, 0.7, 0.3]), np.array([0.1, 0.7, 0.3]))
     assert same.is_none and same.p_value == 1 and same.is_within(0.01)
+    assert not paired_by_seed(np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.3, 0.2])).is_within(0.24)
     constant = paired_by_seed(np.array([0.3, 0.9, 0.5]), np.array([0.1, 0.7, 0.3]))
     assert not constant.is_none and constant.p_value == pytest.approx(2 * 0.5**3)
+
+
+def test_of_three_looks_each_calls_a_third_as_many_differences_small_that_are_not() -> None:
+    draws = np.random.default_rng(4).normal(1.0, 1.0, (4000, 10))
+    found = [paired_by_seed(row, np.zeros(10)) for row in draws]
+    once, thrice = (np.mean([it.is_within(1.0, looks) for it in found]) for looks in (1, 3))
+    assert once <= 0.025 + 0.007 and thrice <= 0.025 / 3 + 0.004
 
 
 @pytest.mark.parametrize("level", [0.05, 0.001])

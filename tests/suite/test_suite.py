@@ -14,6 +14,7 @@ from rlzoo.commands import main
 from rlzoo.suite.cell import MAX_REFILLS
 from rlzoo.suite.cells import Cell, CellFile, planned
 from rlzoo.suite.claims import Trouble
+from rlzoo.suite.contrasts import all_pairs
 from rlzoo.suite.seeds import Seeds
 from rlzoo.suite.suite import SuiteTable
 
@@ -193,9 +194,20 @@ def test_looks_by_hand_are_counted(copy: Path) -> None:
     once, twice = again(copy, ()), again(copy, (), seeds=3)
     assert (once.looks, twice.looks, again(copy, (), seeds=3).looks) == (1, 2, 2)
     assert "corrected for 2 looks" in (copy / "out" / "suite.md").read_text()
-    (copy / "out" / "looks.json").write_text("[2, ")
-    with pytest.raises(UserError, match=r"looks\.json is damaged; remove it"):
-        again(copy, ())
+    assert again(copy, (), seeds=[1100, 1101]).looks == 2  # registered ones count, however they are asked for
+    for damaged in ("[2, ", "[1e400]", '"123"', "[-3]", "[true]"):
+        (copy / "out" / "looks.json").write_text(damaged)
+        with pytest.raises(UserError, match=r"looks\.json is damaged; remove it"):
+            again(copy, ())
+
+
+def test_an_arm_of_an_experiment_is_no_objective_that_it_was_asked_for(copy: Path) -> None:
+    changed('"idle"', '"rloo"')(copy / "my_file.py")
+    found = again(copy, ("rloo",), seeds=[5, 6], output=copy / "new").experiments[0].results
+    alone = again(copy, ("grpo",), seeds=[5, 6], output=copy / "other").experiments[0].results
+    assert set(found.others) == {"rloo"} and set(alone.others) == {"grpo"}
+    (pair,) = all_pairs([alone, found]).pairs or [None]
+    assert pair is None
 
 
 def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None:
@@ -238,7 +250,9 @@ def test_processes_give_the_numbers_of_one(copy: Path) -> None:
         ("experiments=no_file.py:EXPERIMENT", "there is no file no_file.py"),
         ("experiments=rare_but_right seeds=0", "must be how many seeds"),
         ("experiments=rare_but_right seeds=ten", "seeds=ten must be how many seeds, several seeds, auto or"),
-        ("experiments=rare_but_right seeds=auto(up_to=10)", "up_to must be more than the 10 seeds"),
+        ("experiments=rare_but_right seeds=auto(up_to=10)", "up_to must be above 10, which all get, and at most 800"),
+        ("experiments=rare_but_right seeds=auto(up_to=901)", "at most 800"),
+        ("experiments=rare_but_right seeds=801", "800 seeds at most are registered"),
         ("experiments=rare_but_right seeds=3,3", "several different ones"),
         ("experiments=rare_but_right seeds=2000,2001", "are for base_against_base"),
         ("grpp", "did you mean grpo"),

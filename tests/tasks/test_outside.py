@@ -220,6 +220,9 @@ def test_a_final_answer_that_is_none_is_one_line(name: str, says: str) -> None:
         (None, r"returned None for t0"),
         ((1.0, 1.0), r"returned \(1\.0, 1\.0\) for t0"),
         (Grade("1", 0.0), r"a reward for t0 is '1'; it must be a number"),  # type: ignore[arg-type]
+        (Grade(1.0, 1.0, (float("nan"), 1.0)), r"a reward for t0 is nan; it must be a number from"),
+        (Grade(1.0, 1.0, (1e20, 1.0)), r"a reward for t0 is 1e\+20; it must be a number from"),
+        (Grade(1.0, 1.0, None), r"the rewards for t0 are None; give a tuple of numbers"),  # type: ignore[arg-type]
         (Grade(1.0, 7), r"the correctness of a response to t0 is 7; it must be a number from 0 to 1"),
     ],
 )

@@ -10,8 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
-from objectives.adapters.package import UNREPORTED
 from objectives.peers.replaced import refuse_replaced
+from objectives.peers.table import UNREPORTED
 from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, VERL
 
 MARK = "rlzoo:"
