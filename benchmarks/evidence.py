@@ -1,4 +1,4 @@
-"""What `rlzoo choose` and the site say of measurements, made of the committed results: compact, and in the package.
+"""What `rlzoo choose`, `rlzoo doctor` and the site say of measurements, made of the committed results, for the package.
 
 python -m benchmarks.evidence
 """
@@ -65,6 +65,8 @@ def made() -> dict[str, dict[str, Any]]:
     claims = BENCHMARKS / "suite" / "results" / "claims.json"
     if claims.exists():
         found["suite.json"] = json.loads(claims.read_text(encoding="utf-8"))
+    rates = json.loads((BENCHMARKS / "doctor" / "results" / "rates.json").read_text(encoding="utf-8"))
+    found["doctor.json"] = rates["measured"]
     return found
 
 

@@ -259,6 +259,8 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["regrade", str(records(run))],
             ["regrade", str(run / "evaluation" / "countdown.jsonl")],
             ["grade", str(run / "grade.jsonl"), "output=graded.jsonl"],
+            ["doctor", str(run)],
+            ["doctor", str(run), "--json"],
             ["push", str(run), "someone/model"],
             ["compare", "grpo", *WORDS, f"output={run.parent}"],
             ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
@@ -266,6 +268,6 @@ def test_no_command_runs_anything_of_a_strangers_folder(
     ]
     shown = capsys.readouterr()
     assert not marker.exists() and "Traceback" not in shown.err
-    refused = [2, 2, 2, 2, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 2, 0]
+    refused = [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
     assert statuses == refused, shown.err
     assert not {"theirs.py", "tokens.txt", "adapter_config.json"} & hub.files.keys()

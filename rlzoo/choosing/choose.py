@@ -56,8 +56,7 @@ def choose(words: str) -> Choice:
     (trouble, best), *others = _understood(words, named, rest)
     evidence, advice = shipped(), ADVICE[trouble.tag]
     also = tuple(it for it, value in others if value >= max(UNDERSTOOD, ALSO * best))
-    remedies = [of_part(name, advice, evidence) for name in zoo if name.kind == "part" and trouble.tag in name.troubles]
-    remedies += [of_expression(expression, [advice], evidence) for expression in advice.expressions]
+    remedies = addressing(trouble.tag)
     shown_with = [claim for remedy in remedies for claim in remedy.claims]
     shown = [advice, *(ADVICE[it.tag] for it in also)]
     return Choice(
@@ -66,10 +65,19 @@ def choose(words: str) -> Choice:
         others=also,
         advice=advice,
         named=tuple(of_expression(with_examples(name), shown, evidence) for name in named) if len(named) > 1 else (),
-        remedies=tuple(sorted(remedies, key=lambda remedy: remedy.promise, reverse=True)),
+        remedies=remedies,
         claims=tuple(it for it in evidence.claims if it.trouble == trouble.tag and it not in shown_with),
         beginning=beginning(evidence),
     )
+
+
+def addressing(tag: str) -> tuple[Remedy, ...]:
+    """What addresses a trouble of `TROUBLES`, the most promising first by what was measured."""
+    evidence, advice = shipped(), ADVICE[tag]
+    parts = [name for name in own_names() if name.kind == "part" and tag in name.troubles]
+    remedies = [of_part(name, advice, evidence) for name in parts]
+    remedies += [of_expression(expression, [advice], evidence) for expression in advice.expressions]
+    return tuple(sorted(remedies, key=lambda remedy: remedy.promise, reverse=True))
 
 
 def _understood(words: str, named: Sequence[Name], rest: str) -> list[tuple[Trouble, float]]:

@@ -16,10 +16,12 @@ from rich.text import Text
 from objectives import Mask
 from rlzoo.comparing.grid import settings_of
 from rlzoo.config.decoding import Decoding
+from rlzoo.doctor.following import Following
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.experiment.experiment import Experiment, counted
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.files import json_lines
 from rlzoo.report.console import plain_console
 from rlzoo.report.curves import curves_of, save_figure
 from rlzoo.report.evaluation import changes_table, results_tables
@@ -94,6 +96,7 @@ class Terminal:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
         row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch(experiment.config)
+        follow = _following(experiment, done)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
 
@@ -103,6 +106,8 @@ class Terminal:
                     self.console.print(row.heading())
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
+                for finding in follow(metrics):
+                    self.console.print(f"finding: {finding}; rlzoo doctor says more of it", style="bold yellow")
                 if warning := watch(metrics):
                     self.console.print(f"warning: {warning}", style="bold red")
                 progress.update(task, completed=metrics["step"])
@@ -193,6 +198,12 @@ class Terminal:
     def _say(self, label: str, text: str) -> None:
         """A line that can be copied, however long it is."""
         self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
+
+
+def _following(experiment: Experiment, done: int) -> Following:
+    rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
+    records = json_lines(folder.metrics, STEP) if done else ()
+    return Following(rollout.prompts_per_step, rollout.responses_per_prompt, str(experiment.objective), records)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

@@ -1,0 +1,29 @@
+"""`rlzoo doctor`."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+SUMMARY = "what ails a run, from the numbers that it logged: named findings with evidence and error rates"
+
+
+def declare(parser: ArgumentParser) -> None:
+    """What is examined."""
+    source = "the folder of a run, finished or not; a log of TRL, verl or prime-rl; or a table (CSV, JSON lines)"
+    parser.add_argument("source", metavar="RUN", help=source)
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    parser.epilog = "The exit status is 0 if nothing is found, 1 if something is, 2 for a mistake."
+
+
+def run(arguments: Namespace) -> int:
+    """Says what is found; 1 if anything is."""
+    from rlzoo.doctor.detectors import examine
+    from rlzoo.doctor.reading import read_table
+    from rlzoo.report.doctor import as_data, print_examination
+
+    examination = examine(read_table(Path(arguments.source)))
+    if arguments.json:
+        print(json.dumps(as_data(arguments.source, examination), indent=2))
+    else:
+        print_examination(arguments.source, examination)
+    return 1 if examination.findings else 0

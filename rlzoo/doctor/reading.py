@@ -1,0 +1,207 @@
+"""Tables from what trainers leave: our run folders, logs of TRL, verl and prime-rl, CSV and JSON lines.
+
+A file is data. Nothing that it names is imported, and what is no number of a known metric is left out.
+"""
+
+import csv
+import itertools
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlzoo.doctor.columns import COLUMNS, Table
+from rlzoo.doctor.names import canonical
+from rlzoo.doctor.repetition import repetition
+from rlzoo.errors import UserError, one_line
+from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.files import json_lines, read_json
+
+Record: TypeAlias = Mapping[str, Any]
+
+_logger = logging.getLogger(__name__)
+_NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
+_TRL_VALUE = re.compile(rf"'([\w/@.-]+)': ['\"]?({_NUMBER})\b")
+_VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
+_VERL_LINE = re.compile(r"\bstep:\d+ - ")
+_OF_RESPONSES = re.compile(r"\b(gspo|luspo|topr|vespo|sequence_ratio)\b")
+NAMED = 6
+"""Names of a table without a metric that are told."""
+LONGEST_LINE = 1 << 20
+"""Bytes of a last line without an end that are read."""
+LAST_STEP = 2.0**53
+"""What is counted as a step at most: beyond it, numbers of this kind have gaps."""
+TRAINER_STATE = "trainer_state.json"
+"""What transformers' Trainer, and so TRL's, writes into each checkpoint."""
+
+
+def read_table(path: Path) -> Table:
+    """The table of a run's folder, a log or a table, finished or not. Raises UserError for what holds no step."""
+    try:
+        if not path.exists():
+            raise UserError(f"{path} does not exist; give the folder of a run, {TRAINER_STATE}, a log, or a table")
+        records = list(_records_in_folder(path) if path.is_dir() else _records_in_file(path))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from None
+    table = table_of(records)
+    if not table:
+        known = ", ".join(name for name in COLUMNS if name != "step")
+        raise UserError(
+            f"{path} has no line with a metric that is known here{_seen(records)}; columns may be called {known}"
+        )
+    return table
+
+
+def _seen(records: Iterable[Record]) -> str:
+    """The names that there are instead, the first of them."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return f": the names in it are {one_line(', '.join(map(repr, names[:NAMED])))[:300]}" if names else ""
+
+
+def table_of(records: Iterable[Record]) -> Table:
+    """The table of what was logged at each step; lines of one step add up, and of two values the later one holds.
+
+    Without a `step` lines are counted.
+    """
+    steps: dict[float, dict[str, float]] = defaultdict(dict)
+    for record in records:
+        values = canonical({key: number for key, value in record.items() if (number := _number(value)) is not None})
+        step = values.pop("step", len(steps) + 1.0)
+        if values and abs(step) <= LAST_STEP:
+            steps[step] |= values
+    names = [name for name in COLUMNS if any(name in values for values in steps.values())]
+    if not names:
+        return {}
+    rows = sorted(steps.items())
+    columns = {name: np.array([values.get(name, np.nan) for _, values in rows]) for name in names}
+    finite = {name: np.where(np.isfinite(values), values, np.nan) for name, values in columns.items()}
+    return {"step": np.array([step for step, _ in rows]), **finite}
+
+
+def run_records(
+    metrics: Iterable[Record],
+    responses: Iterable[Record] = (),
+    size: tuple[int, int] = (0, 0),
+    objective: str = "",
+) -> Iterator[Record]:
+    """The records of our own run: its metrics, with what its responses and their number add to them.
+
+    `size` is the groups of a step and the responses of a group; 0 says that their number is not known. An `objective`
+    whose clip takes whole responses clips half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so
+    that the share says nothing of it.
+    """
+    unsaid = {"touched/clip/tokens"} if _OF_RESPONSES.search(objective) else set()
+    repeated = defaultdict[float | None, list[float]](list)
+    for response in responses:
+        repeated[_number(response.get("step"))].append(repetition(str(response.get("response", ""))))
+    groups, responses_per_step = size[0], size[0] * size[1]
+    for record in metrics:
+        added = {"groups": float(groups)} if groups else {}
+        if shares := repeated.get(_number(record.get("step"))):
+            added["repetition"] = sum(shares) / len(shares)
+        timed_out, failed = (_number(record.get(name)) for name in ("grading_timed_out", "grading_failed"))
+        if responses_per_step and timed_out is not None and failed is not None:
+            added["grading_lost"] = (timed_out + failed) / responses_per_step
+        yield {**{name: value for name, value in record.items() if name not in unsaid}, **added}
+
+
+def _records_in_folder(path: Path) -> Iterator[Record]:
+    folder = RunFolder(path)
+    if folder.metrics.is_file():
+        size, objective = _settings(folder)
+        yield from run_records(json_lines(folder.metrics, STEP), json_lines(folder.responses, STEP), size, objective)
+        return
+    states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
+    if not states:
+        raise UserError(f"{path} has neither metrics.jsonl nor {TRAINER_STATE}; give the file of its log")
+    yield from _trainer_state(max(states, key=_checkpoint_number))
+
+
+def _settings(folder: RunFolder) -> tuple[tuple[int, int], str]:
+    """Groups of a step and responses of a group, and the objective's name: as text, of which nothing is loaded."""
+    if not folder.config.is_file():
+        return (0, 0), ""
+    try:
+        config = folder.read_config()
+    except UserError as error:
+        _logger.warning("%s; the metrics are examined without it", error)
+        return (0, 0), ""
+    return (config.rollout.prompts_per_step, config.rollout.responses_per_prompt), config.objective
+
+
+def _checkpoint_number(state: Path) -> float:
+    """A state beside the checkpoints was written last."""
+    number = state.parent.name.removeprefix("checkpoint-")
+    return float(number) if number.isdecimal() and state.parent.name != number else np.inf
+
+
+def _records_in_file(path: Path) -> Iterator[Record]:
+    if path.suffix == ".json":
+        return _trainer_state(path)
+    if path.suffix == ".jsonl":
+        return _json_records(path)
+    return _csv_records(path) if path.suffix == ".csv" else _console_records(path)
+
+
+def _trainer_state(path: Path) -> Iterator[Record]:
+    """The `log_history` of transformers: a record each time it logs."""
+    try:
+        state = read_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not readable as JSON: {one_line(error)}") from None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise UserError(f"{path} has no log_history; give a {TRAINER_STATE}")
+    return (record for record in history if isinstance(record, dict))
+
+
+def _json_records(path: Path) -> Iterator[Record]:
+    """A record a line; verl's file logger puts the metrics into `data`, beside the step."""
+    for record in itertools.chain(json_lines(path), _unended(path)):
+        data = record.get("data")
+        yield {**data, "step": record.get("step")} if isinstance(data, dict) else record
+
+
+def _unended(path: Path) -> Iterator[Record]:
+    """The last line if it is a whole record without a line's end, as other writers leave it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST_LINE))
+        line = file.read().rpartition(b"\n")[2]
+    try:
+        record = read_json(line.decode("utf-8"))
+    except ValueError:
+        return
+    if isinstance(record, dict):
+        yield record
+
+
+def _csv_records(path: Path) -> Iterator[Record]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for row in csv.DictReader(file):
+            yield {name: value for name, value in row.items() if isinstance(name, str)}
+
+
+def _console_records(path: Path) -> Iterator[Record]:
+    """What TRL (a dict a line) and verl (`step:1 - name:value - ...`) print among other lines."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if begin := _VERL_LINE.search(line):
+                yield dict(_VERL_VALUE.findall(line[begin.start() :]))
+            elif "{" in line:
+                values = dict(_TRL_VALUE.findall(line[line.index("{") :]))
+                if values.keys() & {"epoch", "step"}:  # a dict of settings has neither
+                    yield values
+
+
+def _number(value: Any) -> float | None:
+    """A number, also one in a text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,191 @@
+"""What each detector looks at: a number for each step of a table, NaN where it cannot say.
+
+All are over `PATIENCE` steps in a row, so that one odd step is no finding.
+"""
+
+import numpy as np
+
+from rlzoo.doctor.columns import (
+    Array,
+    Flags,
+    Table,
+    at_start,
+    column,
+    held,
+    held_as_long,
+    noise_until,
+    rolling_mean,
+    steps_in,
+    trend,
+)
+
+PATIENCE = 3
+"""Steps in a row that have to show a trouble."""
+SOLVED = 0.98
+"""The share of right responses from which nothing is left to learn."""
+LEAST_ENTROPY = 0.1
+"""Nats per token below which a policy was sure from the start, so that nothing is left to collapse."""
+ENOUGH_GROUPS = 20
+"""Groups that have to show a trouble: three of one prompt each are alike by chance."""
+FALL_WINDOWS = (PATIENCE, 12, 48, 192)
+"""Steps over which the reward is averaged: over few a sudden fall shows soon, over many one that noise would hide."""
+FEWEST_STEPS = 100
+"""Steps without which no trend can be told from noise: a healthy run may learn as slowly as that."""
+MOVING = ("reward", "entropy")
+"""Of these one at least moves while a policy learns; length and gradient do so by chance more often."""
+
+
+def right(table: Table) -> Array:
+    """[steps] share of right responses: the accuracy, or the reward if all of it lies between 0 and 1."""
+    accuracy, reward = column(table, "accuracy"), column(table, "reward")
+    if np.isfinite(accuracy).any():
+        return accuracy
+    known = reward[np.isfinite(reward)]
+    is_share = len(known) > 0 and known.min() >= 0 and known.max() <= 1
+    return reward if is_share else accuracy
+
+
+def is_solved(table: Table) -> Flags:
+    """[steps] bool: nearly all responses are right."""
+    return np.nan_to_num(right(table)) >= SOLVED
+
+
+def has_signal(table: Table) -> Flags:
+    """[steps] bool: some group teaches something, and the gradient is a number; true where nothing says otherwise."""
+    without = np.nan_to_num(column(table, "groups_without_signal"))
+    return (without < 1) & ~(np.nan_to_num(column(table, "updates_skipped")) > 0)
+
+
+def relative_entropy(table: Table) -> Array:
+    """Entropy over that of the start; unknown where that was next to nothing."""
+    entropy = column(table, "entropy")
+    start = at_start(entropy)
+    return entropy / (start if start >= LEAST_ENTROPY else np.nan)
+
+
+def fallen_entropy(table: Table) -> Array:
+    """The same where problems are left that are not solved: who knows all answers has no need of entropy."""
+    return held(np.where(is_solved(table), np.nan, relative_entropy(table)), PATIENCE, below=True)
+
+
+def risen_entropy(table: Table) -> Array:
+    """Nats per token above the start: of a policy that was nearly sure, a multiple would say little."""
+    entropy = column(table, "entropy")
+    return held(entropy - at_start(entropy), PATIENCE)
+
+
+def sampler_difference(table: Table) -> Array:
+    """Nats per token."""
+    return held(column(table, "sampler_difference"), PATIENCE)
+
+
+def sampler_kl(table: Table) -> Array:
+    """Nats per token."""
+    return held(column(table, "sampler_kl"), PATIENCE)
+
+
+def sampler_probability_difference(table: Table) -> Array:
+    """Of a token's probability, which differs by less than its log-prob."""
+    return held(column(table, "sampler_probability_difference"), PATIENCE)
+
+
+def risen_length(table: Table) -> Array:
+    """Length over that of the start."""
+    length = column(table, "length")
+    return held(length / max(at_start(length), 1.0), PATIENCE)
+
+
+def truncated(table: Table) -> Array:
+    """Share of the responses."""
+    return held(column(table, "truncated"), PATIENCE)
+
+
+def group_patience(table: Table) -> Array:
+    """[steps] steps in a row that have enough groups, at least `PATIENCE`.
+
+    Where their number is not logged, the finest share so far tells the fewest that there can be: a half needs two.
+    """
+    share, groups = column(table, "groups_without_signal"), column(table, "groups")
+    part = np.minimum(share, 1 - share)
+    finest = np.fmin.accumulate(np.where(part > 0, part, 1.0))
+    known = np.where(groups > 0, groups, np.round(1 / finest))
+    return np.maximum(PATIENCE, np.ceil(ENOUGH_GROUPS / known))
+
+
+def dead_groups(table: Table) -> Array:
+    """Share of the groups; those of problems that are all solved are counted elsewhere."""
+    share = np.where(is_solved(table), np.nan, column(table, "groups_without_signal"))
+    return held_as_long(share, group_patience(table))
+
+
+def solved_groups(table: Table) -> Array:
+    """Share of the groups without a signal where nearly all responses are right, 0 elsewhere."""
+    share = np.where(is_solved(table), column(table, "groups_without_signal"), 0.0)
+    return held_as_long(np.where(np.isfinite(right(table)), share, np.nan), group_patience(table))
+
+
+def fallen_reward(table: Table) -> Array:
+    """By how much the mean of some steps lies below the best such mean so far, in deviations of the rewards.
+
+    Of the deviations the largest so far counts: where nearly all rewards are the same, a small drop would be many.
+    """
+    reward = column(table, "reward")
+    deviation = np.fmax.accumulate(column(table, "reward_deviation"))
+    drop = np.fmax.reduce([_sure_drop(reward, window) for window in FALL_WINDOWS])
+    return np.where(deviation == 0, 0.0, drop / deviation)
+
+
+def _sure_drop(reward: Array, window: int) -> Array:
+    """The drop of the mean of `window` steps from its best, 0 where it is within what noise alone would make of it.
+
+    Of n independent means the best and the worst lie about sqrt(2 log n) standard errors from their centre each;
+    the noise itself is known to about 1 / sqrt(n) of it, of which two are allowed for.
+    """
+    means = rolling_mean(reward, window, partial=window == PATIENCE)
+    best, steps = np.fmax.accumulate(means), np.arange(1, len(reward) + 1)
+    averaged = np.minimum(np.maximum.accumulate(np.where(means == best, steps, 1)), window)
+    errors = noise_until(reward) * (window**-0.5 + averaged**-0.5) * (1 + 2 * steps**-0.5)
+    drop, apart = best - means, np.sqrt(2 * np.log(np.maximum(steps, 2))) * errors
+    drop[(steps < 2 * window) & (window > PATIENCE)] = np.nan
+    return np.where(drop <= apart, 0.0, drop)
+
+
+def skipped_updates(table: Table) -> Array:
+    """Share of the last five steps that left out an update."""
+    skipped = column(table, "updates_skipped")
+    return rolling_mean(np.where(np.isnan(skipped), np.nan, skipped > 0), 5)
+
+
+def silenced_gradient(table: Table) -> Array:
+    """The gradient's norm where there is a signal."""
+    return held(np.where(has_signal(table), column(table, "gradient_norm"), np.nan), PATIENCE, below=True)
+
+
+def clipped(table: Table) -> Array:
+    """Share of the tokens."""
+    return held(column(table, "clipped"), PATIENCE)
+
+
+def grading_lost(table: Table) -> Array:
+    """Share of the responses, mean of some steps."""
+    return rolling_mean(column(table, "grading_lost"), PATIENCE)
+
+
+def risen_repetition(table: Table) -> Array:
+    """Share of the responses' text, less that of the start: some answers are repetitive by nature."""
+    repetition = column(table, "repetition")
+    return held(repetition - at_start(repetition), PATIENCE)
+
+
+def surest_trend(table: Table) -> Array:
+    """At the last step: the largest F-statistic of a trend, over all steps, of what moves while a policy learns.
+
+    Unknown where nothing could be learnt: there the rate is not to blame.
+    """
+    surest = np.full(steps_in(table), np.nan)
+    learning = has_signal(table) & (np.nan_to_num(column(table, "gradient_norm"), nan=1.0) > 0)
+    trends = [trend(column(table, name)) for name in MOVING]
+    known = [statistic for statistic in trends if not np.isnan(statistic)]
+    if len(surest) >= FEWEST_STEPS and learning.mean() > 0.5 and known:
+        surest[-1] = max(known)
+    return surest

@@ -1,0 +1,92 @@
+"""What `rlzoo doctor` says."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from rlzoo.choosing.choose import addressing
+from rlzoo.choosing.remedies import Remedy
+from rlzoo.doctor.detectors import Examination, Finding
+from rlzoo.doctor.rates import STEPS_MEASURED, Rates, rates_of
+from rlzoo.report.console import plain_console
+
+LABEL = 9
+"""Columns of the words that say what a line is about."""
+SUGGESTED = 2
+"""Expressions that are suggested for a finding."""
+
+
+def print_examination(source: str, examination: Examination, console: Console | None = None) -> None:
+    """The findings, each with evidence, error rates and what to try; then what could not be looked at."""
+    console = console or plain_console()
+    count = len(examination.findings)
+    found = f"{count} finding{'s' * (count != 1)}" if count else "nothing found"
+    console.print(f"{source}: {found} in {examination.steps} steps", soft_wrap=True)
+    for finding in examination.findings:
+        console.print(f"\n{finding.name.replace('_', ' ')}", style="bold", soft_wrap=True)
+        _print(finding_lines(finding, rates_of(finding)), console)
+    if examination.unseen:
+        console.print("\nnot looked at", style="bold")
+        _print(((name.replace("_", " "), reason) for name, reason in examination.unseen.items()), console, width=20)
+
+
+def as_data(source: str, examination: Examination) -> dict[str, Any]:
+    """The same for programs."""
+    findings = [
+        {
+            **{name: _finite(value) for name, value in asdict(finding).items()},
+            "rates": asdict(rates) if (rates := rates_of(finding)) else None,
+            "try": [f"objective={remedy.expression}" for remedy in suggested(finding)],
+        }
+        for finding in examination.findings
+    ]
+    return {"source": source, **asdict(examination), "findings": findings}
+
+
+def _finite(value: Any) -> Any:
+    """What JSON has: no infinity."""
+    return value if not isinstance(value, float) or np.isfinite(value) else None
+
+
+def finding_lines(finding: Finding, rates: Rates | None) -> Iterator[tuple[str, str]]:
+    """What a line is about, and what it says."""
+    side = "at most" if finding.below else "at least"
+    evidence = f"step {finding.step}: {finding.value:.3g} {finding.unit}"
+    yield "evidence", f"{evidence}; {side} {finding.threshold:g} is a finding"
+    if finding.reason:
+        yield "because", finding.reason
+    yield "rates", rates_words(rates)
+    if finding.setting:
+        yield "do", finding.setting
+    for remedy in suggested(finding):
+        yield "try", f"objective={remedy.expression} ({remedy.paper})"
+    if finding.trouble:
+        yield "more", f"rlzoo choose {finding.trouble.replace('_', ' ')}"
+
+
+def rates_words(rates: Rates | None) -> str:
+    """How often the detector errs."""
+    if rates is None:
+        return "not measured"
+    found = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
+    healthy = f"{rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
+    return f"{found}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
+
+
+def suggested(finding: Finding) -> list[Remedy]:
+    """What papers suggest for the trouble, the most promising first."""
+    remedies = addressing(finding.trouble) if finding.trouble else ()
+    return [remedy for remedy in remedies if remedy.paper][:SUGGESTED]
+
+
+def _print(lines: Iterable[tuple[str, str]], console: Console, width: int = LABEL) -> None:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True, min_width=width)
+    table.add_column(overflow="fold")
+    for label, text in lines:
+        table.add_row(label, text)
+    console.print(table)

@@ -1,0 +1,100 @@
+"""Faults that are measured are the faults that they are called, and rates count what they say they count."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.doctor.cells import STEPS, Base, Cell, run_cell, with_fault
+from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
+from benchmarks.doctor.faults import FAULTS
+from benchmarks.doctor.rates import counts, curve, summary
+from benchmarks.doctor.runs import Measured
+from objectives import parse
+from rlzoo.doctor.detectors import DETECTORS, examine
+from rlzoo.doctor.signals import FEWEST_STEPS
+from rlzoo.files import read_json_lines
+from tests.doctor.tables import named
+
+BY_NAME = {fault.name: fault for fault in FAULTS}
+MANY = next(base for base in FIXED.bases if base.name == "many right")
+ROOT = Path(__file__).parents[2]
+
+
+def kept(fault: str, value: float) -> Measured:
+    """A run of which one signal is known."""
+    return Measured("letters", "grpo-kl", 0, fault, 1.0, {"truncation": value})
+
+
+def test_each_detector_has_a_fault_that_it_is_for_and_each_fault_a_detector() -> None:
+    names = {detector.name for detector in DETECTORS}
+    assert len(FAULTS) >= 12 and len(BY_NAME) == len(FAULTS)
+    assert all(set(fault.shows) <= names for fault in FAULTS)
+    assert names - {it.name for it in DETECTORS if it.instead_of} == {fault.shows[0] for fault in FAULTS}
+
+
+def test_rates_are_measured_on_other_tasks_recipes_and_seeds_than_thresholds() -> None:
+    for other in (MEASURED, EMBEDDED):
+        assert not {base.experiment for base in FIXED.bases} & {base.experiment for base in other.bases}
+        seeds = [{cell.seed for cell in (*it.healthy(400), *it.faulty(400))} for it in (FIXED, other)]
+        assert not seeds[0] & seeds[1] and all(len(it) == 800 for it in seeds)
+    keys = [{parse(recipe).key for recipe in split.recipes} for split in (FIXED, MEASURED)]
+    assert not keys[0] & keys[1]
+
+
+def test_no_run_is_kept_twice_or_belongs_to_another_split() -> None:
+    for split in (FIXED, MEASURED, EMBEDDED):
+        lines = read_json_lines(ROOT / "benchmarks" / "doctor" / "results" / f"{split.name}.jsonl")
+        seeds = [line["seed"] for line in lines]
+        assert len(seeds) == len(set(seeds))
+        assert {line["base"] for line in lines} <= {base.name for base in split.bases}
+        assert {line["objective"] for line in lines} <= set(split.recipes)
+
+
+def test_rates_count_runs_and_a_curve_has_the_threshold_in_it() -> None:
+    faulty = [kept("too short a limit", value) for value in (0.4, 0.6, 0.9)]
+    runs = [*faulty, kept("all wrong", 0.9), kept("", 0.1), kept("", 0.7)]
+    detector = named("truncation")
+    assert counts(detector, runs) == {"threshold": 0.5, "found": 2, "faulty": 3, "alarms": 1, "healthy": 2}
+    points = {point["threshold"]: (point["found"], point["alarms"]) for point in curve(detector, runs)}
+    assert points == {0.9: (1, 0), 0.7: (1, 1), 0.6: (2, 1), 0.5: (2, 1), 0.4: (3, 1), 0.1: (3, 2)}
+    silent = Measured("letters", "gspo", 1, "", 0.0, {})
+    assert counts(detector, [*runs, silent])["healthy"] == 2 and summary([*runs, silent])["healthy"] == 3
+    total = summary(runs)
+    assert (total["found"], total["faulty"], total["alarms"], total["healthy"]) == (2, 4, 1, 2)
+
+
+def test_a_recipe_without_room_for_a_fault_is_replaced() -> None:
+    assert with_fault("rloo", None) == "rloo"
+    assert with_fault("maxrl", BY_NAME["epsilon of 1e4"]) == "grpo-kl+group_norm(eps=10000)"
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where starting policies lie."""
+    return tmp_path_factory.mktemp("starts")
+
+
+def found(fault: str, starts: Path, base: Base = MANY) -> dict[str, str]:
+    """Findings of a run with a fault, with their reasons; what could not be seen is `unseen`."""
+    torch.set_num_threads(1)
+    steps = FEWEST_STEPS if "idle_learning_rate" in BY_NAME[fault].shows else STEPS
+    examination = examine(run_cell(Cell(base, "grpo-kl", 3, BY_NAME[fault], steps=steps), starts))
+    return {it.name: it.reason for it in examination.findings} | dict.fromkeys(examination.unseen, "unseen")
+
+
+@pytest.mark.slow
+def test_faults_that_hide_each_other_are_found_as_they_are_mended(starts: Path) -> None:
+    three = found("empty, epsilon, reversed", starts)
+    assert "empty" in three["dead_groups"]
+    assert three["silenced_gradient"] == "unseen"
+    two = found("epsilon, reversed", starts)
+    assert "eps" in two["silenced_gradient"] and "dead_groups" not in two
+    one = found("reversed log-softmax", starts)
+    assert "sampler_mismatch" in one and "silenced_gradient" not in one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [name for name in BY_NAME if "," not in name])
+def test_a_gross_fault_is_named(fault: str, starts: Path) -> None:
+    assert found(fault, starts).keys() & set(BY_NAME[fault].shows)

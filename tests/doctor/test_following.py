@@ -1,0 +1,67 @@
+"""A run that goes on is told the same as one that is done, each finding once."""
+
+import pytest
+
+from rlzoo.commands import main
+from rlzoo.doctor.columns import Table
+from rlzoo.doctor.detectors import examine
+from rlzoo.doctor.following import LOOKS, Following
+from rlzoo.doctor.reading import Record
+from tests.doctor.tables import changed, healthy
+from tests.doctor.test_detectors import FIRST, SICK, sick, slow
+
+
+def records(table: Table) -> list[Record]:
+    """A record for each step."""
+    rows = zip(*(values.tolist() for values in table.values()), strict=True)
+    return [dict(zip(table, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_each_finding_is_said_once_at_the_step_at_which_it_shows(name: str) -> None:
+    table = sick(name)
+    follow = Following(16, 8, "grpo")
+    said = [(finding, record["step"]) for record in records(table) for finding in follow(record)]
+    assert [finding for finding, _ in said] == list(examine(table).findings)
+    assert all(finding.step == step for finding, step in said)
+
+
+def test_a_run_that_is_resumed_is_not_told_again_and_knows_how_it_began() -> None:
+    table = changed(FIRST, entropy=0.05)
+    lines = records(table)
+    follow = Following(16, 8, "grpo", lines[:20])
+    assert not [finding for line in lines[20:] for finding in follow(line)]
+    follow = Following(16, 8, "grpo", lines[:8])
+    assert tuple(finding for line in lines[8:] for finding in follow(line)) == examine(table).findings
+
+
+def test_a_slow_run_that_goes_on_raises_nothing() -> None:
+    for seed in range(60):
+        follow = Following(16, 8, "grpo")
+        assert not [finding for record in records(slow(seed)) for finding in follow(record)]
+
+
+def test_a_long_run_is_looked_at_rarely() -> None:
+    follow, looks = Following(16, 8, "grpo", records(healthy()) * 10), 0
+    findings = follow._findings
+
+    def counted() -> tuple:  # type: ignore[type-arg]
+        nonlocal looks
+        looks += 1
+        return findings()
+
+    follow._findings = counted  # type: ignore[method-assign]
+    for line in records(healthy()) * 10:
+        follow(line)
+    assert 0 < looks <= LOOKS
+
+
+def test_a_finding_is_a_line_while_training(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # type: ignore[arg-type]
+    small = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=2"]
+    held_out = ["evaluation.problems=1", "evaluation.samples=1"]
+    assert main(["train", "objective=grpo-kl", "output=run", "train.steps=4", *small, *held_out]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("finding: ")]
+    assert sum("truncation at step 3" in line for line in lines) == 1

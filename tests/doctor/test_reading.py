@@ -1,0 +1,252 @@
+"""What trainers log is read as the table that it is; what holds no numbers is refused in a line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlzoo.doctor.reading import TRAINER_STATE, read_table, run_records, table_of
+from rlzoo.doctor.repetition import repetition
+from rlzoo.errors import UserError
+
+TRL = [
+    {
+        "loss": 0.01 * step,
+        "grad_norm": 0.5,
+        "learning_rate": 1e-6,
+        "num_tokens": 100.0,
+        "completions/mean_length": 100.0 + step,
+        "completions/clipped_ratio": 0.25,
+        "rewards/accuracy/mean": 0.5,
+        "reward": 0.5,
+        "reward_std": 0.4,
+        "frac_reward_zero_std": 0.125,
+        "sampling/sampling_logp_difference/mean": 0.02,
+        "entropy": 0.75,
+        "clip_ratio/region_mean": 0.03,
+        "epoch": 0.1,
+        "step": step,
+    }
+    for step in (1, 2, 3)
+]
+VERL = [
+    {
+        "actor/entropy": 0.75,
+        "actor/pg_loss": 0.01 * step,
+        "actor/pg_clipfrac": 0.03,
+        "actor/grad_norm": 0.5,
+        "actor/lr": 1e-6,
+        "critic/score/mean": 0.5,
+        "critic/rewards/mean": 0.4,
+        "response_length/mean": 100.0 + step,
+        "response_length/clip_ratio": 0.25,
+        "training/rollout_probs_diff_mean": 0.02,
+    }
+    for step in (1, 2, 3)
+]
+PRIME = [
+    {
+        "entropy/all/mean": 0.75,
+        "mismatch_kl/all/mean": 0.0002,
+        "optim/grad_norm": 0.5,
+        "optim/lr": 1e-6,
+        "loss/mean": 0.01 * step,
+        "is_masked/all/mean": 0.03,
+        "step": step,
+    }
+    for step in (1, 2, 3)
+]
+ORCHESTRATOR = [
+    {
+        "train/agg/all/solver/reward/mean": 0.5,
+        "train/agg/all/solver/num_output_tokens/mean": 100.0 + step,
+        "train/agg/all/solver/is_truncated/mean": 0.25,
+        "train/agg/all/solver/solved_none": 0.1,
+        "train/agg/all/solver/solved_all": 0.025,
+        "step": step,
+    }
+    for step in (1, 2, 3)
+]
+SHARED = {
+    "step": [1, 2, 3],
+    "loss": [0.01, 0.02, 0.03],
+    "reward": [0.5] * 3,
+    "entropy": [0.75] * 3,
+    "length": [101, 102, 103],
+    "truncated": [0.25] * 3,
+    "gradient_norm": [0.5] * 3,
+    "clipped": [0.03] * 3,
+    "learning_rate": [1e-6] * 3,
+}
+"""What all of them say."""
+OF_SAMPLER = {
+    "verl": ("sampler_probability_difference", 0.02),
+    "prime": ("sampler_kl", 0.0002),
+    "": ("sampler_difference", 0.02),
+}
+"""Beginning of a kind of log -> what it says of sampler and trainer."""
+
+
+def written(path: Path, lines: list[Any]) -> Path:
+    """A file with a text or a record a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{it if isinstance(it, str) else json.dumps(it)}\n" for it in lines))
+    return path
+
+
+def verl_console() -> list[str]:
+    """As verl prints it under Ray, among other lines."""
+    lines = [
+        f"\x1b[36m(TaskRunner pid=7)\x1b[0m step:{number} - "
+        + " - ".join(
+            f"{key}:np.float64({value})" if "entropy" in key else f"{key}:{value}" for key, value in it.items()
+        )
+        for number, it in enumerate(VERL, 1)
+    ]
+    return ["Training Progress:  1%|", *lines, "('Final validation metrics: None')"]
+
+
+def trl_console() -> list[str]:
+    """As transformers prints it: newer versions put numbers into quotes."""
+    return [*(str({key: f"{value}" for key, value in it.items()}) for it in TRL), "{'train_runtime': 12.3}"]
+
+
+@pytest.mark.parametrize("kind", ["state", "checkpoints", "trl.log", "verl.log", "verl.jsonl", "prime.jsonl"])
+def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -> None:
+    if kind == "state":
+        state = {"log_history": [*TRL, {"eval_loss": 1.0, "step": 3}, {"train_runtime": 1.0, "step": 3}]}
+        source = written(tmp_path / TRAINER_STATE, [state])
+    elif kind == "checkpoints":
+        for number in (1, 3):
+            written(tmp_path / f"checkpoint-{number}" / TRAINER_STATE, [{"log_history": TRL[:number]}])
+        source = tmp_path
+    elif kind == "verl.jsonl":
+        source = written(tmp_path / kind, [{"step": step, "data": it} for step, it in enumerate(VERL, 1)])
+    elif kind == "prime.jsonl":
+        source = written(tmp_path / kind, [*PRIME, *ORCHESTRATOR])
+    else:
+        source = written(tmp_path / kind, trl_console() if kind == "trl.log" else verl_console())
+    table = read_table(source)
+    for name, values in SHARED.items():
+        np.testing.assert_allclose(table[name], values, rtol=1e-9, err_msg=name)
+    name, value = next(it for begin, it in OF_SAMPLER.items() if kind.startswith(begin))
+    np.testing.assert_allclose(table[name], [value] * 3)
+    if kind != "verl.log" and kind != "verl.jsonl":
+        np.testing.assert_allclose(table["groups_without_signal"], 0.125)
+    else:
+        assert "groups_without_signal" not in table
+
+
+def test_a_table_in_csv_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    source = tmp_path / "metrics.csv"
+    source.write_text("step,reward,grad_norm,note\n2,0.5,nan,a\n1,0.25,0.1,b\n3,,0.2,c\n")
+    table = read_table(source)
+    np.testing.assert_array_equal(table["step"], [1, 2, 3])
+    np.testing.assert_array_equal(table["reward"], [0.25, 0.5, np.nan])
+    np.testing.assert_array_equal(table["updates_skipped"], [0, 1, 0])
+
+
+def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    source = written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}])
+    with source.open("a") as file:
+        file.write('{"step": 2, "rew')
+    assert len(read_table(tmp_path)["step"]) == 1
+
+
+def test_a_whole_last_line_without_an_end_counts(tmp_path: Path) -> None:
+    source = tmp_path / "table.jsonl"
+    source.write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.25}')
+    np.testing.assert_array_equal(read_table(source)["reward"], [0.5, 0.25])
+    source.write_text('{"step": 1, "reward": 0.5}\n')
+    assert len(read_table(source)["step"]) == 1
+
+
+def test_settings_that_are_printed_first_are_no_step(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path / "trl.log", ["{'learning_rate': 1e-6, 'beta': 0.04}", *trl_console()]))
+    np.testing.assert_array_equal(table["step"], [1, 2, 3])
+
+
+def test_a_number_beyond_all_steps_is_no_step() -> None:
+    assert list(table_of([{"step": 1e300, "reward": 1.0}, {"step": 2, "reward": 1.0}])["step"]) == [2]
+
+
+def test_a_damaged_configuration_is_told_and_the_metrics_are_examined(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}])
+    (tmp_path / "config.yaml").write_text("rollout: {")
+    np.testing.assert_array_equal(read_table(tmp_path)["reward"], [0.5])
+    assert "examined without it" in caplog.text
+
+
+def test_responses_of_a_run_say_how_much_they_repeat(tmp_path: Path) -> None:
+    written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.5}])
+    said = [{"step": 1, "response": "It is 4."}, {"step": 2, "response": "no no no no no"}, {"step": 2, "response": ""}]
+    written(tmp_path / "responses.jsonl", said)
+    np.testing.assert_allclose(read_table(tmp_path)["repetition"], [0, 0.5], atol=0.05)
+
+
+def test_gradings_that_were_lost_are_a_share_of_the_responses_of_a_step() -> None:
+    logged = [{"step": 1, "grading_timed_out": 3.0, "grading_failed": 1.0}]
+    np.testing.assert_array_equal(table_of(run_records(logged, (), (4, 4)))["grading_lost"], [0.25])
+    assert not table_of(run_records(logged, ()))
+
+
+@pytest.mark.parametrize(
+    ("objective", "counts"),
+    [("grpo", True), *((name, False) for name in ("dapo+sequence_ratio", "gspo", "luspo", "topr", "vespo"))],
+)
+def test_a_clip_of_whole_responses_says_nothing_of_how_stale_they_are(objective: str, counts: bool) -> None:
+    logged = [{"step": 1, "reward": 1.0, "touched/clip/tokens": 0.5}]
+    assert ("clipped" in table_of(run_records(logged, objective=objective))) == counts
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("", 0), ("abcdefgh", 0), ("aaaaaaaa", 1), ("so: 12 12 12 12 12", 15 / 18), ("aaa", 0), ("x" * 9000, 1)],
+)
+def test_repetition_is_the_share_of_a_unit_that_stands_at_the_end_four_times(text: str, share: float) -> None:
+    assert repetition(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("gone.jsonl", None, "does not exist"),
+        ("a.jsonl", "{}\n", "no line with a metric"),
+        ("a.jsonl", "[1]\n", "line 1 is no record"),
+        ("a.jsonl", '{"step": 1, "rew\n', "line 1 is not readable"),
+        ("a.json", "[" * 100_000, "not readable as JSON"),
+        ("a.json", "[]", "no log_history"),
+        ("a.log", "nothing\n", "no line with a metric"),
+        ("a.csv", "\n", "no line with a metric"),
+        ("a.csv", "Step;Reward\n1;0.5\n", "names in it are 'Step;Reward'"),
+        ("a.csv", "run - train/reward\n0.5\n", "names in it are 'run - train/reward'"),
+        ("a.log", "{'learning_rate': 1e-6, 'beta': 0.04}\n", "no line with a metric"),
+        ("a" * 300, None, "cannot be read"),
+    ],
+)
+def test_what_holds_no_metrics_is_refused_in_a_line(name: str, text: str | None, says: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=says):
+        read_table(tmp_path / name)
+
+
+def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"neither metrics\.jsonl nor trainer_state\.json"):
+        read_table(tmp_path)
+
+
+@pytest.mark.parametrize("value", ['"x"', "[1]", "null", "true", "1e999", "NaN", "{}", '"9" ', "1" + "0" * 400])
+def test_odd_values_of_a_strangers_file_raise_nothing_else(value: str, tmp_path: Path) -> None:
+    source = tmp_path / "metrics.jsonl"
+    source.write_text(f'{{"step": {value}, "reward": {value}, "entropy": 1.0, "grad_norm": {value}}}\n')
+    responses = tmp_path / "responses.jsonl"
+    responses.write_text(f'{{"step": {value}, "response": {value}}}\n')
+    try:
+        read_table(tmp_path)
+    except UserError as error:
+        assert "metric" in str(error)
