@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlzoo.report.map_figures import colors
-from rlzoo.report.suite_text import standardised
+from rlzoo.report.suite_text import MARKS
 from rlzoo.report.svg import DOWN, INK, SOFT, UP, svg
 from rlzoo.suite.contrasts import Contrasted
 from rlzoo.suite.experiment import BASE, TYPED
@@ -22,7 +22,7 @@ SEVERAL = 2
 """Experiments from which on an objective has a profile."""
 DENSE = 0.2
 """Share of objectives from which on an experiment is in the picture."""
-LONGEST = 40
+LONGEST = 30
 
 
 @dataclass(frozen=True)
@@ -66,43 +66,41 @@ def heat(found: SuiteTable) -> Heat:
 
 
 def heat_figure(shown: Heat) -> Figure:
-    """What is dense of the table as a picture, on white; everything if no objective was in several experiments."""
+    """What is dense of the table as a picture, on white, an experiment a row; all of it if no objective was in several.
+
+    The numbers are in the table.
+    """
     names = shown.profiled or list(shown.rows)
     counts = {place: sum(place in shown.rows[name] for name in names) for place in shown.experiments}
     places = [place for place, count in counts.items() if count > DENSE * len(names)]
     names = [name for name in names if sum(place in shown.rows[name] for place in places) >= min(SEVERAL, len(places))]
-    values = np.array([[_shade(shown.rows[name].get(place)) for place in places] for name in names], dtype=float)
-    texts = [[standardised(_contrasted(shown.rows[name].get(place))) for place in places] for name in names]
-    figure = Figure(figsize=(3.6 + 0.62 * len(places), 1.8 + 0.26 * len(names)), layout="constrained")
+    cells = [[shown.rows[name].get(place) for name in names] for place in places]
+    figure = Figure(figsize=(1.8 + 0.22 * len(names), 2.1 + 0.3 * len(places)), layout="constrained")
     axis = figure.subplots()
     sns.heatmap(
-        values,
-        annot=np.array(texts),
+        np.array([[_shade(cell) for cell in row] for row in cells], dtype=float),
+        annot=np.array([[MARKS[cell.contrasted.standing] if cell else "" for cell in row] for row in cells]),
         fmt="",
         annot_kws={"fontsize": 7, "color": "0.1"},
         cmap=colors(),
         vmin=-1.6,
         vmax=1.6,
         cbar=False,
-        xticklabels=[name.replace("_", " ") for name in places],
-        yticklabels=[name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
+        xticklabels=[name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
+        yticklabels=[name.replace("_", " ") for name in places],
         linewidths=0.5,
         ax=axis,
     )
     axis.tick_params(labelsize=8, length=0)
+    axis.tick_params(axis="x", rotation=90)
+    axis.tick_params(axis="y", rotation=0)
     axis.grid(visible=False)
-    for label in axis.get_xticklabels():
-        label.set(rotation=40, ha="right")
     plt.close(figure)
     return figure
 
 
 def _shade(cell: HeatCell | None) -> float:
     return float("nan") if cell is None else max(-1.0, min(1.0, cell.better / FULL))
-
-
-def _contrasted(cell: HeatCell | None) -> Contrasted | None:
-    return None if cell is None else cell.contrasted
 
 
 def profile_svg(name: str, cells: Mapping[str, HeatCell]) -> str:
