@@ -43,7 +43,12 @@ def draw_forest(axis: Axes, found: SuiteTable, color_of: Callable[[str], str]) -
     axis.set_ylim(-0.7, len(rows) - 0.3)
     axis.set_yticks(range(len(rows))[::-1], [_label(it, judged) for it, judged in rows], fontsize=8)
     axis.grid(visible=False, axis="y")
-    axis.set_xlabel("the contrary | as published (standard deviations of a run)")
+    axis.tick_params(axis="x", labelsize=8)
+    axis.set_xlabel("the contrary | as published (deviations of a run)", fontsize=8)
+    for color, words in ((UP, "holds here"), (DOWN, "does not hold here"), (SOFT, "open")):
+        fill = "none" if color == SOFT else color_of(color)
+        axis.plot([], [], "o", color=color_of(color), markerfacecolor=fill, label=words)
+    axis.legend(loc="lower right", fontsize=8, frameon=False)
 
 
 def _draw_claim(

@@ -66,7 +66,11 @@ def test_the_picture_of_the_claims_leaves_out_what_is_void_and_shows_as_publishe
     labels = [label.get_text() for label in axis.get_yticklabels()]
     for (it, judged), label in zip(pictured, labels, strict=True):
         assert label.startswith(it.results.experiment.name.replace("_", " ")) and judged.compared.difference
-    dots = {float(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "o"}
+    dots = {
+        float(line.get_ydata()[0]): float(line.get_xdata()[0])
+        for line in axis.lines
+        if line.get_marker() == "o" and len(line.get_xdata())
+    }
     for place, (_, judged) in zip(range(len(pictured))[::-1], pictured, strict=True):
         assert judged.compared.difference is not None
         sign = 1 if judged.claim.higher else -1
