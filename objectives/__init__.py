@@ -10,7 +10,16 @@ writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
 
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.account import Account, Action, Entry
-from objectives.batch import Prepared, Selected, TokenBatch, concatenated, over_scope, scope_reads, statistic
+from objectives.batch import (
+    UNREPORTED,
+    Prepared,
+    Selected,
+    TokenBatch,
+    concatenated,
+    over_scope,
+    scope_reads,
+    statistic,
+)
 from objectives.definitions import definitions_only, end_reading, module_name
 from objectives.described import described
 from objectives.errors import ObjectiveError
@@ -46,6 +55,7 @@ __all__ = [
     "MISSING",
     "PROVENANCE",
     "TROUBLES",
+    "UNREPORTED",
     "VERSION",
     "Account",
     "Action",

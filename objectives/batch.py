@@ -14,9 +14,11 @@ from objectives.lazy import Tensor, torch
 
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
-    | {"clipped", "sum_pi_squared_old"}
+    | {"clipped", "sum_pi_squared_old", "logp_teacher"}
 )
 ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
+UNREPORTED = {"logp_prompt": "the log-probs of prompts", "sum_pi_squared_old": "sums of squares"}
+"""Field of the policy at rollout time that no engine reports, only a scoring pass -> what it is, in words."""
 Batch = TypeVar("Batch", bound="TokenBatch")
 
 
@@ -31,7 +33,7 @@ class TokenBatch:
     mask: Tensor
     """[N, T] bool: tokens that the loss sees, up to and including the end of sequence; not those of a tool's output."""
     length: Tensor | None = None
-    """[N] int: response tokens that are there, in the loss or not; None: up to the last one that `mask` has."""
+    """[N] int: tokens that the policy wrote, in the loss or not; None: up to the last one that `mask` has."""
     group: Tensor | None = None
     """[N] int: prompt group."""
     reward: Tensor | None = None
@@ -60,6 +62,8 @@ class TokenBatch:
     """[N, T]: what the rollout engine reported."""
     logp_ref: Tensor | None = None
     """[N, T]: the frozen reference."""
+    logp_teacher: Tensor | None = None
+    """[N, T]: a teacher, log-prob of the sampled token; another model, or one whose prompt knows more."""
     logp_prompt: Tensor | None = None
     """[N]: the policy at rollout time, mean log-prob of the tokens of the response's prompt, but the first."""
     lot: Tensor | None = None

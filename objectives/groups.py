@@ -1,5 +1,7 @@
 """Sums, means and comparisons, most of them within groups of rows."""
 
+from collections.abc import Mapping
+
 from objectives.lazy import Tensor, torch
 
 
@@ -45,6 +47,11 @@ def group_log_softmax(values: Tensor, there: Tensor, index: Tensor, groups: int)
     highest = values.new_zeros(groups).scatter_reduce(0, index, values, "amax", include_self=False)
     apart = (values - highest[index]).where(there, -torch.inf)
     return apart - group_sum(apart.exp(), index, groups).log()[index]
+
+
+def pushed(extra: Mapping[str, Tensor], logp: Tensor) -> Tensor:
+    """[n, t] a loss of `value` [n] that pushes each log-prob of a response by `push` [n], both settled over groups."""
+    return extra["value"][:, None] - extra["push"][:, None] * (logp - logp.detach())
 
 
 def centred(values: Tensor, weight: Tensor) -> Tensor:

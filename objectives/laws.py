@@ -23,9 +23,11 @@ LAWS = (
     "neither padding, the order of rows nor the cut into micro-batches"
 )
 DECLARED = frozenset(
-    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_prompt", "rewards"}
+    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher", "logp_prompt"}
+    | {"rewards"}
 )
 """Fields that only an objective which declares them is given."""
+HEEDS_PADDING = "its gradient changes with the padding: leave out what batch.mask is False for"
 PADDING = 4
 COPIES = 8
 """Of a batch, by which a memory of where tensors lay shows: memory that is free is given away again."""
@@ -53,6 +55,9 @@ def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, mo
     after = gradients(parts, other, moved)
     unused = Objective(tuple(replace(part) for part in objective.parts))
     again = torch.equal(gradients(parts, batch, moved), first) and torch.equal(gradients(unused, other, moved), after)
+    unseen = _padded(other, 2 * PADDING + 1)  # of a width of which nothing can be remembered
+    if again and _heeds_padding(objective, (unseen, _full(unseen)), moved):
+        raise BrokenLaw(HEEDS_PADDING)
     if not again or not _is_as_if_unseen(objective, batch, first, other, after, moved):
         raise BrokenLaw("its gradient depends on the batches before: keep nothing between calls")
     for unusual in _unusual(batch):
@@ -62,6 +67,14 @@ def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, mo
     silenced = gradients(Objective((*policy, _Silenced())), batch, moved)
     if bool(gradients(Objective(policy), batch, moved).any()) and not bool(silenced.any()):
         raise BrokenLaw("its gradient vanishes where a mask silences one whole response: divide by no count of 0")
+
+
+def _heeds_padding(objective: Objective, batches: Sequence[TokenBatch], moved: bool) -> bool:
+    for batch in batches:
+        wider = gradients(objective, _padded(batch), moved)[..., : batch.mask.shape[1]]
+        if not _close(wider, gradients(objective, batch, moved)):
+            return True
+    return False
 
 
 def _is_as_if_unseen(
@@ -76,11 +89,9 @@ def _is_as_if_unseen(
 
 def _check_influences(objective: Objective, batch: TokenBatch, moved: bool) -> None:
     """What must not change the gradient."""
-    expected, (rows, width) = gradients(objective, batch, moved), batch.mask.shape
-    for held in (batch, _full(batch), _with_holes(batch)):
-        found = gradients(objective, _padded(held), moved)[..., :width]
-        if not _close(found, gradients(objective, held, moved)):
-            raise BrokenLaw("its gradient changes with the padding: leave out what batch.mask is False for")
+    expected, rows = gradients(objective, batch, moved), len(batch.mask)
+    if _heeds_padding(objective, (batch, _full(batch), _with_holes(batch)), moved):
+        raise BrokenLaw(HEEDS_PADDING)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
     for after in (order, torch.arange(rows).flip(0)):
         if not _close(gradients(objective, _reordered(batch, after), moved)[:, :, after.argsort()], expected):
@@ -218,8 +229,9 @@ def _unusual(batch: TokenBatch) -> Iterator[TokenBatch]:
     """All wrong; all right; one token each; far from the policy that sampled, on both sides."""
     assert batch.reward is not None and batch.length is not None
     for reward in (torch.zeros_like(batch.reward), torch.ones_like(batch.reward)):
-        yield batch.with_fields(reward=reward, correct=reward)
-    short = {name: field[:, :1] for name, field in batch.tensors().items() if field.dim() == 2}
+        rewards = None if batch.rewards is None else reward[:, None].expand_as(batch.rewards)
+        yield batch.with_fields(reward=reward, rewards=rewards, correct=reward)
+    short: dict[str, Any] = {name: field[:, :1] for name, field in batch.token_fields().items()}
     yield batch.with_fields(**short, length=batch.length.clamp(max=1))
     assert batch.logp is not None and batch.logp_old is not None
     is_even = torch.arange(batch.mask.shape[1]) % 2 == 0

@@ -114,11 +114,11 @@ def register(part: PartClass) -> PartClass:
 
 def _twice(part: type[Part], other: type[Part]) -> ObjectiveError:
     """Two modules have a part of one name; perhaps they are one file, which a part and a key name differently."""
-    modules = [module_name(each.__module__) for each in (part, other)]
-    file, its = (getattr(sys.modules.get(each.__module__), "__file__", None) for each in (part, other))
-    said = f"{modules[0]} and {modules[1]} both register a part named {part.name}"
-    is_one = file is not None and file == its
-    return ObjectiveError(said + f": both are {file}; put the part into a file of its own" * is_one)
+    modules = f"{module_name(part.__module__)} and {module_name(other.__module__)}"
+    file, other_file = (getattr(sys.modules.get(kind.__module__), "__file__", None) for kind in (part, other))
+    is_one_file = file is not None and file == other_file
+    remedy = f": both are {file}; put the part into a file of its own" if is_one_file else ""
+    return ObjectiveError(f"{modules} both register a part named {part.name}{remedy}")
 
 
 def _check_class(part: type[Part]) -> None:

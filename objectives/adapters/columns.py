@@ -14,6 +14,8 @@ from objectives import Account, Action, Entry, Objective, Prepared
 
 _ALWAYS = frozenset({"mask", "length", "group", "selected", "advantage", "policy_mask", "penalty_mask"})
 _UNDER_CURRENT = frozenset({"logp", "entropy", "micro_batch"})
+_PREPARED = frozenset({"rewards", "sum_pi_squared_old"})
+"""What advantages alone are made of."""
 _FIRST, _ENTRY = "zoo_0_", "entry:"
 GROUP = f"{_FIRST}group"
 """The column of prompt groups, -1 for rows that only fill up."""
@@ -21,7 +23,7 @@ GROUP = f"{_FIRST}group"
 
 def columns_of(objective: Objective, passes: Sequence[Prepared]) -> dict[str, Tensor]:
     """What the plans of the passes read, by column: [n] or [n, T]."""
-    read = (objective.needs | _ALWAYS) - _UNDER_CURRENT
+    read = (objective.needs | _ALWAYS) - _UNDER_CURRENT - _PREPARED
     read |= {f"{name}_old" for name in ("logp", "entropy") if name in objective.needs}
     first, *later = [_columns(batch, read) for batch in passes]
     columns = {f"{_FIRST}{name}": values for name, values in first.items()}

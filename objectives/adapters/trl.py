@@ -159,6 +159,8 @@ class ZooGRPOTrainer(GRPOTrainer):
             length=length,
             group=first_group + group,
             reward=(rewards * self.reward_weights.to(device)).nansum(1),
+            rewards=self._rewards_apart(whole),
+            reward_weights=tuple(self.reward_weights.tolist()),
             correct=self._correctness(),
             truncated=~torch.isin(last, ends),
             max_length=self.max_completion_length,
@@ -171,6 +173,18 @@ class ZooGRPOTrainer(GRPOTrainer):
         group = selected.require("group", "refills")
         kept = torch.isin(group, group[selected.selected]) & whole
         return _Rollouts(tokens, selected).rows(kept)
+
+    def _rewards_apart(self, whole: Tensor) -> Tensor:
+        """[N, functions] the rewards; 0 for a group of which a function says nothing, as TRL has it."""
+        silent = self._rewards.isnan().view(-1, self.num_generations, self._rewards.shape[1])
+        some = silent.any(1) & ~silent.all(1) & whole.view(-1, self.num_generations)[:, :1]
+        if "rewards" in self.needs and some.any():
+            name = self.reward_func_names[int(some.any(0).nonzero()[0])]
+            raise ObjectiveError(
+                f"objective={self.objective} compares the rewards of each function in a group, but {name} gave None "
+                "for some completions of one: have it give a number for all of them, or None"
+            )
+        return self._rewards.nan_to_num()
 
     def _correctness(self) -> Tensor:
         correct = self._rewards[:, self._correct].nan_to_num()

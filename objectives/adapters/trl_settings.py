@@ -9,7 +9,6 @@ from trl import GRPOConfig, GRPOTrainer
 from objectives import Objective, ObjectiveError
 from objectives.adapters.package import Package
 from objectives.peers.replaced import refuse_replaced
-from objectives.peers.table import UNREPORTED
 from objectives.peers.trl import TRL
 
 _IN_FORCE = ("use_vllm", "sync_ref_model", "vllm_importance_sampling_correction")
@@ -81,9 +80,11 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
         raise ObjectiveError(
             f"num_generations={args.num_generations}: objective={objective} needs at least {objective.learning_group}"
         )
-    for field, what in UNREPORTED.items():
-        if field in objective.needs:
-            raise ObjectiveError(f"objective={objective} reads {what}, which this adapter does not get from TRL")
+    if lacking := TRL.lacking(objective.needs):
+        raise ObjectiveError(
+            f"objective={objective} reads {lacking}, which TRL does not give: its scoring pass tells the log-probs and "
+            f"entropies of completions alone"
+        )
     reads_reference = "logp_ref" in objective.needs
     if args.sync_ref_model and not reads_reference:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")

@@ -5,7 +5,7 @@
 A rare token may multiply its probability, a probable one may not. Mean over the tokens of each response, then over
 responses. Bounds that it is added to give way; adding it brings the mean as well.
 Left out: the paper's smoothing of advantages over the steps of a prompt (SAS), for which no history is kept; here the
-group's z-score.
+group's z-score, theirs on the first visit; on the second 0.2 of the largest one away (median of 40 random batches).
 Deviations: the paper's mean (OTM) sums the responses of a prompt; here it is over them, a factor of G.
 Variant authors: widths 0.2 and 0.28; their OTM is the mean over the tokens of each micro-batch.
 """

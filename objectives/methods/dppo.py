@@ -10,6 +10,7 @@ study, one of 5 in its larger runs, 10 in its code. Open: over what the sum is a
 Left out: the divergence over the engine's 20 likeliest tokens, which needs their log-probs.
 Deviations: 1e-8 in the logarithms of kl's complements (the code's); the loss is -w A exp(log pi - sg[log pi]);
 p_sampler is p over the clamped ratio.
+Variant authors: the code's cap, 10; token mean per micro-batch, weighted by its rows, as its actor has it.
 Variant trl: cap 20, group_norm(eps=1e-4), as its default scales by the group's deviation.
 verl's is dppo(cap=20)+token_ratio+constant_length: to the trainer's old policy.
 Variant prime_rl: delta 0.2, and 0.001 (log p/p_sampler)^2; side=both drops whatever moved (its ipo).
@@ -25,19 +26,20 @@ from objectives.parts.single_pass import SinglePass
 from objectives.parts.token_mean import TokenMean
 from objectives.zoo import recipe
 
-_SHARED: tuple[Part, ...] = (SamplerRatio(), TokenMean(), SinglePass())
+_SHARED: tuple[Part, ...] = (SamplerRatio(), SinglePass())
 
 recipe(
     "dppo",
     paper="arXiv:2602.04879",
     summary="tokens are dropped by how far their probability moved, not by their ratio",
     variants={
-        "paper": (*_SHARED, GroupCenter(), DivergenceClip()),
-        "authors": (*_SHARED, GroupCenter(), DivergenceClip(cap=10.0)),
-        "trl": (*_SHARED, GroupNorm(eps=1e-4), DivergenceClip(cap=20.0)),
+        "paper": (*_SHARED, GroupCenter(), TokenMean(), DivergenceClip()),
+        "authors": (*_SHARED, GroupCenter(), TokenMean(scope="microbatch"), DivergenceClip(cap=10.0)),
+        "trl": (*_SHARED, GroupNorm(eps=1e-4), TokenMean(), DivergenceClip(cap=20.0)),
         "prime_rl": (
             *_SHARED,
             GroupCenter(),
+            TokenMean(),
             DivergenceClip(delta=0.2),
             Drift(beta=0.001, estimator="square", to="sampler"),
         ),

@@ -1,11 +1,11 @@
-"""GDPO: rewards normalised one by one (Liu et al., arXiv:2601.05242, as huggingface/trl's paper index has it).
+"""GDPO: rewards normalised one by one (Liu et al., arXiv:2601.05242, as the authors' copy of TRL has it).
 
     A_ki = (R_ki - mean_group) / (std_group + eps) of each reward k,   A_i = sum_k w_k A_ki
     A'_i = A_i / (std of A over the batch + eps)
 
 A reward that hardly varies has as much to say as one that does. R_k are the values of several functions in task.reward,
-w task.reward_weights; what shapes their sum does not go with it. With one it is GRPO over the batch's deviation.
-Open: what is around the advantage; here a clip at 0.2 and the mean over all tokens.
+w task.reward_weights; what shapes their sum does not go with it, dynamic_sampling_by_reward does.
+Open: what is around the advantage; here a clip at 0.2 and the mean over all tokens, as in the authors' copy of verl.
 Deviations: TRL's eps, 1e-4; the batch's mean, 0 but for rounding, is not taken off: equal rewards have exactly zero.
 Variant verl: eps = 1e-6; mean and deviation over the batch's tokens, 1e-8 added to the variance; dual_clip(cap=3).
 """

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from objectives.batch import Prepared
-from objectives.groups import group_index, group_sum
+from objectives.groups import group_index, group_sum, pushed
 from objectives.kinds import Bounds, Surrogate
 from objectives.lazy import Tensor
 from objectives.part import parameter
@@ -59,7 +59,7 @@ class GroupVariance(Surrogate):
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
     ) -> Tensor:
-        return extra["value"][:, None] - extra["push"][:, None] * (logp - logp.detach())
+        return pushed(extra, logp)
 
     def formula(self) -> str:
         return f"(-k / (2 (k - 1) n) (A - {self.beta:g} (s - sg[s_mean]))^2)"

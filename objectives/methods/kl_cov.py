@@ -6,7 +6,8 @@
 Deviations: at least one token bears the penalty (as in the code); ties at the boundary all do; no token does whose Cov
 is not positive, as where all advantages are equal.
 While the policy has not moved the penalty has no gradient. k is 2e-3 for 7B models, 2e-4 for 32B.
-Variant authors: means, share and token mean per micro-batch.
+Variant authors: means, share and token mean per micro-batch. Their code penalises a token of every micro-batch, also
+where no Cov is positive: 11 of 1925 tokens of 40 random batches, by up to the largest push.
 """
 
 from objectives.part import Part

@@ -9,7 +9,8 @@ With advantage_reweighting the authors take eta = 0.5 and alpha = 0.3. With star
 each pass; here it is that of the rollouts.
 Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=".
 Variant authors: eta = 0.4; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
-weighted by its responses (their code weighs micro-batches equally, which differs only where their sizes do).
+weighted by its responses. Their code weighs micro-batches equally: the same where their sizes are, as in their scripts;
+a third of the largest push away where they are not (median of 23 random batches).
 """
 
 from collections.abc import Sequence

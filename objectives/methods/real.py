@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_index, group_sum
+from objectives.groups import group_index, group_sum, pushed
 from objectives.kinds import Bounds, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.part import parameter
@@ -57,7 +57,7 @@ class GroupContrast(Surrogate):
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
     ) -> Tensor:
-        return extra["value"][:, None] - extra["push"][:, None] * (logp - logp.detach())
+        return pushed(extra, logp)
 
     def formula(self) -> str:
         sums = "(1 + sum of exp({}s/{:g}) over those with A {} 0)".format

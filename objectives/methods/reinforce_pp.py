@@ -5,7 +5,8 @@
 reinforce_pp_baseline (eq. 8, appendix A): A_i = (R_i - mean_group) / std_batch, and + beta k2 in the loss, beta = 1e-5
 as in OpenRLHF's script. Over what the deviation runs is open there; over rows equal groups keep an advantage of zero.
 Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward, the baseline's deviation over tokens.
-Deviations: OpenRLHF bounds each k2 to 10, kl(clamp=...) does so here.
+Deviations: OpenRLHF bounds each k2 to 10, which takes a push of 1e-5 |log pi/pi_ref| where that is above 4.5; here
+kl(clamp=...) does so.
 Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
 Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.
 """

@@ -1,4 +1,4 @@
-"""An entropy bonus whose weight follows a target entropy (Skywork-OR1, arXiv:2505.22312, section 3.3).
+"""An entropy bonus whose weight follows a target entropy (Skywork-OR1, arXiv:2505.22312).
 
     L -= alpha_k mean of H_it,   alpha_k = c_k while e_k < target, 0 otherwise
     c_{k+1} = c_k + step where e_k < target, c_k - step elsewhere, within 0 .. most

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from objectives.batch import Prepared
-from objectives.groups import group_index, group_log_softmax, group_sum
+from objectives.groups import group_index, group_log_softmax, group_sum, pushed
 from objectives.kinds import Bounds, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.part import parameter
@@ -46,7 +46,7 @@ class TargetMatch(Surrogate):
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
     ) -> Tensor:
-        return extra["value"][:, None] - extra["push"][:, None] * (logp - logp.detach())
+        return pushed(extra, logp)
 
     def formula(self) -> str:
         return "k (q - sg[P]) log p"

@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from objectives.batch import UNREPORTED
 from objectives.errors import ObjectiveError
 
-UNREPORTED = {
-    "logp_prompt": "the log-probs of prompts",
-    "sum_pi_squared_old": "sums of squares",
-    "rewards": "the rewards of each function",
-}
-"""Field of the batch that our own loop alone fills -> what it is, in words."""
+UNREAD = {**UNREPORTED, "logp_teacher": "the log-probs of a teacher"}
+"""Field of the batch that our own loop fills, and an adapter only where it is `reported` -> what it is, in words."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,12 @@ class PeerTable:
     """Settings -> settings that mean the same there and that the rules can read."""
     adapter: str = ""
     """By what it trains with objectives of the zoo, where there is such a thing."""
+    reported: frozenset[str] = frozenset()
+    """Fields of UNREPORTED that the adapter has from its scoring pass."""
+
+    def lacking(self, needs: frozenset[str]) -> str:
+        """Which of the fields that an objective needs the adapter does not get, in words; empty if none."""
+        return " and ".join(what for name, what in UNREAD.items() if name in needs - self.reported)
 
 
 def matches(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:
@@ -132,8 +135,10 @@ def setting_value(pattern: Any, numbers: Mapping[str, Any]) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is one, no truth value, and none that calculations cannot hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < 2**1000
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from objectives import Objective, ObjectiveError, Part, Term, parse, read_terms
 from objectives.part import write_term
 from objectives.peers import PEERS
-from objectives.peers.table import UNREPORTED, PeerTable, Rule, matches, read, setting_value
+from objectives.peers.table import PeerTable, Rule, matches, read, setting_value
 
 _UNSAID = ("single_pass", "token_ratio")
 """What every library has at a stage of which its settings say nothing."""
@@ -72,7 +72,7 @@ def to_peer(name: str, objective: Objective) -> Translation:
     rest, settings, rules = nearest_settings(table, objective)
     left = [part.term() for key, part in rest.items() if key not in _UNSAID]
     if left:
-        has_way = table.adapter and not UNREPORTED.keys() & objective.needs
+        has_way = table.adapter and not table.lacking(objective.needs)
         remedy = f"; for parts of the zoo there is {table.adapter}" if has_way else ""
         raise ObjectiveError(f"{name} {table.version} has no setting for {' and '.join(left)} in {objective}{remedy}")
     differences = [f"{_deciding(rule, settings)}: {rule.difference}" for rule in rules if rule.difference]

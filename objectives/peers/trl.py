@@ -159,7 +159,7 @@ TRL = PeerTable(
             Rule(
                 None,
                 {"multi_objective_aggregation": "normalize_then_sum"},
-                "it takes the rewards of each reward function apart, as gdpo does in rlzoo's own loop",
+                "it takes the rewards of each reward function apart, as objective=gdpo does",
             ),
         ),
     },

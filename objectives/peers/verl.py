@@ -229,6 +229,7 @@ VERL = PeerTable(
         "entropy": (Rule("", {ENTROPY: 0}), Rule("entropy_bonus(coefficient=WEIGHT)", {ENTROPY: "WEIGHT"})),
         "schedule": (Rule("", {EPOCHS: 1}), Rule("epochs(count=COUNT)", {EPOCHS: "COUNT"})),
     },
+    reported=frozenset({"sum_pi_squared_old"}),
     elsewhere=(
         *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
         *(

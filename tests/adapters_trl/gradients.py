@@ -20,7 +20,7 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.collect import Collected
 from rlzoo.training.tally import Tally
-from tests.adapters_trl.rig import Along, Weights, embedded, ended_rollouts, settings, trainer
+from tests.adapters_trl.rig import Along, Weights, embedded, ended_rollouts, graded, settings, thirds, trainer
 from tests.training.recording import Recording, collected_by
 
 MINIBATCHES, ROWS = 2, 12
@@ -85,7 +85,8 @@ def theirs(objective: str, folder: Path, weights: list[Weights], reference: Weig
     args = settings(folder, size, window, steps_per_generation=MINIBATCHES * window, max_steps=updates, learning_rate=0)
     along, model = Along(weights), embedded()
     model.load_state_dict(weights[0])
-    peer = trainer(objective, args, model, callbacks=[along])
+    graders = [graded, thirds] if "rewards" in parse(objective).needs else graded
+    peer = trainer(objective, args, model, callbacks=[along], reward_funcs=graders)
     if peer.ref_model is not None:
         peer.ref_model.load_state_dict(reference)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -101,6 +101,12 @@ def graded(row: Sequence[int], **_: Any) -> list[float]:
     return batch.require("reward", "test")[list(row)].tolist()
 
 
+def thirds(row: Sequence[int], **_: Any) -> list[float]:
+    """A second reward of them."""
+    _, batch = ended_rollouts()
+    return batch.require("rewards", "test")[list(row), 1].tolist()
+
+
 class Along(TrainerCallback):
     """Keeps the gradient of every update and moves on to given weights instead of following it."""
 

@@ -28,11 +28,11 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from tests.adapters_trl.gradients import WORDS, Ours, noisy_weights
 from tests.adapters_trl.refills import ARITHMETIC, no_even_one_right, right
-from tests.adapters_trl.rig import MODEL, ended_rollouts, given, settings, trainer
+from tests.adapters_trl.rig import MODEL, ended_rollouts, given, graded, settings, trainer
 from tests.guide import GUIDE
 from tests.objectives.zoo_names import RECIPES
 from tests.processes import ONE, TWO, launch
-from tests.training.recording import collected_by
+from tests.training.recording import SIZE, collected_by
 
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)"
 
@@ -90,7 +90,7 @@ def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
         ("gspo", 4, 2, {"sync_ref_model": True}, r"add \+kl"),
         ("arm(alpha=0.5)", 4, 2, {}, "log-probs of prompts"),
         ("otb", 4, 2, {}, "sums of squares"),
-        ("gdpo", 4, 2, {}, "the rewards of each function"),
+        ("opd", 4, 2, {}, "log-probs of a teacher"),
         ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
     ],
 )
@@ -117,6 +117,22 @@ def test_correctness_is_one_of_the_reward_functions(tmp_path: Path) -> None:
         quietly(trainer("dapo", args, reward_funcs=lambda row, **_: [2.0] * len(row)).train)
 
 
+def test_a_function_gives_a_reward_to_all_of_a_group_or_to_none_where_they_are_read_apart(tmp_path: Path) -> None:
+    def second(row: list[int], **_: Any) -> list[float | None]:
+        return [None if number < SIZE else float(number) for number in row]
+
+    def some(row: list[int], **_: Any) -> list[float | None]:
+        return [None if number % SIZE else 1.0 for number in row]
+
+    args = settings(tmp_path, 4, 6, max_steps=1)
+    peer = trainer("gdpo", args, reward_funcs=[graded, second])
+    quietly(peer.train)
+    assert peer._rollout_step.prepared.require("rewards", "test")[:SIZE, 1].tolist() == [0.0] * SIZE
+    with pytest.raises(ObjectiveError, match="some gave None for some completions"):
+        quietly(trainer("gdpo", args, reward_funcs=[graded, some]).train)
+    quietly(trainer("grpo", args, reward_funcs=[graded, some]).train)
+
+
 def row_of(recipe: str, args: GRPOConfig) -> str:
     """The line of a recipe in the table: what it takes of TRL, or why it is refused."""
     try:
@@ -129,6 +145,7 @@ def row_of(recipe: str, args: GRPOConfig) -> str:
         "the reference": "logp_ref" in objective.needs,
         "refills": objective.refills,
         "log-probs of the engine": "logp_sampler" in objective.needs,
+        "the rewards of each function": "rewards" in objective.needs,
         "a forward pass before the first update": bool(objective.requires(on_policy=True) & STATISTICS),
         "before later ones": objective.reads_current,
     }

@@ -35,6 +35,7 @@ from tests.adapters_verl.rollouts import (
     noisy_weights,
     ours,
     scored,
+    squares,
     statistics,
 )
 
@@ -75,6 +76,7 @@ def prepared(objective: Objective, weights: Weights) -> Sequence[TokenBatch]:
     with torch.no_grad():
         logp, entropy = statistics(model, rollouts, range(len(rollouts.responses)))
     batch = rollouts.batch.with_fields(logp_old=logp, entropy_old=entropy, logp=logp, entropy=entropy, on_policy=True)
+    batch = batch.with_fields(sum_pi_squared_old=squares(model, rollouts))
     return objective.passes(objective.prepare(batch))
 
 

@@ -82,6 +82,7 @@ def given() -> Given:
         length=length,
         group=torch.arange(n) // SIZE,
         reward=correct,
+        rewards=torch.stack([correct, (length % 3).float()], 1),
         correct=correct,
         truncated=length == LENGTH,
         max_length=LENGTH,
@@ -105,6 +106,18 @@ def noisy_weights(count: int) -> list[Weights]:
 
 def statistics(model: Any, rollouts: Given, rows: Sequence[int], width: int = LENGTH) -> tuple[Tensor, Tensor]:
     """[n, width] log-probs and entropies of some responses."""
+    logp, entropy, _ = _all_statistics(model, rollouts, rows, width)
+    return logp, entropy
+
+
+@torch.no_grad()
+def squares(model: Any, rollouts: Given) -> Tensor:
+    """[N, T] sums of the squared probabilities of all tokens."""
+    _, _, sums = _all_statistics(model, rollouts, range(len(rollouts.responses)), rollouts.batch.mask.shape[1])
+    return sums
+
+
+def _all_statistics(model: Any, rollouts: Given, rows: Sequence[int], width: int) -> tuple[Tensor, ...]:
     values = []
     for row in rows:
         prompt, response = rollouts.prompts[row], rollouts.responses[row]
@@ -112,9 +125,8 @@ def statistics(model: Any, rollouts: Given, rows: Sequence[int], width: int = LE
         logp = logits.gather(1, torch.tensor(response)[:, None])[:, 0]
         entropy = -(logits.exp() * logits).sum(-1)
         wide = (0, width - len(response))
-        values.append([torch.nn.functional.pad(each, wide) for each in (logp, entropy)])
-    logp, entropy = (torch.stack(list(column)) for column in zip(*values, strict=True))
-    return logp, entropy
+        values.append([torch.nn.functional.pad(each, wide) for each in (logp, entropy, (2 * logits).exp().sum(-1))])
+    return tuple(torch.stack(list(column)) for column in zip(*values, strict=True))
 
 
 @cache
@@ -152,7 +164,7 @@ def ours(objective: Objective, weights: Sequence[Weights], state: Any = None) ->
     along = Along(model, weights)
     learn()(
         objective,
-        rollouts.batch,
+        rollouts.batch.with_fields(sum_pi_squared_old=squares(model, rollouts)),
         lambda rows: statistics(model, rollouts, rows.tolist()),
         along,
         minibatches=MINIBATCHES,

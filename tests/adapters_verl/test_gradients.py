@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from objectives import names, parse, with_examples
-from objectives.peers.table import UNREPORTED
+from objectives.peers.verl import VERL
 from tests.objectives.zoo_names import TELLING, VARIANTS
 from tests.processes import ONE, TWO, launch
 
@@ -21,7 +21,7 @@ CASES = [
     pytest.param(ranks, TELLING.get(variant, variant), marks=[] if variant in QUICK[ranks] else [pytest.mark.slow])
     for ranks in RANKS
     for variant in VARIANTS
-    if not {"micro_batch", *UNREPORTED} & parse(variant).needs  # those are refused
+    if not (parse(variant).reads_micro_batches or VERL.lacking(parse(variant).needs))  # those are refused
 ]
 Measured = Mapping[str, dict[str, Any]]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from objectives import TokenBatch, parse
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.verl.controller import dealt, learnt_from
-from tests.adapters_verl.rollouts import Along, Given, embedded, statistics
+from tests.adapters_verl.rollouts import END, Along, Given, embedded, squares, statistics
 from tests.guide import learn
 from tests.processes import failure, launch
 
@@ -25,10 +25,19 @@ DROPPING = "dapo"
 WEIGHING = "advantage_reweighting"
 MASKING = "stapo+clip_higher+kl"
 PASSES = "lopti+sampler_correction"
+BASELINES = "otb"
+REWARDS = "gdpo"
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)-dynamic_sampling"
 """An expression for each stage, the last one with a controller."""
-WORDS = {ADAPTIVE: ["trainer.save_freq=1"], PASSES: ["trainer.n_gpus_per_node=2"]}
-"""What else a run is told: to save after each step, to share the work between two ranks."""
+WORDS = {
+    ADAPTIVE: ["trainer.save_freq=1"],
+    PASSES: ["trainer.n_gpus_per_node=2"],
+    REWARDS: [
+        f"reward.custom_reward_function.path={Path(__file__).with_name('two_rewards.py')}",
+        "+algorithm.gdpo_reward_keys=[acc,shortness]",
+    ],
+}
+"""What else a run is told: to save after each step, to share the work between two ranks, and what its rewards are."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +96,12 @@ def ours(expression: str, step: dict[str, Any], updates: Sequence[dict[str, Any]
     rollouts, model = given(step), embedded()
     weights = [tied(update["weights"]) for update in updates]
     model.load_state_dict(weights[0])
+    batch = rollouts.batch.with_fields(sum_pi_squared_old=squares(model, rollouts))
     along = Along(model, weights)
     width = rollouts.batch.mask.shape[1]
     state = learn()(
         parse(expression),
-        rollouts.batch,
+        batch,
         lambda rows: statistics(model, rollouts, rows.tolist(), width),
         along,
         minibatches=MINIBATCHES,
@@ -108,7 +118,15 @@ def tied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "expression",
-    [*(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING)), DROPPING, MASKING, PASSES, ADAPTIVE],
+    [
+        *(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING)),
+        DROPPING,
+        MASKING,
+        PASSES,
+        ADAPTIVE,
+        BASELINES,
+        REWARDS,
+    ],
 )
 def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, expression: str) -> None:
     run, count = ran(expression), MINIBATCHES * parse(expression).pass_count
@@ -161,6 +179,16 @@ def test_dynamic_sampling_refills_with_groups_that_the_objective_keeps(ran: Any)
         right = step["batch"]["correct"].view(-1, 4).sum(1)
         assert len(right) == 8 and ((right > 0) & (right < 4)).all()
     assert "training/filter_groups/evicted_samples" in ran(DROPPING).printed
+
+
+@pytest.mark.timeout(1800)
+def test_the_rewards_of_a_run_are_those_that_the_reward_function_names(ran: Any) -> None:
+    for step in ran(REWARDS).steps:
+        written = [len(response) - (response[-1] == END) for response in step["responses"]]
+        assert step["batch"]["rewards"].T.tolist() == [
+            step["batch"]["correct"].tolist(),
+            (-torch.tensor(written) / 10).tolist(),
+        ]
 
 
 @pytest.mark.timeout(1800)

@@ -30,10 +30,11 @@ def config(objective: str, **changes: Any) -> DictConfig:
     """The configuration as it comes, with an objective, eight responses to a prompt, and changes by dotted name."""
     made = settings._defaults().copy()
     for name, value in {LOSS: f"rlzoo:{objective}", "actor_rollout_ref.rollout.n": 8, **changes}.items():
-        OmegaConf.update(made, name, value)
+        OmegaConf.update(made, name, value, force_add=True)
     return made
 
 
+WITH_KEYS = {"algorithm.gdpo_reward_keys": ["accuracy", "format"]}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("stapo", {CLIP_LOW: 0.3}, "'stapo+clip(low=0.3)'"),
     ("stapo", {CLIP: 0.3}, "nor in verl beside its other settings: leave that out"),
@@ -82,8 +83,10 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("stapo(variant=authors)", {}, "scope=microbatch"),
         ("dro", {}, "needs beta"),
         ("arm(alpha=0.5)", {}, "log-probs of prompts"),
-        ("otb", {}, "sums of squares"),
-        ("gdpo", {}, "the rewards of each function"),
+        ("otb", {"actor_rollout_ref.model.use_fused_kernels": True}, "verl needs the logits"),
+        ("gdpo", {}, r"as in \+algorithm.gdpo_reward_keys=\[accuracy,format\]"),
+        ("gdpo", WITH_KEYS | {"algorithm.gdpo_reward_weights": [1.0]}, "has 1 numbers for 2 of"),
+        ("opd", {}, "log-probs of a teacher"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(objective: str, changes: dict[str, Any], said: str) -> None:
@@ -98,7 +101,7 @@ def row_of(recipe: str) -> str:
     """The line of a recipe in the table: what it takes of verl, or why it is refused."""
     try:
         objective = parse(recipe)
-        settled(config(recipe))
+        settled(config(recipe, **(WITH_KEYS if "rewards" in objective.needs else {})))
     except ObjectiveError as error:
         return f"| `{recipe}` | refused: {error} |"
     takes = {
@@ -106,6 +109,8 @@ def row_of(recipe: str) -> str:
         "the reference": "logp_ref" in objective.needs,
         "refills": objective.refills,
         "log-probs of the engine": "logp_sampler" in objective.needs,
+        "sums of squares": "sum_pi_squared_old" in objective.needs,
+        "rewards by name": "rewards" in objective.needs,
         "a forward pass before later updates": objective.reads_current,
     }
     return f"| `{recipe}` | runs: {', '.join(name for name, needed in takes.items() if needed) or 'no more'} |"

@@ -17,7 +17,10 @@ Flags = NDArray[np.bool_]
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
-TOKEN_FIELDS = ("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_sampler")
+TOKEN_FIELDS = (
+    *("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy"),
+    *("logp_ref", "logp_teacher", "logp_sampler"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Case:
     entropy_old: Array
     sum_pi_squared_old: Array
     logp_ref: Array
+    logp_teacher: Array
     max_length: int
     logp_sampler: Array
     logp_prompt: Array
@@ -111,6 +115,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         entropy_old=_entropies(draw, shape, high_entropy),
         sum_pi_squared_old=_sums_of_squares(np.random.default_rng([seed, 2]), logp_old),
         logp_ref=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
+        logp_teacher=_grid(np.minimum(logp_old + _steps(np.random.default_rng([seed, 3]), shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         lot=np.random.default_rng([seed, 1]).permutation(shape[0] * shape[1]).reshape(shape),

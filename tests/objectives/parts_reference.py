@@ -45,6 +45,14 @@ def dynamic_sampling(case: Case) -> Flags:
     return selected
 
 
+def dynamic_sampling_by_reward(case: Case) -> Flags:
+    """Groups in which some reward differs."""
+    selected = np.zeros(len(case.reward), dtype=bool)
+    for rows in groups(case):
+        selected[rows] = any(len(set(column[rows].tolist())) > 1 for column in case.rewards.T)
+    return selected
+
+
 def overlong_filter(case: Case) -> Flags:
     """Truncated responses are left out."""
     return ~case.truncated
@@ -213,11 +221,13 @@ def micro_batch_mean(case: Case, counted: Flags) -> Array:
 # ---- 9: penalties ----------------------------------------------------------------------------------------------------
 
 
-def kl(beta: float = 0.04, estimator: str = "k3", clamp: float = math.inf) -> Callable[[Case, Array, Share], Term]:
-    """The estimate of KL(pi, pi_ref) of each token, meant over all of them as the loss is."""
+def kl(
+    beta: float = 0.04, estimator: str = "k3", clamp: float = math.inf, anchor: str = "ref"
+) -> Callable[[Case, Array, Share], Term]:
+    """The estimate of KL(pi, pi_ref), or to another, of each token, meant over all of them as the loss is."""
 
     def penalty(case: Case, advantage: Array, share: Share) -> Term:
-        difference = case.logp_ref - case.current
+        difference = getattr(case, f"logp_{anchor}") - case.current
         x = np.clip(difference, -clamp, clamp)
         size = abs(x) + 1
         if estimator == "k1":

@@ -32,11 +32,9 @@ class Patient(Mask):
 @pytest.fixture
 def patient() -> Iterator[Objective]:
     """A mask with a controller on GRPO."""
-    parts = dict(PARTS)
     register(Patient)
     yield parse("grpo+patient")
-    PARTS.clear()
-    PARTS.update(parts)
+    PARTS.pop("patient")
 
 
 def test_a_mask_with_a_controller_silences_by_its_state(patient: Objective) -> None:

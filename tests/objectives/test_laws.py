@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from objectives import Advantage, Mask, Objective, ObjectiveError, TokenBatch, parse
-from tests.objectives.batches import Case, random_case, token_batch
+from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, same
 from tests.objectives.laws import DTYPES, LAWS, SEEDS, agree, batch_of, of_tokens, without_penalties
 from tests.objectives.zoo_sample import PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, VARIANTS
@@ -32,7 +32,7 @@ LARGE_SHARES = [
 
 @pytest.mark.parametrize(
     "expression",
-    [*thinned(SAMPLE, 4, slow=4), *LARGE_SHARES],
+    [*thinned(SAMPLE, 5, slow=5), *LARGE_SHARES],
 )
 def test_the_zoo_obeys(expression: str) -> None:
     for law in LAWS.values():
@@ -226,11 +226,9 @@ def test_fields_that_are_not_declared_are_not_read_and_others_are_asked_for_by_n
 @pytest.mark.parametrize("expression", [expression for expression in SAMPLE if parse(expression).refills])
 def test_dropped_rows_have_no_influence(expression: str) -> None:
     objective = parse(expression)
-    case = next(case for case in map(random_case, range(100)) if case.logp is not None and _some_uniform(case))
-    batch = token_batch(case)
+    batches = (token_batch(case) for case in map(random_case, range(100)) if case.logp is not None)
+    batch = next(batch for batch in batches if 0 < objective.select(batch).selected.sum() < len(batch.mask))
     selected = objective.select(batch).selected
-    assert selected is not None
-    assert 0 < selected.sum() < len(selected)
     whole = evaluate(objective, batch)
     spoiled = {
         name: torch.where(selected[:, None], field, math.nan)
@@ -241,12 +239,6 @@ def test_dropped_rows_have_no_influence(expression: str) -> None:
     left = of_tokens(whole, selected)
     assert agree(evaluate(objective, batch.rows(selected)), left)
     assert all((update.gradient[~selected] == 0).all() for update in whole)
-
-
-def _some_uniform(case: Case) -> bool:
-    uniform = [len(set(case.correct[case.group == name])) == 1 for name in set(case.group.tolist())]
-    rewards = [len(set(case.reward[case.group == name])) == 1 for name in set(case.group.tolist())]
-    return any(uniform) and not all(uniform) and uniform == rewards
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float64", "float32"])
@@ -277,7 +269,7 @@ def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expr
     equal = {"reward": np.full(len(case.reward), 0.1), "rewards": np.full(case.rewards.shape, 0.1)}
     batch = token_batch(replace(case, **equal, max_length=1000))
     surrogate = next(part for part in objective.parts if hasattr(part, "follows_advantage"))
-    charged = "kl_reward" in {part.name for part in objective.parts}
+    charged = bool({"kl_reward", "teacher_advantage"} & {part.name for part in objective.parts})
     centred = not charged and objective.the(Advantage).centred
     if not surrogate.follows_advantage or "reward" not in objective.the(Advantage).needs:
         batch = batch.with_fields(correct=torch.ones_like(batch.correct))

@@ -35,7 +35,7 @@ def forgotten() -> Iterator[None]:
     for registry in (PARTS, RECIPES):
         for name, entry in list(registry.items()):
             module = entry.module if registry is RECIPES else entry.__module__
-            if not module.startswith("objectives."):
+            if not module.startswith(("objectives.", "rlzoo.")):
                 del registry[name]
     sys.modules.pop("my_method", None)
     for alias in [alias for alias, name in ALIASES.items() if name not in RECIPES]:

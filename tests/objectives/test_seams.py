@@ -36,12 +36,13 @@ from tests.objectives.zoo_sample import SAMPLE
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """Whatever a test registers is forgotten after it."""
-    parts, recipes = dict(PARTS), dict(RECIPES)
+    """Whatever a test registers is forgotten after it, but not what it has had imported, which would not come again."""
+    recipes = dict(RECIPES)
     yield
-    for registry, before in ((PARTS, parts), (RECIPES, recipes)):
-        registry.clear()
-        registry.update(before)
+    for name in [name for name, part in PARTS.items() if part.__module__ == __name__]:
+        del PARTS[name]
+    for name in RECIPES.keys() - recipes.keys():
+        del RECIPES[name]
 
 
 def part_names(expression: str) -> set[str]:

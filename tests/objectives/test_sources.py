@@ -19,9 +19,10 @@ def difference(expression: str) -> float:
     objective, largest = parse(expression), 0.0
     for seed in SEEDS:
         case = source_case(seed, expression)
-        (update,) = evaluate(objective, token_batch(case))
-        found = projected(case, seed, update.gradient.numpy(), update.entropy_gradient.numpy())
-        size = max(float(update.gradient.abs().max()), float(update.entropy_gradient.abs().max()), 1e-12)
+        updates = evaluate(objective, token_batch(case))
+        pushes = [(update.gradient.numpy(), update.entropy_gradient.numpy()) for update in updates]
+        found = [number for push in pushes for number in projected(case, seed, *push)]
+        size = max(1e-12, *(abs(values).max() for push in pushes for values in push))
         largest = max(largest, *(abs(np.subtract(found, VECTORS[expression][seed])) / size))
     return largest
 

@@ -140,4 +140,6 @@ def test_tokens_that_nothing_touches_have_the_plain_gradient(expression: str) ->
             expected = plan.policy_coefficient * slope * plan.batch.advantage
             torch.testing.assert_close(-gradient[free], expected[free], rtol=1e-12, atol=0)
             checked += int((expected[free] != 0).sum())
-    assert checked > 0 or expression.startswith(("advantage_reweighting", "arm"))  # which touch every token
+    assert checked > 0 or expression.startswith(
+        ("advantage_reweighting", "arm", "opd", "opsd")
+    )  # which touch every token

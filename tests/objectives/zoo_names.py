@@ -1,6 +1,6 @@
 """The names of the zoo as expressions."""
 
-from objectives import names, with_examples
+from objectives import names, parse, with_examples
 
 RECIPES = [with_examples(name) for name in names() if name.kind == "recipe"]
 VARIANTS = [with_examples(name, f"variant={variant}") for name in names() for variant in name.variants]
@@ -14,3 +14,8 @@ TELLING = {
     "clip_cov(variant=authors)": "clip_cov(variant=authors,fraction=1,low=0.1)",
 }
 """A variant -> with parameters at which the two updates on 24 rollouts that adapters are tested with say something."""
+
+
+def taught(expression: str) -> list[str]:
+    """The keys that give an objective a teacher where it reads one: the policy with the answer in its prompt."""
+    return ["task.teacher_prompt={answer}={prompt}"] if "logp_teacher" in parse(expression).needs else []

@@ -22,20 +22,23 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+from verl.workers.utils.padding import response_from_nested
 
 from objectives import Loop, Objective, ObjectiveError, TokenBatch, lots, parse
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, padded, spread
 from objectives.adapters.verl.seams import PEER
-from objectives.adapters.verl.settings import expression_in, settled
+from objectives.adapters.verl.settings import REWARD_KEYS, expression_in, reward_columns, settled
 from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
 
+SQUARES = "zoo_sum_pi_squared"
 _LOG_PROBS = {
     "logp_old": "old_log_probs",
     "entropy_old": "entropy",
     "logp_ref": "ref_log_prob",
     "logp_sampler": "rollout_log_probs",
+    "sum_pi_squared_old": SQUARES,
 }
 _OUTCOMES = ("response_mask", "responses", "rm_scores", "extra_fields")
 _ACTORS = (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef)
@@ -66,7 +69,10 @@ class ZooPPOTrainer(PPOTrainerSync):
         ends = getattr(generation, "eos_token_id", None) or []
         ends = [ends] if isinstance(ends, int) else ends
         self._outcomes = Outcomes(
-            self.objective, frozenset({self.tokenizer.eos_token_id, *ends}), self.config.data.max_response_length
+            self.objective,
+            frozenset({self.tokenizer.eos_token_id, *ends}),
+            self.config.data.max_response_length,
+            *reward_columns(self.config),
         )
 
     # ---- once per rollout step -----------------------------------------------------------------------------------
@@ -137,6 +143,23 @@ class ZooPPOTrainer(PPOTrainerSync):
         batch.reorder(dealt([*groups.values()], prompts, size, ranks, lengths))
         return batch
 
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """The statistics of the rollouts, with sums of squared probabilities where a part reads them."""
+        if "sum_pi_squared_old" not in self.objective.needs:
+            return super()._compute_old_log_prob(batch, metrics)
+        batch.extra_info["calculate_sum_pi_squared"] = True
+        scored = super()._compute_old_log_prob(batch, metrics)
+        batch.extra_info.pop("calculate_sum_pi_squared")
+        data = transfer_queue.kv_batch_get(
+            keys=scored.keys, partition_id=scored.partition_id, select_fields=["sum_pi_squared", "response_mask"]
+        )
+        fields = {SQUARES: response_from_nested(data["sum_pi_squared"], data["response_mask"])}
+        return transfer_queue.kv_batch_put(
+            keys=scored.keys,
+            partition_id=scored.partition_id,
+            fields=TensorDict(fields, batch_size=len(scored.keys)),
+        )
+
     @torch.no_grad()
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Prepares the rollouts of the step: rewards, selection, advantages, weights, passes."""
@@ -196,11 +219,19 @@ def learnt_from(keys: Sequence[str], tags: Sequence[Mapping[str, Any]], least: i
 class Outcomes:
     """Reads what responses were worth from verl's data."""
 
-    def __init__(self, objective: Objective, ends: frozenset[int], max_length: int) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        ends: frozenset[int],
+        max_length: int,
+        reward_keys: Sequence[str] = (),
+        reward_weights: tuple[float, ...] | None = None,
+    ) -> None:
         self.objective, self.ends, self.max_length = objective, ends, max_length
+        self.reward_keys, self.reward_weights = reward_keys, reward_weights
 
     def batch(self, data: TensorDict, keys: Sequence[str]) -> TokenBatch:
-        """Rows [n] with mask, length, group, reward, correct and truncated."""
+        """Rows [n] with mask, length, group, reward, correct and truncated, and rewards [n, K] where they are read."""
         numbers = {uid: i for i, uid in enumerate(dict.fromkeys(map(_group_of, keys)))}
         last = torch.tensor([int(response[-1]) if len(response) else -1 for response in data["responses"].unbind()])
         length = data["responses"].offsets().diff()
@@ -210,22 +241,38 @@ class Outcomes:
             length=length,
             group=torch.tensor([numbers[_group_of(key)] for key in keys]),
             reward=reward,
+            rewards=self._rewards(data),
+            reward_weights=self.reward_weights,
             correct=self._correctness(data, reward),
             truncated=(length >= self.max_length) & ~torch.isin(last, torch.tensor(sorted(self.ends))),
             max_length=self.max_length,
         )
 
+    def _rewards(self, data: TensorDict) -> Tensor | None:
+        """[n, K] the rewards that the objective reads one by one, by the names that the configuration has for them."""
+        if "rewards" not in self.objective.needs:
+            return None
+        said = _said(data)
+        for key in self.reward_keys:
+            if any(key not in each for each in said):
+                raise ObjectiveError(f"{REWARD_KEYS} names {key}, which the reward function's dictionary does not have")
+        return torch.tensor([[float(each[key]) for key in self.reward_keys] for each in said])
+
     def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
         """[n] what the reward function calls `acc`, otherwise the reward."""
-        fields = [getattr(each, "data", each) for each in data["extra_fields"]]
-        accuracies = [each.get("reward_extra_info", {}).get("acc") for each in fields]
-        correct = torch.tensor([float(value) for value in accuracies]) if None not in accuracies else reward
+        accuracies = [float(each["acc"]) for each in _said(data) if each.get("acc") is not None]
+        correct = torch.tensor(accuracies) if len(accuracies) == len(reward) else reward
         if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
                 f"objective={self.objective} reads correctness in [0, 1], but the reward function gave "
                 f"{correct.min():g} to {correct.max():g}: have it return a dictionary with score and acc"
             )
         return correct
+
+
+def _said(data: TensorDict) -> list[Mapping[str, Any]]:
+    """What the reward function said of each response beside its score."""
+    return [getattr(each, "data", each).get("reward_extra_info", {}) for each in data["extra_fields"]]
 
 
 def trainer_for(config: DictConfig) -> PPOTrainerSync:

@@ -16,6 +16,7 @@ PEER = Package(
         f"{_TRAINER}._balance_batch": ("self", "batch", "metrics"),
         f"{_TRAINER}._build_replay_buffer": ("self",),
         f"{_TRAINER}._compute_advantage": ("self", "batch", "metrics"),
+        f"{_TRAINER}._compute_old_log_prob": ("self", "batch", "metrics"),
         f"{_TRAINER}._init_resource_pool_mgr": ("self",),
         f"{_TRAINER}._init_tokenizer": ("self",),
         f"{_TRAINER}._load_checkpoint": ("self",),
@@ -38,6 +39,7 @@ PEER = Package(
         f"{_WORKERS}:TrainingWorker.train_mini_batch": ("self", "data"),
         "verl.workers.utils.losses:ppo_loss": ("config", "model_output", "data", "dp_group"),
         f"{_PADDING}:no_padding_2_padding": ("tensor", "data"),
+        f"{_PADDING}:response_from_nested": ("tensor", "response_mask"),
         f"{_PADDING}:response_to_nested": ("tensor", "response_mask"),
     },
 )

@@ -11,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
 from objectives.peers.replaced import refuse_replaced
-from objectives.peers.table import UNREPORTED
 from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, VERL
 
+FUSED = "actor_rollout_ref.model.use_fused_kernels"
+REWARD_KEYS, REWARD_WEIGHTS = (f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights"))
 MARK = "rlzoo:"
 """What stands before the expression in verl's `loss_mode`."""
 
@@ -87,9 +88,13 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
             f"objective={objective} has a part with scope=microbatch, but verl cuts a mini-batch by length after it is "
             "planned: leave the scope out"
         )
-    for field, what in UNREPORTED.items():
-        if field in objective.needs:
-            raise ObjectiveError(f"objective={objective} reads {what}, which this adapter does not get from verl")
+    if lacking := VERL.lacking(objective.needs):
+        raise ObjectiveError(f"objective={objective} reads {lacking}, which this adapter does not get from verl")
+    if "sum_pi_squared_old" in objective.needs and OmegaConf.select(config, FUSED):
+        raise ObjectiveError(
+            f"{FUSED}=True: objective={objective} reads sums of squares, for which verl needs the logits; leave it out"
+        )
+    _check_rewards(objective, config)
     rows = config.actor_rollout_ref.rollout.n
     if rows < objective.learning_group:
         raise ObjectiveError(
@@ -100,6 +105,24 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
             f"objective={objective} samples again what it drops, which a trainer.v1.sampler.custom_sampler does not: "
             "leave it out, or add -dynamic_sampling"
         )
+
+
+def _check_rewards(objective: Objective, config: DictConfig) -> None:
+    """An objective that reads the rewards of several functions has them by name."""
+    keys, weights = reward_columns(config)
+    if "rewards" in objective.needs and not keys:
+        raise ObjectiveError(
+            f"objective={objective} reads several rewards: name those of the reward function's dictionary, as in "
+            f"+{REWARD_KEYS}=[accuracy,format]"
+        )
+    if weights is not None and len(weights) != len(keys):
+        raise ObjectiveError(f"{REWARD_WEIGHTS} has {len(weights)} numbers for {len(keys)} of {REWARD_KEYS}")
+
+
+def reward_columns(config: DictConfig) -> tuple[list[str], tuple[float, ...] | None]:
+    """What the rewards of the reward function's dictionary are called, and their weights; None: all 1."""
+    keys, weights = (OmegaConf.select(config, name) for name in (REWARD_KEYS, REWARD_WEIGHTS))
+    return list(keys or ()), None if weights is None else tuple(map(float, weights))
 
 
 @cache

@@ -22,6 +22,9 @@ from tests.objectives.batches import Case, beyond_the_mask
 from tests.objectives.equations.parser import Parser, Value
 from tests.objectives.equations.vocabulary import PENALTIES, PHRASES, STATEMENTS
 
+ANCHORS = ("old", "ref", "teacher", "sampler")
+"""Whose log-probs a batch has besides the policy's."""
+
 
 @dataclass(frozen=True)
 class Gradient:
@@ -53,7 +56,7 @@ class Reader:
         self.selected = torch.ones(len(self.mask), dtype=torch.bool)
         self.logp = torch.from_numpy(self.case.current).double().requires_grad_()
         self.entropy = torch.from_numpy(self.case.current_entropy).double().requires_grad_()
-        self.logps = {who: torch.from_numpy(getattr(self.case, f"logp_{who}")) for who in ("old", "ref", "sampler")}
+        self.logps = {who: torch.from_numpy(getattr(self.case, f"logp_{who}")) for who in ANCHORS}
         self.names: dict[str, Value] = {
             "R": torch.from_numpy(case.reward).double()[:, None],
             "c": self.correct,

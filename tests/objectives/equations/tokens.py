@@ -315,13 +315,28 @@ def switched(reader: Reader, start: str, whose: str, before: str | None, target:
     reader.names["alpha"] = float(start) * is_on
 
 
-def kl(reader: Reader, mean: str, sign: str, beta: str, estimator: str, clamp: str | None) -> Tensor:
-    change = log_ratio(reader, "ref")
+def kl(reader: Reader, mean: str, sign: str, beta: str, estimator: str, who: str, clamp: str | None) -> Tensor:
+    change = log_ratio(reader, who)
     if clamp:
         change = change.clamp(-float(clamp), float(clamp))
     value = {"k1": change, "k2": change.square() / 2, "k3": (-change).exp() + change - 1}[estimator]
     value = value.clamp(-10, 10) if clamp else value
     return float(f"{sign}{beta}") * reader.coefficients(mean, reader.mask) * value
+
+
+def taught(reader: Reader, weight: str, old: str | None, clamp: str | None) -> Tensor:
+    bound = float(clamp or "inf")
+    return float(weight) * _gap(reader, old).clamp(-bound, bound)
+
+
+def evidence(reader: Reader, old: str | None, low: str, high: str) -> Tensor:
+    gap, advantage = _gap(reader, old), reader.names["A"]
+    factor = torch.where(advantage > 0, gap.exp(), torch.where(advantage < 0, (-gap).exp(), 1.0))
+    return factor.clamp(float(low), float(high))
+
+
+def _gap(reader: Reader, old: str | None) -> Tensor:
+    return reader.logps["teacher"] - (reader.logps["old"] if old else reader.logp.detach())
 
 
 def likelihood(reader: Reader, mean: str, mu: str) -> Tensor:

@@ -31,6 +31,7 @@ from tests.objectives.equations.tokens import (
     contrast,
     drifts,
     energies,
+    evidence,
     far_penalty,
     future,
     height,
@@ -54,6 +55,7 @@ from tests.objectives.equations.tokens import (
     surprising,
     switched,
     targets,
+    taught,
     top,
     within,
     zoned,
@@ -90,6 +92,12 @@ def _add(value: Callable[..., Value]) -> Callable[..., None]:
 def _mixed(reader: Reader) -> None:
     for group in reader.groups_of(torch.ones_like(reader.selected)):
         if len(reader.correct[group].unique()) == 1:
+            reader.select(~group)
+
+
+def _some_reward_differs(reader: Reader) -> None:
+    for group in reader.groups_of(torch.ones_like(reader.selected)):
+        if len(torch.from_numpy(reader.case.rewards)[group].unique(dim=0)) == 1:
             reader.select(~group)
 
 
@@ -146,6 +154,7 @@ PHRASES: list[tuple[re.Pattern[str], Callable[..., Value]]] = [
         (r"log pi\(y\) / pi_(old|sampler)\(y\)", log_ratio),
         (r"log p_(old|sampler) / p\b", lambda reader, who: -log_ratio(reader, who)),
         (r"log p/p_(old|sampler|ref)", log_ratio),
+        (r"log p_teacher / p\b", lambda reader: -log_ratio(reader, "teacher")),
         (r"pi\(y\) / pi_(old|sampler)\(y\)", lambda reader, who: log_ratio(reader, who).exp()),
         (r"(?<!\w)pi\(y\)", lambda reader: reader.names["p"]),
         (r"\blog p\b(?![_(/])", lambda reader: reader.logp),
@@ -190,11 +199,19 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             _set("A", decoupled),
         ),
         (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
+        (r"A = 0", _set("A", lambda reader: 0 * reader.names["R"])),
+        (r"A \+= NUMBER \* log p_teacher / p(_old)?(?:, within NUMBER)?", _add(taught)),
+        (
+            r"e = p_teacher / p(_old)? where A > 0 and p(?:_old)? / p_teacher where A < 0, in \[NUMBER, NUMBER\]",
+            _set("e", evidence),
+        ),
+        (r"m = NUMBER(?:, falling to 0 over \d+ steps)?", _set("m", lambda reader, first: float(first))),
         (r"pass \d+: (.*)", lambda reader, text: reader.passes.append(text)),
         (r"counted: (.*)", lambda reader, text: setattr(reader, "counted", text)),
         (r"the penalties' means count all tokens", lambda reader: None),
         (r"max_v clips the value and keeps the gradient", lambda reader: None),
         (r"only groups with 0 < #correct < G, refilled", _mixed),
+        (r"only groups in which some R_k differs, refilled", _some_reward_differs),
         (r"without truncated responses", lambda reader: reader.select(~torch.from_numpy(reader.case.truncated))),
         (
             r"(right|wrong|all) answers(?: only)?",
@@ -291,7 +308,7 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
 PENALTIES: list[tuple[re.Pattern[str], Callable[..., Tensor]]] = [
     (re.compile(pattern.replace("NUMBER", NUMBER)), value)
     for pattern, value in (
-        (r"([-+]) NUMBER \* (k1|k2|k3)\(pi, pi_ref(?:, log p/p_ref within NUMBER)?\)", kl),
+        (r"([-+]) NUMBER \* (k1|k2|k3)\(pi, pi_(ref|teacher)(?:, log p/p_\w+ within NUMBER)?\)", kl),
         (r"- NUMBER \* mean of log p over the tokens of right answers", likelihood),
         (
             r"\+ NUMBER \|log p/p_old\| on the NUMBER of the tokens" + _MICRO + r" with the largest Cov\(log p, A\)",

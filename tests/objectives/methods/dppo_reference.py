@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clipped, constant_length, group_center, group_norm
+from tests.objectives.parts_reference import clipped, constant_length, group_center, group_norm, micro_batch_mean
 from tests.objectives.reference import Share, Term
 
 
@@ -58,7 +58,7 @@ DPPO = {"stops_gradients": True, "advantage": group_center, "ratio": sampler_rat
 
 RECIPES = {
     "dppo": clipped(**DPPO, surrogate=divergence_clip()),
-    "dppo(variant=authors)": clipped(**DPPO, surrogate=divergence_clip(cap=10.0)),
+    "dppo(variant=authors)": clipped(**DPPO, surrogate=divergence_clip(cap=10.0), share=micro_batch_mean),
     "dppo(variant=trl)": clipped(
         **DPPO | {"advantage": partial(group_norm, eps=1e-4)}, surrogate=divergence_clip(cap=20.0)
     ),

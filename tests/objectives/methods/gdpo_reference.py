@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import clip, clipped, dynamic_sampling, group_norm
+from tests.objectives.parts_reference import clip, clipped, dynamic_sampling, dynamic_sampling_by_reward, group_norm
 
 
 def decoupled(eps: float = 1e-4, tokens: bool = False) -> Callable[[Case, Array], tuple[Array, Array]]:
@@ -42,4 +42,7 @@ RECIPES = {
 COMPOSITIONS = {
     "justrl+gdpo": clipped(advantage=decoupled()),
     "gdpo+dynamic_sampling": clipped(advantage=decoupled(), surrogate=clip(), selects=[dynamic_sampling]),
+    "gdpo+dynamic_sampling_by_reward": clipped(
+        advantage=decoupled(), surrogate=clip(), selects=[dynamic_sampling_by_reward]
+    ),
 }

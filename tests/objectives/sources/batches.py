@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.objectives.batches import Array, Case, random_case, without_holes
 
@@ -11,6 +12,11 @@ SEEDS = range(40)
 
 WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb")
 """Whose source takes what a tool wrote for distance, for the end of a response, or for its sign."""
+EQUAL_MICRO_BATCHES = ("advantage_reweighting", "lopti")
+"""Whose source weighs micro-batches equally, and has them of equal size."""
+
+NO_TIES = ("entropy20", "stare")
+"""Whose source takes any of the tokens that tie."""
 
 
 def source_case(seed: int, expression: str) -> Case:
@@ -26,7 +32,27 @@ def source_case(seed: int, expression: str) -> Case:
         case = replace(case, correct=np.where(rows, 1.0, case.correct))
     if expression.startswith("kl_cov"):  # whose source penalises a token of a micro-batch without covariance, too
         case = replace(case, micro_batch=np.arange(len(case.group)) % 2)
+    if expression.startswith(EQUAL_MICRO_BATCHES):
+        case = replace(case, micro_batch=equal_micro_batches(len(case.group)))
+    if expression.startswith(("dapo", "entropy20")):  # whose punishment goes on growing behind the limit
+        case = replace(case, max_length=case.mask.shape[1])
+    if expression.startswith(NO_TIES):
+        case = without_ties(case, seed)
     return replace(case, reward=case.correct.copy())
+
+
+def equal_micro_batches(rows: int) -> NDArray[np.int64]:
+    """[N] the smallest number above one of micro-batches of equal size; one if N is prime."""
+    parts = min(count for count in range(2, rows + 1) if rows % count == 0)
+    return np.arange(rows) % (1 if parts == rows else parts)
+
+
+def without_ties(case: Case, seed: int) -> Case:
+    """The same batch with log-probs and entropies that differ from token to token, by less than its grid."""
+    draw = np.random.default_rng([seed, 11])
+    order = draw.permutation(case.mask.size).reshape(case.mask.shape) / 2**24
+    assert case.logp is not None and case.entropy is not None
+    return replace(case, logp=case.logp - order, entropy=case.entropy + order)
 
 
 def projected(case: Case, seed: int, by_logp: Array, by_entropy: Array) -> list[float]:

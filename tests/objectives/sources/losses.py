@@ -11,8 +11,8 @@ from torch import Tensor
 from tests.objectives.batches import Case
 from tests.objectives.parts_reference import group_center, group_norm
 
-Loss = Callable[[Any, Case, Tensor, Tensor], Tensor]
-"""The source's names, a batch, its log-probs and entropies with gradient [N, T] -> the loss of an optimiser step."""
+Loss = Callable[[Any, Case, Tensor, Tensor], Tensor | list[Tensor]]
+"""The source's names, a batch, its log-probs and entropies with gradient [N, T] -> the loss of each optimiser step."""
 
 
 def masked_mean(values: Tensor, mask: Tensor, axis: int | None = None, dim: int | None = None) -> Tensor:
@@ -35,10 +35,11 @@ def tensors(case: Case) -> tuple[Tensor, Tensor]:
 
 def z_scored(case: Case) -> Tensor:
     """[N, T] verl's GRPO advantage: (R - mean) / (std + 1e-6), ddof 1."""
-    return _wide(case, group_norm(case, case.reward)[0])
+    return broadcast(case, group_norm(case, case.reward)[0])
 
 
-def _wide(case: Case, advantage: np.ndarray) -> Tensor:
+def broadcast(case: Case, advantage: np.ndarray) -> Tensor:
+    """[N] advantages on every token of the mask [N, T]."""
     return torch.from_numpy(np.repeat(advantage[:, None], case.mask.shape[1], 1) * case.mask)
 
 
@@ -84,7 +85,7 @@ def openrlhf(baseline: bool) -> Loss:
         old, mask = tensors(case)
         divergence = (old - torch.from_numpy(case.logp_ref)) * mask
         if baseline:
-            value = _wide(case, group_center(case, case.reward)[0])
+            value = broadcast(case, group_center(case, case.reward)[0])
         else:
             value = (torch.from_numpy(case.reward)[:, None] - 0.01 * divergence.flip(1).cumsum(1).flip(1)) * mask
         mean = value.sum() / mask.sum()
@@ -178,7 +179,7 @@ def gvpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         torch=SimpleNamespace(distributed=distributed, unique=torch.unique),
         allgather_dict_tensors=lambda data, size, group: data,
     )
-    (old, mask), advantage = tensors(case), _wide(case, group_center(case, case.reward)[0])
+    (old, mask), advantage = tensors(case), broadcast(case, group_center(case, case.reward)[0])
     uid = torch.from_numpy(case.group)
     total = torch.zeros(())
     for name in uid.unique():
@@ -249,4 +250,6 @@ def hapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         "adaptive_clip": True,
         "adaptive_advantage": True,
     }
-    return verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
+    step = verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
+    assert isinstance(step, Tensor)
+    return step
