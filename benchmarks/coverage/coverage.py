@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.intervals import Distribution
 from rlzoo.statistics.modes import SHOWN_FROM
 from rlzoo.statistics.planning import detectable, seeds_needed
 from rlzoo.statistics.sequential import FIRST, looks, next_look, wants_seeds
@@ -55,6 +56,8 @@ class Scenario:
     """By row, half the distance of two modes of which each run is in one, both with the same probability."""
     falls: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
     """By row, how much better its runs are, how often one collapses, and how far it falls then."""
+    measures: int = 1
+    """How many of avg@k, pass@k and maj@k the page judges by."""
 
     @property
     def truth(self) -> np.ndarray:
@@ -87,6 +90,9 @@ SCENARIOS = {
     "3.6 points": SMALL,
     "3.6 points, correlation 0.7": replace(SMALL, common=0.84),
     "3.6 points, one method x 5, correlation 0.7": replace(SMALL, common=0.84, wider={1: 5.0}),
+    "3.6 points, the baseline x 5": replace(SMALL, wider={0: 5.0}),
+    "3.6 points, the baseline x 5, correlation 0.7": replace(SMALL, common=0.84, wider={0: 5.0}),
+    "three measures": Scenario(measures=3),
     "47 methods": Scenario(methods=47),
     "one method in two modes": Scenario(modes={3: 0.07}),
     "the baseline in two modes": Scenario(modes={0: 0.07}),
@@ -96,7 +102,7 @@ COLLAPSE = 0.20
 
 
 def simulate(generator: np.random.Generator, scenario: Scenario, seeds: int) -> list[list[RunScores]]:
-    """The rows of a page for each decoding."""
+    """The rows of a page for each decoding and measure."""
     methods = scenario.methods
     spread = scenario.spread * np.array([scenario.wider.get(row, 1.0) for row in range(methods)])[:, None]
     spread = np.sqrt(spread**2 - scenario.noise**2)
@@ -114,7 +120,16 @@ def simulate(generator: np.random.Generator, scenario: Scenario, seeds: int) -> 
     run = _uniform(generator, RUN_EFFECT, (methods, seeds, scenario.problems))
     rate = np.clip(difficulty + method + run + whole[:, :, None], 0, 1)
     drawn = [generator.binomial(scenario.samples, rate) / scenario.samples for _ in range(scenario.decodings)]
-    return [[RunScores(tuple(range(seeds)), values) for values in answers] for answers in drawn]
+    measured = [measure(right) for right in drawn for measure in MEASURES[: scenario.measures]]
+    return [[RunScores(tuple(range(seeds)), values) for values in of_rows] for of_rows in measured]
+
+
+MEASURES: Sequence[Callable[[np.ndarray], np.ndarray]] = (
+    lambda right: right,
+    lambda right: np.where(right > 0, 1.0, 0.0),
+    lambda right: np.where(right > 0.4, 1.0, 0.0),
+)
+"""avg@k, pass@k and maj@k, if wrong answers are seldom equal, of the share of right answers to each problem."""
 
 
 def _uniform(generator: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -122,8 +137,39 @@ def _uniform(generator: np.random.Generator, deviation: float, shape: tuple[int,
 
 
 def compared(pages: list[list[RunScores]], scenario: Scenario) -> list[Differences]:
-    """Every decoding of a page."""
-    return [compare_rows(rows, 0, 1 / scenario.samples) for rows in pages]
+    """Every decoding and measure of a page."""
+    steps = [1 / scenario.samples, 1.0, 1.0][: scenario.measures] * scenario.decodings
+    return [compare_rows(rows, 0, step) for rows, step in zip(pages, steps, strict=True)]
+
+
+@dataclass(frozen=True)
+class PValues:
+    """Of all differences of a page, that each is what it is taken for: in doubt whether rows are stable, and not."""
+
+    below: np.ndarray
+    below_if_stable: np.ndarray
+
+    @classmethod
+    def of(cls, known: Sequence[Distribution], values: Sequence[float]) -> "PValues":
+        """That the true differences are `values`."""
+        pairs = list(zip(known, values, strict=True))
+        return cls(
+            np.array([it.below(value) for it, value in pairs]),
+            np.array([it.if_stable().below(value) for it, value in pairs]),
+        )
+
+    @property
+    def alone(self) -> np.ndarray:
+        """Two-sided, of each by itself."""
+        return _two_sided(self.below)
+
+    def are_claimed(self, family: Family) -> np.ndarray:
+        """Which are called different from that."""
+        return np.array(family.adjusted(list(self.alone), list(_two_sided(self.below_if_stable)))) < 0.05
+
+
+def _two_sided(below: np.ndarray) -> np.ndarray:
+    return np.asarray(2 * np.minimum(below, 1 - below))
 
 
 def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> dict[str, float]:
@@ -133,12 +179,13 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
     family, first = Family.of(comparisons), comparisons[0]
     truth, last = scenario.truth, scenario.methods - scenario.real
     known = [(row, it) for own in comparisons for row, it in enumerate(own.to_baseline) if it]
-    p_values = np.array([it.p_value(truth[row]) for row, it in known])
+    differences, rows = [it for _, it in known], np.array([row for row, _ in known])
+    of_truth = PValues.of(differences, truth[rows].tolist())
     split = [row for row, collapse in enumerate(first.collapses) if collapse.runs and seeds < SHOWN_FROM]
-    refused = np.array([row in split or 0 in split for row, _ in known])
-    moved = [it.p_value(-scenario.found if row >= last else 0.0) for row, it in known]
-    found = np.array(family.adjusted(moved)[last - 1 : scenario.methods - 1]) < 0.05
-    centers = np.array([it.center for _, it in known[last - 1 : scenario.methods - 1]])
+    refused = np.array([row in split or 0 in split for row in rows])
+    of_moved = PValues.of(differences, np.where(rows >= last, -scenario.found, 0.0).tolist())
+    tested = slice(last - 1, scenario.methods - 1)
+    found, centers = of_moved.are_claimed(family)[tested], np.array([it.center for it in differences])[tested]
     last_known = known[scenario.methods - 2][1]
     special = scenario.special
     unstable = {
@@ -146,17 +193,15 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
         for kind in (True, False)
     }
     return {
-        "false": float(np.any((np.array(family.adjusted(list(p_values))) < 0.05) & ~refused)),
+        "false": float(np.any(of_truth.are_claimed(family) & ~refused)),
         "refused": float(np.mean(refused)),
-        "covered": float(np.mean(p_values >= 0.05)),
-        "stable covered": float(
-            np.mean([p >= 0.05 for p, (row, _) in zip(p_values, known, strict=True) if row not in special])
-        ),
+        "covered": float(np.mean(of_truth.alone >= 0.05)),
+        "stable covered": float(np.mean(of_truth.alone[~np.isin(rows, list(special))] >= 0.05)),
         "found": float(np.mean(found & (centers > -scenario.found))),
         "paired t": float(_paired_t(drawn[0], scenario.found) < 0.05 / (scenario.methods - 1)),
         "marked": float(np.mean(unstable[True])) if special else np.nan,
         "marked falsely": float(np.mean(unstable[False])),
-        "falsely the same": float(min(family.adjusted([1 - it.below(truth[row]) for row, it in known])) < 0.05),
+        "falsely the same": float(min(family.adjusted(list(1 - of_truth.below))) < 0.05),
         "the same": float(p_different(last_known, scenario.found) < family.level),
         "correlation": first.paired.correlation if first.paired else 0.0,
     }
@@ -173,8 +218,8 @@ def verdicts(repetitions: int, *names: str) -> Iterator[str]:
     """A Markdown table of these scenarios, all unless some are named."""
     columns = ["false", "refused", "covered", "stable covered", "found", "paired t", "marked", "marked falsely"]
     columns += ["falsely the same", "the same", "correlation"]
-    yield f"| scenario | seeds | {' | '.join(columns)} |"
-    yield "|---" * (2 + len(columns)) + "|"
+    yield f"| scenario | seeds | pages | {' | '.join(columns)} |"
+    yield "|---" * (3 + len(columns)) + "|"
     for name in names or SCENARIOS:
         scenario = SCENARIOS[name]
         for seeds in (3,) if scenario.methods > METHODS else (3, 10):
@@ -182,7 +227,7 @@ def verdicts(repetitions: int, *names: str) -> Iterator[str]:
             found = [outcome(generator, scenario, seeds) for _ in range(repetitions)]
             mean = [np.mean([it[column] for it in found]) for column in columns]
             cells = ["" if np.isnan(value) else f"{100 * value:.1f}" for value in mean[:-1]]
-            yield f"| {name} | {seeds} | {' | '.join(cells)} | {mean[-1]:.2f} |"
+            yield f"| {name} | {seeds} | {repetitions} | {' | '.join(cells)} | {mean[-1]:.2f} |"
 
 
 # ---- planning --------------------------------------------------------------------------------------------------------
@@ -218,7 +263,7 @@ def _plan(seeds: int, number: int) -> list[float]:
     known, spread, pair = comparison.to_baseline[-1], comparison.spread, comparison.pair(METHODS - 1)
     assert known and spread and pair
     said: list[float] = [seeds_needed(spread, pair, known, difference, family.level) for difference in PLANNED]
-    return [*said, detectable(known, family.level)]
+    return [*said, detectable(known, family.test_level, family.row_level)]
 
 
 def _shifts(seeds: int, repetitions: int) -> np.ndarray:
@@ -226,8 +271,14 @@ def _shifts(seeds: int, repetitions: int) -> np.ndarray:
     shifts = []
     for number in range(repetitions):
         comparison, family = _page(seeds, number + 10**6)
-        shifts.append([it.quantile(1 - family.level / 2) - 2 * it.center for it in comparison.to_baseline if it])
+        shifts.append([_reach(it, family) - 2 * it.center for it in comparison.to_baseline if it])
     return np.array(shifts)
+
+
+def _reach(known: Distribution, family: Family) -> float:
+    """The upper end of the differences that the page does not tell from this one."""
+    stable = known.if_stable().quantile(1 - family.test_level / 2)
+    return max(stable, known.quantile(1 - family.row_level / 2))
 
 
 def _power(seeds: int, repetitions: int) -> float:
@@ -275,8 +326,7 @@ def sequential_page(generator: np.random.Generator, scenario: Scenario) -> list[
         rows = [RunScores(own.seeds[:count], own.values[:count]) for own, count in zip(every, seeds, strict=True)]
         comparison = compare_rows(rows, 0, 1 / scenario.samples)
         family = Family.of([comparison], len(looks(UP_TO)))
-        p_values = family.adjusted([it.p_value() for it in comparison.to_baseline if it])
-        is_claimed = [False, *(p < 0.05 for p in p_values)]
+        is_claimed = [False, *_claims(comparison, family)]
         is_false = any(is_claimed[:-1])
         ever_false = ever_false or is_false
         wanted = [row for row in comparison.others if _wants_seeds(comparison, row, is_claimed[row], family)]
@@ -296,11 +346,11 @@ BY_HAND = (3, 4, 5, 7)
 
 def by_hand(repetitions: int) -> Iterator[str]:
     """Pages of equal methods at which somebody looks again after adding seeds; a Markdown table."""
-    yield "| looks | false at any, counted | false at any, not counted |"
-    yield "|---" * 3 + "|"
+    yield "| looks | grids | false at any, counted | false at any, not counted |"
+    yield "|---" * 4 + "|"
     generator = np.random.default_rng(31)
     ever = np.array([_by_hand_page(generator, SCENARIOS["normal"]) for _ in range(repetitions)]).mean(axis=0)
-    yield f"| {', '.join(map(str, BY_HAND))} seeds | {100 * ever[0]:.1f} | {100 * ever[1]:.1f} |"
+    yield f"| {', '.join(map(str, BY_HAND))} seeds | {repetitions} | {100 * ever[0]:.1f} | {100 * ever[1]:.1f} |"
 
 
 def _by_hand_page(generator: np.random.Generator, scenario: Scenario) -> list[bool]:
@@ -308,10 +358,15 @@ def _by_hand_page(generator: np.random.Generator, scenario: Scenario) -> list[bo
     for look, count in enumerate(BY_HAND, start=1):
         rows = [RunScores(own.seeds[:count], own.values[:count]) for own in every]
         comparison = compare_rows(rows, 0, 1 / scenario.samples)
-        p_values = [it.p_value() for it in comparison.to_baseline if it]
-        counted |= min(Family.of([comparison], look).adjusted(p_values)) < 0.05
-        alone |= min(Family.of([comparison]).adjusted(p_values)) < 0.05
+        counted |= any(_claims(comparison, Family.of([comparison], look)))
+        alone |= any(_claims(comparison, Family.of([comparison])))
     return [counted, alone]
+
+
+def _claims(comparison: Differences, family: Family) -> list[bool]:
+    """Which rows are called better or worse than the baseline."""
+    known = [it for it in comparison.to_baseline if it]
+    return list(map(bool, PValues.of(known, [0.0] * len(known)).are_claimed(family)))
 
 
 def _wants_seeds(comparison: Differences, row: int, is_claimed: bool, family: Family) -> bool:

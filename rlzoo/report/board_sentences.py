@@ -117,7 +117,8 @@ def _missed(seeds: int) -> str:
     if seeds < SHOWN_FROM:
         return (
             f"{seeds} seeds cannot show that runs have two modes: {missed}. Verdicts hold as far as each row has one "
-            f"mode; from {SHOWN_FROM} seeds on about 5 % of pages err although a row has two."
+            f"mode; from {SHOWN_FROM} seeds on about 5 % of pages err although a row has two, if either has a third of "
+            "its runs."
         )
     return f"{seeds} seeds show most rows that have two modes: {missed}."
 

@@ -4,9 +4,11 @@ A difference has the seed errors of both rows, each moderated over the page (`sp
 runs of a seed have something in common, free of that; and the problems, which are the same for all. Intervals of a
 page hold together by Sidak's inequality, which holds for differences that share a baseline. P-values are corrected in
 Holm's steps (1979, Scandinavian Journal of Statistics 6:65) with the same inequality: the smallest among all, the
-next among the others, until one is too large. (The joint distribution of the differences would allow a level higher
-by a quarter. Simulated, that errs in 6 to 9 % of pages with one unstable row, as what the rows have in common is then
-not known well enough.)
+next among the others, until one is too large. So they are for rows that are stable. That a row may not be is a doubt of
+its own, the same by all measures and decodings, and is corrected for the rows alone; of these two corrections the
+larger counts, which finds a third more than one for all tests (benchmarks/coverage). (The joint distribution of the
+differences would allow a level higher by a quarter. Simulated, that errs in 6 to 9 % of pages with one unstable row, as
+what the rows have in common is then not known well enough.)
 """
 
 import itertools
@@ -178,27 +180,49 @@ class Family:
     tests: int
     looks: int = 1
     """How often it is looked at while seeds are added; each look may err in an equal part of the 5 %."""
+    rows: int = 0
+    """How many may be unstable, the baseline among them: those of several seeds. 0 where none is in doubt."""
 
     @classmethod
     def of(cls, measures: Sequence[Differences], looks: int = 1) -> "Family":
         """All differences of rows and baselines that have several seeds."""
-        return cls(sum(measure.pair(row) is not None for measure in measures for row in measure.others), looks)
+        tests = sum(measure.pair(row) is not None for measure in measures for row in measure.others)
+        return cls(tests, looks, max(len(measure.places) for measure in measures))
 
     @property
     def level(self) -> float:
         """The p-value that a page without a difference falls short of in at most 5 % of cases (Sidak 1967)."""
-        return 1 - (1 - (1 - LEVEL) / self.looks) ** (1 / max(1, self.tests))
+        return min(self.test_level, self.row_level)
 
-    def adjusted(self, p_values: Sequence[float]) -> list[float]:
+    @property
+    def test_level(self) -> float:
+        """That of a page all of whose rows are known to be stable."""
+        return self._level(self.tests)
+
+    @property
+    def row_level(self) -> float:
+        """That of the doubt whether a row is stable."""
+        return self._level(self.rows)
+
+    def _level(self, count: int) -> float:
+        return 1 - (1 - (1 - LEVEL) / self.looks) ** (1 / max(1, count))
+
+    def adjusted(self, p_values: Sequence[float], if_stable: Sequence[float] = ()) -> list[float]:
         """The p-values of all `tests` as they may be compared with 0.05, in Holm's steps.
 
         What comes after the first `tests` of them is corrected for all `tests`, and is no part of the family.
+        `if_stable`, if given, are the p-values for rows known to be stable. Then these take the steps, and the others,
+        which doubt it, are corrected for the `rows`: a row that is unstable is so by all measures. The larger counts.
         """
-        tested, others = np.asarray(p_values[: self.tests]), np.asarray(p_values[self.tests :])
+        stable = np.asarray(if_stable if len(if_stable) else p_values)
+        tested, others = stable[: self.tests], stable[self.tests :]
         order = np.argsort(tested)
         steps = np.empty(len(tested))
         steps[order] = np.maximum.accumulate(self._once(tested[order], self.tests - np.arange(len(tested))))
-        return np.minimum(1.0, self.looks * np.concatenate([steps, self._once(others, max(1, self.tests))])).tolist()
+        corrected = np.concatenate([steps, self._once(others, max(1, self.tests))])
+        if len(if_stable):
+            corrected = np.maximum(corrected, self._once(np.asarray(p_values), self.rows))
+        return np.minimum(1.0, self.looks * corrected).tolist()
 
     @staticmethod
     def _once(p_values: np.ndarray, tests: np.ndarray | int) -> np.ndarray:

@@ -15,7 +15,7 @@ to narrower ones with two more degrees of freedom.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -56,9 +56,13 @@ class Distribution:
 
     center: float
     seeds: Sequence[SeedError]
-    """Empty where one seed says nothing of others."""
+    """What holds if all rows are stable is the first. Empty where one seed says nothing of others."""
     deviations: np.ndarray
     """[nodes] equally likely deviations of resampled problems."""
+
+    def if_stable(self) -> "Distribution":
+        """Without the doubt whether rows are stable."""
+        return replace(self, seeds=[replace(case, weight=1.0) for case in self.seeds[:1]])
 
     def below(self, value: float) -> float:
         """The probability that the true mean is below `value`."""

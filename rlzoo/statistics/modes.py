@@ -3,8 +3,9 @@
 The runs of a row are taken to have two modes if, when they are sorted, a gap is between two of them that two stable
 runs of the page would have between them with a probability of RARE: five standard deviations, and more where few rows
 say how large one is (Student's t). No statistic knows of a mode that no run is in: a method of which every third run
-collapses shows none in three seeds with a probability of 30 %. From SHOWN_FROM seeds on 2.5 to 6.2 % of 80 simulated
-pages with such a row err (benchmarks/coverage); below that the page says what it may have missed.
+collapses shows none in three seeds with a probability of 30 %. From SHOWN_FROM seeds on 1 to 5 % of simulated pages err
+that have a row with a third of its runs or more in either mode; of a row that collapses in a fifth of its runs ten show
+none with a probability of 11 % (benchmarks/coverage). Below that the page says what it may have missed.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,14 @@ MOST_SEEDS = 1000
 MOST_DEGREES = 1000.0
 
 
-def detectable(known: Distribution, level: float) -> float:
+def detectable(known: Distribution, level: float, level_in_doubt: float) -> float:
+    """The true difference that would have been found with 80 % probability: by a p-value below `level` if all rows are
+    stable, and below `level_in_doubt` if that is doubted.
+    """
+    return max(_detectable(known.if_stable(), level), _detectable(known, level_in_doubt))
+
+
+def _detectable(known: Distribution, level: float) -> float:
     """The true difference that a p-value below `level` would have shown with 80 % probability.
 
     That of a noncentral t whose tails are as heavy: how far the interval reaches is uncertain by as much.

@@ -8,7 +8,7 @@ of freedom around s0^2, so that a row's variance s^2 with d of its own is s0^2 F
 That fails where one method is unstable. As in the robust version of Phipson et al. (2016, Annals of Applied Statistics
 10:2), such rows are left out of the prior and to their own variance, by the probability that they are. With so few rows
 this probability is that of a mixture: a row is stable, or it is drawn from a wide second prior with WILDER times the
-variance, and of a page 1.5 rows are expected to be. A row in doubt has both variances, each with its probability.
+variance, and of a page 1.1 rows are expected to be. A row in doubt has both variances, each with its probability.
 
 Runs of one seed share data and draws, and a difference of two rows is free of what they share. So rows that have seeds
 in common are two-way data, a run being its row, its seed and a residual; the spread of the residuals is what a
@@ -25,9 +25,9 @@ from scipy import special, stats
 
 PRIOR_DEGREES = (2.0, 4.0, 8.0, 16.0, 32.0)
 """What d0 may be; there are too few rows to say more."""
-WILDER = 16.0
+WILDER = 25.0
 WILD_DEGREES = 2.0
-WILD_ROWS = 1.5
+WILD_ROWS = 1.1
 MARKED = 4.0
 """A row is called unstable if that makes its spread so many times as probable."""
 ROUNDS = 15

@@ -126,8 +126,10 @@ def judge(
         rows = [place[name] for name in place if measure.same_as[name] != baseline]
         tests += [(number, row, known) for row in rows if (known := compared[number].to_baseline[row])]
     tests.sort(key=lambda test: not test[-1].seeds)  # those of a single seed stay outside the family
-    family = Family(sum(bool(known.seeds) for *_, known in tests), looks)
-    corrected = family.adjusted([known.p_value() for *_, known in tests])
+    several = max(len(differences.places) for differences in compared)
+    family = Family(sum(bool(known.seeds) for *_, known in tests), looks, several)
+    if_stable = [known.if_stable().p_value() for *_, known in tests]
+    corrected = family.adjusted([known.p_value() for *_, known in tests], if_stable)
     outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
     for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), strict=True):
         found[number][row] = _difference(compared[number], row, known, family, *p_values)
@@ -184,7 +186,7 @@ def _difference(
         alone=alone,
         p_value=p_value,
         p_different=p_outside,
-        detectable=detectable(known, family.level) if pair else 0.0,
+        detectable=detectable(known, family.test_level, family.row_level) if pair else 0.0,
         seeds_needed=needed[0],
         seeds_range=(needed[1], needed[2]),
     )

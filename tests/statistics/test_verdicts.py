@@ -232,14 +232,26 @@ def test_an_interval_that_leaves_zero_out_is_a_claim_and_a_p_value_decides() -> 
                     assert it.difference.low <= it.difference.alone.low <= it.difference.alone.high
 
 
+@pytest.mark.slow
 def test_more_rows_decodings_and_measures_make_a_verdict_harder() -> None:
-    levels = [
-        Family.of([compare_rows(list(one.values()), 0, 1 / 8) for one in page]).level
-        for page in (page_of(2), page_of(3), page_of(6), page_of(6, decodings=2))
-    ]
-    assert levels == pytest.approx([1 - 0.95 ** (1 / tests) for tests in (1, 2, 5, 10)])
-    alone, beside = (judged(page_of(2, decodings, better=0.06))[0].rows["b"].difference for decodings in (1, 3))
-    assert alone and beside and 1 - beside.p_value == pytest.approx((1 - alone.p_value) ** 3)
+    pages = (page_of(2), page_of(3), page_of(6), page_of(6, decodings=2))
+    families = [Family.of([compare_rows(list(one.values()), 0, 1 / 8) for one in page]) for page in pages]
+    levels = [(family.test_level, family.row_level) for family in families]
+    expected = [(1, 2), (2, 3), (5, 6), (10, 6)]
+    assert levels == pytest.approx(np.array([[1 - 0.95 ** (1 / count) for count in counts] for counts in expected]))
+    alone, beside = (judged(page_of(6, decodings, better=0.06))[0].rows["b"].difference for decodings in (1, 40))
+    assert alone and beside and alone.p_value < beside.p_value
+
+
+def test_the_doubt_whether_a_row_is_stable_is_corrected_for_rows_and_the_rest_for_all_tests() -> None:
+    in_doubt, if_stable = [0.01, 0.02, 0.9], [0.001, 0.02, 0.9]
+    stable = [1 - (1 - p) ** left for p, left in zip(if_stable, (3, 2, 1), strict=True)]
+    found = Family(3, rows=2).adjusted(in_doubt, if_stable)
+    assert found == pytest.approx([max(1 - (1 - p) ** 2, one) for p, one in zip(in_doubt, stable, strict=True)])
+    assert found[0] == pytest.approx(1 - 0.99**2) and found[1] == pytest.approx(1 - 0.98**2)
+    assert Family(3, looks=4, rows=2).adjusted(in_doubt, if_stable)[0] == pytest.approx(4 * found[0])
+    alone = compare_rows(list(page_of()[0].values()), 0, 1 / 8).to_baseline[1]
+    assert alone and alone.if_stable().p_value(0.05) < alone.p_value(0.05)
 
 
 def test_p_values_are_holms_with_sidaks_inequality() -> None:
@@ -258,7 +270,7 @@ def test_holms_steps_find_more_where_several_rows_are_better() -> None:
     generator, scenario, found = np.random.default_rng(24), replace(SCENARIOS["normal"], spread=0.017), np.zeros(2)
     for _ in range(25):
         known = COVERAGE["compared"](COVERAGE["simulate"](generator, scenario, 3), scenario)[0].to_baseline[1:]
-        p_values = [it.p_value(-0.036 if row < 6 else 0.0) for row, it in enumerate(known)]
+        p_values = [it.if_stable().p_value(-0.036 if row < 6 else 0.0) for row, it in enumerate(known)]
         family = Family(len(p_values))
         once = [p < family.level for p in p_values[:6]]
         steps = [p < 0.05 for p in family.adjusted(p_values)[:6]]
@@ -358,4 +370,4 @@ def test_a_smaller_difference_needs_more_seeds_and_a_tiny_one_more_problems() ->
     needed = [seeds_needed(spread, pair, known, difference, 0.01) for difference in (0.3, 0.1, 0.06)]
     assert needed == sorted(needed) and 2 <= needed[0] < needed[2]
     assert seeds_needed(spread, pair, known, 0.0001, 0.01) == 0
-    assert detectable(known, 0.01) > detectable(known, 0.05) > 0
+    assert detectable(known, 0.01, 0.01) > detectable(known, 0.05, 0.05) > 0
