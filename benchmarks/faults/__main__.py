@@ -1,0 +1,105 @@
+"""Kills training, grids and evaluations at random moments, and asks whether anything of it shows in what they leave.
+
+python -m benchmarks.faults one             # 200 times SIGKILL to what runs in one process
+python -m benchmarks.faults two             # 40 times SIGKILL to what runs in two
+python -m benchmarks.faults asked           # 30 times SIGTERM to the whole process group
+python -m benchmarks.faults                 # the table of what is recorded
+
+Each goes on where it was stopped. What is trained lies in a temporary folder, and what came of it in results/.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.faults.starting import import_all
+from benchmarks.faults.striking import End, Strike, Trial, read
+from benchmarks.faults.workloads import ASKED, ONE, TWO, Workload
+from rlzoo.experiment.environment import environment
+from rlzoo.files import write_text
+
+RESULTS = Path(__file__).parent / "results"
+STATE = Path(tempfile.gettempdir()) / f"rlzoo-faults-{environment()['commit']}"
+"""The undisturbed runs are of the code that is killed: another commit trains them anew."""
+KINDS: dict[str, tuple[signal.Signals, Sequence[tuple[Workload, int]]]] = {
+    "one": (signal.SIGKILL, ONE),
+    "two": (signal.SIGKILL, TWO),
+    "asked": (signal.SIGTERM, ASKED),
+}
+"""The signal, and how often each workload gets it."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Does the kinds that are asked for, all workloads side by side, then writes the table of all that is recorded."""
+    import_all()
+    lanes = [_forked(kind, *trial) for kind in words for trial in KINDS[kind][1]]
+    failed = [status for status in (os.waitpid(lane, 0)[1] for lane in lanes) if status]
+    write_text(RESULTS / "faults.md", "\n".join(table(kind) for kind in KINDS))
+    sys.exit(len(failed))
+
+
+def _forked(kind: str, workload: Workload, wanted: int) -> int:
+    """The process that does one trial."""
+    lane = os.fork()
+    if lane:
+        return lane
+    name = f"{kind}-{workload.name.replace(' ', '-')}"
+    status = 1
+    try:
+        Trial(workload, KINDS[kind][0], wanted, STATE / name, record_of(kind, workload))()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def record_of(kind: str, workload: Workload) -> Path:
+    """Where it is written what came of the kills of a workload."""
+    return RESULTS / f"{kind}-{workload.name.replace(' ', '-')}.jsonl"
+
+
+def table(kind: str) -> str:
+    """A row for each workload, in Markdown."""
+    number, trials = KINDS[kind]
+    title = {"one": "in one process", "two": "in two processes", "asked": "to the whole process group"}[kind]
+    lines = [
+        f"## {number.name} {title}",
+        "",
+        "| workload | signals | runs | as undisturbed | most finished steps lost | statuses | while |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    every: list[Strike | End] = []
+    for workload, _ in trials:
+        records = list(read(record_of(kind, workload)))
+        every += records
+        lines.append(_row(workload.name, records))
+    return "\n".join([*lines, _row("**all**", every), ""])
+
+
+def _row(name: str, records: Sequence[Strike | End]) -> str:
+    strikes = [it for it in records if isinstance(it, Strike) and it.status]  # not one that came after the end
+    ends = [it for it in records if isinstance(it, End)]
+    good = sum(not it.differences and not it.status for it in ends)
+    stages = {stage: sum(it.under_way == stage for it in strikes) for stage in sorted({it.under_way for it in strikes})}
+    statuses = ", ".join(map(str, sorted({it.status for it in strikes})))
+    return " | ".join(
+        [
+            f"| {name}",
+            str(len(strikes)),
+            str(len(ends)),
+            f"{good} of {len(ends)}",
+            str(max((it.lost for it in strikes), default=0)),
+            statuses,
+            ", ".join(f"{stage} {count}" for stage, count in stages.items()) + " |",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

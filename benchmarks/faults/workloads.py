@@ -1,0 +1,62 @@
+"""The commands that are killed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OUTPUT = "output"
+"""What a workload writes, in the folder that it is started in."""
+
+SIZES = (
+    "rollout.prompts_per_step=4",
+    "rollout.responses_per_prompt=4",
+    "rollout.max_refills=50",
+    "train.minibatches_per_step=2",
+    "train.tokens_per_micro_batch=200",
+    "train.learning_rate=1e-4",
+    "evaluation.problems=4",
+    "evaluation.samples=2",
+)
+TRAINED = (*SIZES, "evaluation.every=8", "resume=true")
+SAVED = (*TRAINED, "train.steps=24", "checkpoint.every=1")
+UNSAVED = (*TRAINED, "train.steps=24", "checkpoint.every=0")
+"""Nothing is saved but at the end, and when a signal asks for it."""
+SLOW = ("task.reward=reward.py:reward", "task.grader_workers=2")
+ADAPTIVE = "objective=grpo+stare(adaptive=true)"
+GRID = ("compare", "grpo", "stapo", "seeds=0", "jobs=2", *SIZES, "train.steps=8")
+EVALUATION = (
+    *("eval", "embedded:arithmetic", "evaluation.problems=96", "evaluation.samples=4"),
+    *("rollout.rows_per_batch=8", "evaluation.decodings=[1.0/1.0,0.7/0.9]"),
+)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A command that goes on where it was stopped."""
+
+    name: str
+    words: Sequence[str]
+    """What is typed behind `rlzoo`."""
+    processes: int = 1
+
+
+STAPO = Workload("stapo", ("train", "objective=stapo", *SAVED))
+STARE = Workload("stare", ("train", ADAPTIVE, *SAVED, *SLOW))
+LOPTI = Workload("lopti", ("train", "objective=lopti", *SAVED))
+DAPO = Workload("dapo", ("train", "objective=dapo", *SAVED))
+COMPARED = Workload("grid", (*GRID, "evaluation.every=4", "checkpoint.every=1"))
+EVALUATED = Workload("eval", EVALUATION)
+IN_TWO = (
+    Workload("stare", ("train", ADAPTIVE, *SAVED), processes=2),
+    Workload("dapo", ("train", "objective=dapo", *SAVED), processes=2),
+)
+UNSAVED_STAPO = Workload("stapo", ("train", "objective=stapo", *UNSAVED))
+UNSAVED_STARE = Workload("stare", ("train", ADAPTIVE, *UNSAVED, *SLOW))
+UNSAVED_GRID = Workload("grid", (*GRID, "checkpoint.every=0"))
+UNSAVED_IN_TWO = Workload("stare in two", ("train", ADAPTIVE, *UNSAVED), processes=2)
+
+ONE = ((STAPO, 40), (STARE, 40), (LOPTI, 40), (DAPO, 40), (COMPARED, 10), (EVALUATED, 30))
+TWO = tuple((workload, 20) for workload in IN_TWO)
+ASKED = ((UNSAVED_STAPO, 9), (UNSAVED_STARE, 12), (UNSAVED_GRID, 2), (EVALUATED, 4), (UNSAVED_IN_TWO, 3))
+"""How often each is killed in one process and in two, and asked to end."""

@@ -1,0 +1,259 @@
+"""What is fuzzed: which file is changed, how, and the command that reads it.
+
+A case is made in a folder of its own, which is the working directory of the command. What is not changed there are
+copies, or links to files that no command writes.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import pandas
+
+from benchmarks.fuzz.mutations import (
+    ODD,
+    bytes_changed,
+    json_changed,
+    lines_changed,
+    safetensors_changed,
+    value_changed,
+)
+from benchmarks.fuzz.seeds import Seeds
+from objectives import names
+
+Change = Callable[[bytes, Random], bytes]
+Words = list[str]
+_LARGEST_COPY = 100_000
+_RESUMED = ("train", "grid/grpo-0/config.yaml", "resume=true", "train.steps=3", "output=grid/grpo-0")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of file, and how many of 10,000 cases are of it."""
+
+    name: str
+    share: int
+    make: Callable[[Seeds, Path, Random], Words]
+    """Makes a case in a folder; returns the words of the command."""
+    kind: Literal["typed", "file", "run"] = "run"
+    """What a person types or writes, whose names are imported; a file; one of a run, which takes a while to make."""
+
+
+# ---- settings and expressions ----------------------------------------------------------------------------------------
+
+_TERMS = (*(name.name for name in names()), "nobody", "", "a.b:c", "theirs:bonus", "stapo stapo", "../x", "é")
+_VALUES = ("0.2", "1", "-1", "0", "1e9", "nan", "inf", "true", "None", "'x'", "x", "", "[1]", "(1)", "1" * 400, "0x1")
+_NAMES = ("tau_p", "alpha", "high", "low", "variant", "beta", "x", "__class__", "lambda", "1", "")
+_SIGNS = ("+", "+", "+", "-", " + ", "--", "+-", "*", "(", ")", ",", "=", "\n", "\x00", "\x1b[31m", "\u202e")
+
+
+def _expression(random: Random) -> str:
+    text = random.choice(_TERMS)
+    for _ in range(random.choice((0, 1, 2, 3, 8))):
+        if random.random() < 0.5:
+            pairs = [f"{random.choice(_NAMES)}={random.choice(_VALUES)}" for _ in range(random.choice((1, 2, 3)))]
+            text += f"({','.join(pairs)})"
+        text += random.choice(_SIGNS) + random.choice(_TERMS)
+    if random.random() < 0.2:
+        text = bytes_changed(text.encode(), random).decode(errors="replace")
+    return text * random.choice((1, 1, 1, 1, 1, 1, 1, 300))
+
+
+def expression(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """Terms, parameters and signs in any order."""
+    text = _expression(random)
+    return ["objectives", "--", text] if random.random() < 0.6 else ["train", f"objective={text}", "show=config"]
+
+
+def key(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """A key of the recorded configuration with an odd value, as a word."""
+    name = random.choice(_keys(seeds))
+    value = random.choice(ODD)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return [random.choice(("fit", "train")), f"{name}={text}", *_STOPPED]
+
+
+_STOPPED = ("train.steps=-1",)
+"""A last word that no training passes, so that a case that is valid trains nothing."""
+
+
+def _keys(seeds: Seeds) -> Sequence[str]:
+    from rlzoo.config import Config
+    from rlzoo.config.facts import keys
+
+    return [it.name for it in keys(Config)]
+
+
+def own_config(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """A YAML file that a user names."""
+    source = seeds.files / random.choice(("own.yaml", "lines.yaml"))
+    content = source.read_bytes()
+    changed = json_changed(content, random) if source.name == "own.yaml" else bytes_changed(content, random)
+    (folder / "my.yaml").write_bytes(changed)
+    return random.choice((["fit", "my.yaml"], ["train", "my.yaml", "show=config"], ["task", "my.yaml", "seed=x"]))
+
+
+def settings(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """The settings of another library."""
+    name = random.choice(("trl", "verl"))
+    (folder / "theirs.yaml").write_bytes(json_changed((seeds.files / f"{name}.json").read_bytes(), random))
+    return ["objectives", "--from", name, "theirs.yaml", *random.choice(([], ["--json"]))]
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+def _one_file(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+    """A case in which one of the seeds' files is changed."""
+
+    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
+        (folder / name).write_bytes(change((seeds.files / name).read_bytes(), random))
+        return random.choice(commands)
+
+    return make
+
+
+def frame(name: str, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+    """A parquet file: its bytes, or a table whose values or columns are odd."""
+
+    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
+        source = seeds.files / name
+        rows = json.loads(pandas.read_parquet(source).to_json(orient="records"))
+        try:
+            if random.random() < 0.5:
+                raise ValueError("its bytes")
+            pandas.DataFrame(value_changed(rows, random)).to_parquet(folder / name)
+        except Exception:  # no table can hold it
+            (folder / name).write_bytes(bytes_changed(source.read_bytes(), random))
+        return random.choice(commands)
+
+    return make
+
+
+def kept_responses(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """The responses of an evaluation."""
+    source = next((seeds.run / "evaluation").glob("step-000002*.jsonl"))
+    (folder / "kept.jsonl").write_bytes(lines_changed(source.read_bytes(), random))
+    return ["regrade", "kept.jsonl", *random.choice(([], ["output=again"]))]
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def copied(seeds: Seeds, folder: Path, changed: str, change: Change, random: Random) -> Path:
+    """The grid in a folder, one file of it changed."""
+    (folder / "grid").mkdir()
+    for source in seeds.grid.rglob("*"):
+        target = folder / "grid" / source.relative_to(seeds.grid)
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif str(source.relative_to(seeds.grid)) == changed:
+            target.write_bytes(change(source.read_bytes(), random))
+        elif source.stat().st_size > _LARGEST_COPY:
+            os.link(source, target)
+        else:
+            shutil.copyfile(source, target)
+    return folder / "grid"
+
+
+def _of_run(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+    """A case in which one file of a run in a grid is changed, or is not there."""
+
+    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
+        file = next(seeds.grid.glob(name))
+        copied(seeds, folder, str(file.relative_to(seeds.grid)), change, random)
+        if random.random() < 0.03:
+            (folder / "grid" / file.relative_to(seeds.grid)).unlink()
+        return random.choice(commands)
+
+    return make
+
+
+def checkpoint(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+    """A case in which a file of the last checkpoint is changed, mostly in one without checksums: others stop there."""
+
+    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
+        file = f"grpo-0/checkpoints/step-000002/{name}"
+        copied(seeds, folder, file, change, random)
+        if random.random() < 0.85:
+            (folder / "grid/grpo-0/checkpoints/step-000002/training/manifest.json").unlink(missing_ok=True)
+        if random.random() < 0.03:
+            (folder / "grid" / file).unlink(missing_ok=True)
+        return random.choice(commands)
+
+    return make
+
+
+_BOARD, _BOARD_OF_RUN = ["leaderboard", "grid", "output=board"], ["leaderboard", "grid/grpo-0", "output=board"]
+_EVAL = ["eval", "grid/grpo-0", "output=evaluated", "evaluation.problems=1"]
+_INSPECT, _DOCTOR = ["inspect", "grid/grpo-0", "tokens=20"], ["doctor", "grid/grpo-0"]
+_RESUME = list(_RESUMED)
+_COMPARE = ["compare", "grpo", "output=grid", "seeds=0,1", "train.steps=-1"]
+_EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/arithmetic-T0.7-p0.9.jsonl", "output=board"]
+
+SUBJECTS: tuple[Subject, ...] = (
+    Subject("expression", 3055, expression, kind="typed"),
+    Subject("key", 1500, key, kind="typed"),
+    Subject("configuration", 2300, own_config, kind="typed"),
+    Subject("settings of TRL and verl", 700, settings, "file"),
+    *(
+        Subject(f"log: {name}", 270, _one_file(name, change, ["doctor", name], ["doctor", name, "--json"]), "file")
+        for name, change in (
+            *(("log.jsonl", lines_changed), ("trainer_state.json", json_changed), ("log.csv", bytes_changed)),
+            *(("trl.log", bytes_changed), ("verl.log", bytes_changed)),
+        )
+    ),
+    Subject("data: JSONL", 40, _one_file("data.jsonl", lines_changed, ["task", "task.name=data.jsonl"]), "file"),
+    Subject(
+        "data: JSONL of verl", 30, _one_file("verl.jsonl", lines_changed, ["task", "task.name=verl.jsonl"]), "file"
+    ),
+    Subject("data: parquet", 60, frame("data.parquet", ["task", "task.name=data.parquet"]), "file"),
+    Subject(
+        "responses to grade",
+        40,
+        _one_file("grade.jsonl", lines_changed, ["grade", "grade.jsonl", "output=o.jsonl"]),
+        "file",
+    ),
+    Subject(
+        "results: CSV",
+        60,
+        _one_file("results.csv", bytes_changed, ["leaderboard", "results.csv", "output=board"]),
+        "file",
+    ),
+    Subject(
+        "results: parquet", 60, frame("results.parquet", ["leaderboard", "results.parquet", "output=board"]), "file"
+    ),
+    Subject("kept responses", 300, kept_responses),
+    Subject("metrics", 60, _of_run("grpo-0/metrics.jsonl", lines_changed, _DOCTOR, _BOARD_OF_RUN, _RESUME)),
+    Subject("timings", 15, _of_run("grpo-0/timings.jsonl", lines_changed, _BOARD_OF_RUN)),
+    Subject("responses", 15, _of_run("grpo-0/responses.jsonl", lines_changed, _DOCTOR, _RESUME)),
+    Subject("evaluation", 25, _of_run("grpo-0/evaluation/step-000002*.jsonl", lines_changed, _BOARD_OF_RUN, _RESUME)),
+    Subject("objective.json", 50, _of_run("grpo-0/objective.json", json_changed, _BOARD, _INSPECT, _RESUME)),
+    Subject(
+        "config.yaml",
+        60,
+        _of_run("grpo-0/config.yaml", bytes_changed, _BOARD_OF_RUN, _EVAL, _INSPECT, _DOCTOR, _RESUME),
+    ),
+    Subject("environment.json", 10, _of_run("grpo-0/environment.json", json_changed, _BOARD_OF_RUN)),
+    Subject("finished.json", 10, _of_run("grpo-0/finished.json", json_changed, _BOARD_OF_RUN, _RESUME)),
+    Subject("results.json", 25, _of_run("grpo-0/evaluation/results.json", json_changed, _EVALUATED, _BOARD_OF_RUN)),
+    Subject("grid.json", 40, _of_run("grid.json", json_changed, _BOARD, _COMPARE)),
+    *(
+        Subject(f"checkpoint: {name}", share, checkpoint(name, change, *commands))
+        for name, share, change, commands in (
+            ("model.safetensors", 40, safetensors_changed, (_EVAL, _EVAL, _RESUME)),
+            ("config.json", 40, json_changed, (_EVAL, _EVAL, _INSPECT)),
+            ("generation_config.json", 15, json_changed, (_EVAL,)),
+            ("tokenizer.json", 25, json_changed, (_EVAL,)),
+            ("tokenizer_config.json", 15, json_changed, (_EVAL,)),
+            ("training/optimizer.safetensors", 15, safetensors_changed, (_RESUME,)),
+            ("training/progress.json", 30, json_changed, (_EVAL, _RESUME)),
+            ("training/manifest.json", 15, json_changed, (_EVAL, _RESUME)),
+        )
+    ),
+)
