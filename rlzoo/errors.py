@@ -72,6 +72,11 @@ class PlainFormatter(logging.Formatter):
         return printable(super().format(record))
 
 
+def bounded(text: str, longest: int = 1200) -> str:
+    """A text, or of a longer one its beginning and its end, where the remedy stands."""
+    return text if len(text) <= longest else f"{text[: longest - 300]} [...] {text[-290:]}"
+
+
 def nearest(name: str, names: Iterable[str], most: int = 3) -> str:
     """A question that names what was meant, for the end of an error; empty if nothing is near."""
     near = near_names(name, names, most)

@@ -8,18 +8,20 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
 from rlzoo.errors import UserError
+from rlzoo.records import Fields, reading
 
 DEEPEST = 512
 """Levels of JSON that libraries follow without running out of stack."""
 _READABLE = 0o644
 """The mode of files, whatever a library gives those that it writes; folders keep others out where that is wanted."""
+_ANY = Fields({})
 _PARTIAL = ".rlzoo-partial"
 """How the name of a hidden file ends that stands for something half written."""
 
@@ -140,6 +142,12 @@ def read_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def read_json_file(path: Path) -> Any:
+    """The JSON in a file. Raises UserError for one that is not readable."""
+    with reading(path):
+        return read_json(path.read_text(encoding="utf-8"))
+
+
 def nesting(line: bytes) -> int:
     """How deep JSON is nested, whether it is whole or not; most of it is known by the number of its brackets."""
     opened = line.count(b"[") + line.count(b"{")
@@ -149,25 +157,25 @@ def nesting(line: bytes) -> int:
     return max(itertools.accumulate(1 if sign in b"[{" else -1 for sign in signs), default=0)
 
 
-def read_json_lines(path: Path, needed: Sequence[str] = ()) -> list[dict[str, Any]]:
+def read_json_lines(path: Path, fields: Fields = _ANY) -> list[dict[str, Any]]:
     """The records of a file; a last line that a kill cut short is left out.
 
-    Raises UserError for another line that is no record, or has not the keys that are needed.
+    Raises UserError for another line that is no record, or has not the fields that it should.
     """
-    return list(json_lines(path, needed))
+    return list(json_lines(path, fields))
 
 
-def json_lines(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def json_lines(path: Path, fields: Fields = _ANY) -> Iterator[dict[str, Any]]:
     """The same, one by one."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if line.endswith("\n") and line != "\n":
-                yield _record(line[:-1], needed, f"{path} is damaged: line {number}")
+                yield _record(line[:-1], fields, f"{path} is damaged: line {number}")
 
 
-def _record(line: str, needed: Sequence[str], place: str) -> dict[str, Any]:
+def _record(line: str, fields: Fields, place: str) -> dict[str, Any]:
     remedy = "put back a copy, or remove the line"
     try:
         record = read_json(line)
@@ -175,9 +183,8 @@ def _record(line: str, needed: Sequence[str], place: str) -> dict[str, Any]:
         raise UserError(f"{place} is not readable as JSON; {remedy}") from None
     if not isinstance(record, dict):
         raise UserError(f"{place} is no record; {remedy}")
-    missing = [key for key in needed if key not in record]
-    if missing:
-        raise UserError(f"{place} has no {', '.join(missing)}; {remedy}")
+    if wrong := fields.wrong(record):
+        raise UserError(f"{place} {wrong}; {remedy}")
     return record
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -16,6 +17,8 @@ from rlzoo.errors import UserError
 from rlzoo.signals import ENDING, held_back
 
 _AS_OURS = ModuleSpec("rlzoo.__main__", None)
+_LONGEST_TMPDIR = 70
+"""Bytes: below it lie sockets, whose whole path a kernel limits to 104 or 108, and Python's names take 32 of them."""
 _one_at_a_time = threading.Lock()
 
 
@@ -45,12 +48,20 @@ class _Process(ForkServerProcess):
 
 
 class WithoutMain(ForkServerContext):
-    """How processes are started that need nothing of the script."""
+    """How processes are started that need nothing of the script.
+
+    Raises UserError if the folder for temporary files has so long a path that they could not be talked to.
+    """
 
     Process = _Process
 
     def __init__(self) -> None:
         super().__init__()
+        if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_TMPDIR:
+            raise UserError(
+                f"TMPDIR: {tempfile.gettempdir()} is too long a path for the sockets of other processes, which may "
+                f"have {_LONGEST_TMPDIR} bytes there; give a shorter one: TMPDIR=/tmp"
+            )
         with held_back():
             resource_tracker.ensure_running()
 

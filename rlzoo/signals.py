@@ -6,14 +6,19 @@ A command that one of them ends has the exit status that shells give it: 128 and
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
+from typing import Any
 
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """What a process does with them where nobody has said otherwise."""
+_SOON = 0.05
+"""Seconds in which an object is deleted."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -46,9 +51,12 @@ def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
     handler = _Handler(tell)
     for number in replaced:
         signal.signal(number, handler)
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = partial(handler.again, otherwise=unraisable)
     try:
         yield
     finally:
+        sys.unraisablehook = unraisable
         for number, old in replaced.items():
             signal.signal(number, old)
 
@@ -63,6 +71,14 @@ class _Handler:
         if not self.has_told or number == signal.SIGINT:
             self.has_told = True
             self.tell(number)
+
+    def again(self, unraisable: Any, otherwise: Callable[[Any], object]) -> None:
+        """Python drops what is raised while it deletes an object; a signal that was met there comes again."""
+        if not isinstance(unraisable.exc_value, Interrupted):
+            otherwise(unraisable)
+            return
+        self.has_told = False
+        threading.Timer(_SOON, os.kill, (os.getpid(), unraisable.exc_value.number)).start()
 
 
 def _leave_closed_terminal() -> None:
@@ -84,3 +100,25 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """While this process calculates for so many seconds at most; without a limit in other threads than the main one.
+
+    Raises TimeoutError. Code that returns to Python now and then can be ended so, such as a template.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _time_is_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _time_is_up(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError

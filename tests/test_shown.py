@@ -10,9 +10,10 @@ from rich.text import Text
 
 from rlzoo.commands import main
 from rlzoo.errors import PlainFormatter, printable
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.console import PlainConsole
 from rlzoo.report.leaderboard_csv import comma_separated
-from tests.comparing.finished_runs import make_board
+from tests.comparing.finished_runs import make_board, make_run
 from tests.conftest import error_of
 
 DEEP = 100_000
@@ -32,10 +33,50 @@ def test_json_that_is_nested_too_deep_is_one_line(
 
 def test_yaml_that_is_nested_too_deep_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "deep.yaml"
-    for text in (f"task: {'[' * 20_000}{']' * 20_000}", "".join(" " * depth + "a:\n" for depth in range(2000))):
+    laughs = "\n".join(["a0: &a0 [x]", *(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}, *a{i}, *a{i}]" for i in range(20))])
+    nested = (f"task: {'[' * 20_000}{']' * 20_000}", '{"a":' * 100_000, "- " * 50_000)
+    for text in (*nested, "".join(" " * depth + "a:\n" for depth in range(2000)), laughs):
         file.write_text(text)
+        assert "is not readable" in error_of(capsys, "objectives", "--from", "trl", file)
         assert f"'{file}' is not readable" in error_of(capsys, "train", file)
     assert "is not readable" in error_of(capsys, "train", f"task.options={'[' * 20_000}{']' * 20_000}")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"entropy": "x"}, "metrics.jsonl is damaged: line 2 has entropy='x', which is not a number"),
+        ({"entropy": 10**400}, "which is not a number"),
+        ({"step": -1}, "which is not a whole number from 0"),
+        ({"entropy": None}, "which is not a number"),
+    ],
+)
+def test_a_value_of_another_kind_is_named(
+    change: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run")
+    lines = read_json_lines(run / "metrics.jsonl")
+    lines[1] |= change
+    write_json_lines(run / "metrics.jsonl", lines)
+    assert says in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
+
+
+@pytest.mark.parametrize("name", ["finished.json", "environment.json", "objective.json"])
+@pytest.mark.parametrize("text", ["", "[", "5", "[" * 100_000, '{"step": "', "\udcff"])
+def test_json_that_is_not_what_a_run_writes_is_one_line(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run")
+    (run / name).write_bytes(text.encode(errors="surrogateescape"))
+    assert f"{run / name} is not readable" in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
+
+
+def test_a_mistake_is_a_line_of_bounded_length_and_half_a_character_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(error_of(capsys, "fit", f"train.steps={'9' * 5000}x")) < 1300
+    assert "train.steps" in error_of(capsys, "fit", "train.steps=\ud800")
+    assert "model.name" in error_of(capsys, "fit", "model.name=\ud800")
+    assert main(["train", f"objective=grpo+{STEERING}", "show=config"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_no_cell_is_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

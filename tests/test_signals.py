@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -55,6 +56,21 @@ def test_whoever_hears_last_is_told_and_the_others_again_after_it() -> None:
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)
     assert told == [signal.SIGTERM]
+
+
+class Deleted:
+    """A scheduler's signal comes while it is deleted, where Python drops whatever is raised."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_that_comes_while_an_object_is_deleted_is_not_lost() -> None:
+    before = sys.unraisablehook
+    with pytest.raises(Interrupted) as interruption, heard():
+        Deleted()
+        time.sleep(30)
+    assert interruption.value.number == signal.SIGTERM and sys.unraisablehook is before
 
 
 def test_what_is_ignored_or_somebody_elses_stays_so() -> None:

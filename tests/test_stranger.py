@@ -1,15 +1,17 @@
 """What a stranger hands over (a run, a grid, kept responses) is data: whatever it names, none of its code runs."""
 
 import json
+import pickle
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import rlzoo
+from objectives import parse
 from rlzoo.commands import main
 from rlzoo.experiment.progress import MANIFEST
 from rlzoo.files import read_json_lines, write_json, write_json_lines
@@ -86,7 +88,7 @@ def records(run: Path) -> Path:
 
 NAMES = [
     *(("task.name", "theirs:Arithmetic"), ("task.reward", '["theirs:reward"]'), ("model.trust_remote_code", "true")),
-    ("rollout.engine", "theirs:Engine"),
+    *(("rollout.engine", "theirs:Engine"), ("task.tools", '["theirs:reward"]')),
 ]
 
 
@@ -100,6 +102,22 @@ def test_a_run_does_not_say_what_to_import(
     line = error_of(capsys, command[0], target, *command[1:])
     assert key in line and str(run / "config.yaml") in line and not marker.exists()
     assert re.search(r"add trust=(\S+) if", line)
+
+
+def test_a_teacher_that_a_run_names_is_data(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    teacher = shutil.copytree(run / "checkpoints" / "step-000001", marker.parent / "teacher")
+    code = f"from pathlib import Path\nPath({str(marker)!r}).touch()\n"
+    for name in ("config.json", "tokenizer_config.json"):
+        values = json.loads((teacher / name).read_text()) | {"model_type": "theirs"}
+        classes = {it: "theirs_code.Theirs" for it in ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer")}
+        write_json(teacher / name, {**values, "auto_map": classes})
+    (teacher / "theirs_code.py").write_text(code)
+    say(run, "model.teacher", str(teacher))
+    say(run, "objective", "opd")
+    described = json.loads((run / "objective.json").read_text())
+    write_json(run / "objective.json", {**described, "key": parse("opd").key, "expression": "opd"})
+    line = error_of(capsys, "inspect", run)
+    assert f"model.teacher={teacher}: the model runs code of its own" in line and not marker.exists()
 
 
 @pytest.mark.parametrize("key", ["task", "reward"])
@@ -152,6 +170,16 @@ def test_the_objective_of_a_run_is_compared_by_its_key(
     assert marker.exists() and (run / "objective.json").exists()
 
 
+def test_a_name_in_a_grid_leads_to_no_other_folder(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"key": "k #12345678", "expression": "grpo", "name": "../../outside", "asked": "x"}
+    entry |= {"sweep": {"family": "", "values": [], "words": []}}
+    values = {"objectives": [entry], "seeds": [0], "words": list(WORDS), "baseline": "", "further": [], "up_to": 0}
+    write_json(run.parent / "grid.json", values)
+    for words in (("leaderboard", run.parent), ("compare", "grpo", *WORDS, f"output={run.parent}")):
+        assert "leads out of the folder" in error_of(capsys, *words)
+    assert not list(marker.parent.parent.glob("outside*"))
+
+
 def test_a_grid_does_not_say_what_to_import(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = run.parent
     entry = {"key": "k #12345678", "expression": "grpo", "name": "x", "asked": "x"}
@@ -192,6 +220,36 @@ def test_what_is_typed_or_trusted_is_imported(
     mine.write_text((run / "config.yaml").read_text())
     assert "trust=" in error_of(capsys, "train", run / "config.yaml", "output=new")
     assert main(["train", str(mine), "output=new"]) == 0
+
+
+class Pickled:
+    """What runs when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return open, (f"{self.marker}", "w")  # type: ignore[return-value]
+
+
+def test_a_pickle_in_a_checkpoint_is_not_loaded(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    (checkpoint / MANIFEST).unlink()
+    (checkpoint / "model.safetensors").unlink()
+    for name in ("pytorch_model.bin", "training/optimizer.bin", "training/optimizer.pt"):
+        (checkpoint / name).write_bytes(pickle.dumps(Pickled(marker)))
+    assert "model.name=" in error_of(capsys, "eval", run) and not marker.exists()
+    pickle.loads((checkpoint / "pytorch_model.bin").read_bytes())
+    assert marker.exists(), "it would have run"
+
+
+def test_a_folder_of_data_runs_no_script(marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = marker.parent / "theirs"
+    folder.mkdir()
+    shutil.move("theirs.py", folder / "theirs.py")
+    write_json_lines(folder / "train.jsonl", [{"question": f"{n}+1-1=", "answer": str(n)} for n in range(16)])
+    assert "task.name=./theirs" in error_of(capsys, "task", "task.name=./theirs")
+    assert not [*marker.parent.rglob("marker")]
 
 
 # ---- all of it at once -----------------------------------------------------------------------------------------------
@@ -264,10 +322,13 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["push", str(run), "someone/model"],
             ["compare", "grpo", *WORDS, f"output={run.parent}"],
             ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
+            ["choose", "my", "entropy", "collapses"],
+            ["suite", "experiments=theirs", f"output={run.parent}"],
+            ["suite", "theirs:bonus", "experiments=nobody", f"output={run.parent}"],
         )
     ]
     shown = capsys.readouterr()
     assert not marker.exists() and "Traceback" not in shown.err
     refused = [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
-    assert statuses == refused, shown.err
+    assert statuses == [*refused, 0, 2, 2], shown.err
     assert not {"theirs.py", "tokens.txt", "adapter_config.json"} & hub.files.keys()

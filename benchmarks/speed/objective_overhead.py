@@ -78,7 +78,8 @@ def main(words: list[str]) -> None:
             logp, entropy, _ = trainer._statistics(trainer.policy, collected, with_entropy=True)
             _finish()
             forward = time.perf_counter() - started
-            fields = {"logp_old": logp, "logp": logp, "logp_ref": logp, "entropy_old": entropy, "entropy": entropy}
+            fields = dict.fromkeys(("logp_old", "logp", "logp_ref", "logp_teacher"), logp)
+            fields |= {"entropy_old": entropy, "entropy": entropy}
             numbers = trainer.micro_batch_numbers(collected, torch.arange(len(logp), device=logp.device))
             batch = collected.batch.with_fields(**fields, micro_batch=numbers)
             machine = environment()

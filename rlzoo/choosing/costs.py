@@ -4,6 +4,7 @@ from objectives import Objective
 
 COSTS = {
     "logp_ref": "a frozen reference model, and a forward of it per step",
+    "logp_teacher": "a teacher, and a forward of it per step",
     "logp_prompt": "a forward of the prompts per step",
     "logp_old": "a scoring forward per step (none if a step makes one update)",
     "sum_pi_squared_old": "sums of squared probabilities at rollout time, from the scoring forward",

@@ -8,8 +8,9 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from objectives import VERSION, ObjectiveError
 from rlzoo.commands import (
@@ -32,7 +33,7 @@ from rlzoo.commands import (
     warmup,
 )
 from rlzoo.config import option_as_word
-from rlzoo.errors import Fault, PlainFormatter, UserError, fault_in, nearest, printable
+from rlzoo.errors import Fault, PlainFormatter, UserError, bounded, fault_in, nearest, printable
 from rlzoo.scripts import find_modules_here
 from rlzoo.signals import heard, number_of
 
@@ -81,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(_parser())
     find_modules_here()
+    warnings.formatwarning = _plain_warning
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PlainFormatter())
     after = "nothing is left half done"
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int | None = arguments.run(arguments)
             return status or 0
     except (UserError, ObjectiveError) as error:
-        print(f"rlzoo: error: {printable(str(error))}", file=sys.stderr)
+        print(f"rlzoo: error: {printable(bounded(str(error)))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interruption:
         print(f"\nrlzoo: interrupted; {str(interruption) or after}", file=sys.stderr)
@@ -103,8 +105,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = str(error) if isinstance(error, Fault) else fault_in(error)
         if not said:
             raise
-        print(f"rlzoo: {printable(said)}", file=sys.stderr)
+        print(f"rlzoo: {printable(bounded(said))}", file=sys.stderr)
         return 1
+
+
+_format_warning = warnings.formatwarning
+
+
+def _plain_warning(*arguments: Any, **options: Any) -> str:
+    """Python's own, but for what would steer a terminal."""
+    return printable(_format_warning(*arguments, **options))
 
 
 def _read(words: list[str]) -> argparse.Namespace:

@@ -21,14 +21,15 @@ def run(arguments: Namespace) -> int:
     check_agreement(config)
     objective = parse(config.objective)
 
-    from rlzoo.model.shape import shape_of
+    from rlzoo.model.shape import shape_of, teacher_shape
     from rlzoo.report.memory import print_fit, print_hours
     from rlzoo.rollout.cache import GIB
     from rlzoo.training.arithmetic import arithmetic
     from rlzoo.training.memory import fit
 
     shape = shape_of(config.model)
-    prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB)
+    teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
+    prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
     print_fit(prediction, config.model.name, machine.gpus)
-    print_hours(arithmetic(config, shape, objective), config.train.steps, machine.gpus, machine.teraflops)
+    print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
     return int(not prediction.fits)

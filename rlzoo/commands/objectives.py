@@ -131,13 +131,17 @@ def _settings_in(path: str) -> dict[str, Any]:
     """The settings in a YAML, JSON or TOML file. Raises UserError."""
     import yaml
 
+    from rlzoo.config.yaml_limits import check_yaml
+
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
+        if file.suffix != ".toml":
+            check_yaml(text, path)
         settings = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from None
-    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError) as error:
         raise UserError(f"{path} is neither YAML, JSON nor TOML: {one_line(error)}") from None
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
         raise UserError(f"{path} holds no settings; name: value, one a line, is what is read")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.config import Config, Resolved, flat, key_and_value, keys_of, load_config, resolve, split_words
+from rlzoo.errors import printable
 
 SUMMARY = "train a model with an objective"
 FIRST = f" (those of {Config().model.name};\nshow=config prints the defaults of another model or task)"
@@ -22,7 +23,7 @@ def run(arguments: Namespace) -> None:
     """Trains, or shows what would be trained with."""
     display, words = split_words("train", arguments.words)
     if display.show:
-        print(*_lines(resolve(words)), sep="\n")
+        print(printable("\n".join(_lines(resolve(words)))))
         return
 
     from rlzoo.api import train

@@ -24,6 +24,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.code import Code
+from rlzoo.experiment.run_folder import METRICS, TIMINGS
 from rlzoo.files import locked, read_json_lines
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
@@ -161,7 +162,7 @@ class CellRun:
         """Where it stands, read from its folder."""
         folder, config, steps = self.cell.folder, self.cell.config, self.cell.config.train.steps
         decoding = read_decodings(config.evaluation.decodings)[0]
-        metrics = read_json_lines(folder.metrics)
+        metrics = read_json_lines(folder.metrics, METRICS)
         done, accuracy = folder.finished(config), None
         if done:
             accuracy = float(Evaluation.load(folder.evaluation(steps, decoding)).column("correct").mean())
@@ -169,9 +170,14 @@ class CellRun:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)
         state = "done" if done else "failed" if self.failed else "running" if self.job else "waiting"
-        seconds = [line["seconds"] for line in read_json_lines(folder.timings)] or [0.0]
+        seconds = [line["seconds"] for line in read_json_lines(folder.timings, TIMINGS)] or [0.0]
         pace = sum(seconds) / len(seconds)
         return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy, pace)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it got as far as its curves, which come last: a kill may leave a run finished, and without them."""
+        return self.cell.folder.curves.exists()
 
     def may_go_on(self) -> bool:
         """Once its worker is lost: whether it is worth another."""
@@ -192,7 +198,7 @@ class _Scheduler:
     def run(self) -> list[Failure]:
         """Keeps `jobs` processes busy until nothing waits, and ends them if it is interrupted."""
         statuses = {id(run): run.status() for run in self.runs}
-        self.waiting.extend(run for run in self.runs if statuses[id(run)].state != "done")
+        self.waiting.extend(run for run in self.runs if not (statuses[id(run)].state == "done" and run.is_drawn))
         slots: dict[int, CellRun] = {}
         try:
             with self.view.showing(list(statuses.values())):
@@ -235,7 +241,7 @@ class _Scheduler:
 
     def _end(self, run: CellRun, status: int) -> None:
         was_elsewhere, run.job = isinstance(run.job, Elsewhere), None
-        if run.cell.folder.finished(run.cell.config):
+        if run.cell.folder.finished(run.cell.config) and (run.is_drawn or status >= 0):
             return
         if was_elsewhere or ((status < 0 or is_held(run.lock)) and run.may_go_on()):
             self.waiting.appendleft(run)

@@ -12,6 +12,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code
 from rlzoo.experiment.code import changed_sources
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.records import reading, text
 from rlzoo.tasks.benchmarks import GROUPS
 
 _OF_A_RUN = ("seed", "model.weights")
@@ -97,25 +98,31 @@ def _entries(paths: Iterable[Path]) -> dict[Path, Mapping[str, Any]]:
 
 def _run_of(path: Path, entry: Mapping[str, Any]) -> RunFolder:
     """The folder around the evaluation, if that is a run's, or else the one that was named when it was made."""
-    run = entry["run"]
-    if run is None:
-        raise UserError(f"{path} is of {entry['model']}, which is not the model of a run; a leaderboard compares runs")
-    around = RunFolder(path.parent.parent)
-    return around if path.parent.name == "evaluation" and around.config.exists() else RunFolder(Path(run["folder"]))
+    with reading(path.parent / RESULTS):
+        run = entry["run"]
+        if run is None:
+            raise UserError(
+                f"{path} is of {entry['model']}, which is not the model of a run; a leaderboard compares runs"
+            )
+        around = RunFolder(path.parent.parent)
+        return around if path.parent.name == "evaluation" and around.config.exists() else RunFolder(Path(run["folder"]))
 
 
 def _files(run: FinishedRun, entries: Entries, wanted: Sequence[str]) -> dict[SetDecoding, Path]:
     """What was measured of a run, by problem set and decoding."""
     files: dict[SetDecoding, Path] = {}
     for path, entry in entries.items():
-        if entry["run"] is None or _run_of(path, entry).path.resolve() != run.folder.path.resolve():
+        with reading(path.parent / RESULTS):
+            settings, of_run = entry["settings"], entry["run"]
+            step, problem_set = of_run and of_run["step"], text(settings["problem_set"])
+            decoding = Decoding(**settings["decoding"])
+        if of_run is None or _run_of(path, entry).path.resolve() != run.folder.path.resolve():
             continue
-        settings, step = entry["settings"], entry["run"]["step"]
-        if wanted and settings["problem_set"] not in wanted:
+        if wanted and problem_set not in wanted:
             continue
         if step != run.config.train.steps:
             raise UserError(f"{path} is of step {step} of {run.config.train.steps}; only last steps are compared")
-        condition = SetDecoding.of(settings["problem_set"], Decoding(**settings["decoding"]))
+        condition = SetDecoding.of(problem_set, decoding)
         if condition in files:
             raise UserError(f"{files[condition]} and {path} are both of {condition}; name files instead of folders")
         files[condition] = path

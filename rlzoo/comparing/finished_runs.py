@@ -19,8 +19,9 @@ from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import Recorded, trained_in
-from rlzoo.experiment.run_folder import STEP, RunFolder, missing_steps
-from rlzoo.files import read_json, read_json_lines
+from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missing_steps
+from rlzoo.files import read_json_file, read_json_lines
+from rlzoo.records import reading
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class FinishedRun:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One record per step. Raises UserError if some are lost."""
-        lines = read_json_lines(self.folder.metrics, STEP)
+        lines = read_json_lines(self.folder.metrics, METRICS)
         lost = missing_steps(lines, self.config.train.steps)
         if lost:
             raise UserError(f"{self.folder.metrics} is damaged: it has lost {lost}; leave this run out")
@@ -71,12 +72,17 @@ class FinishedRun:
     @cached_property
     def timings(self) -> list[dict[str, float]]:
         """One record per step."""
-        return read_json_lines(self.folder.timings, STEP)
+        lines = read_json_lines(self.folder.timings, TIMINGS)
+        if not sum(line["seconds"] for line in lines) > 0:
+            raise UserError(f"{self.folder.timings} is damaged: its steps took no time; leave this run out")
+        return lines
 
     @cached_property
     def environment(self) -> dict[str, str | None]:
         """Versions, commit and machine."""
-        return dict(read_json((self.folder / "environment.json").read_text(encoding="utf-8")))
+        path = self.folder / "environment.json"
+        with reading(path):
+            return {str(name): None if it is None else str(it) for name, it in read_json_file(path).items()}
 
     @cached_property
     def held_out(self) -> Mapping[int, float]:
@@ -87,7 +93,8 @@ class FinishedRun:
 
     def curve(self, name: str) -> np.ndarray:
         """[steps] values of a metric."""
-        return np.array([line[name] for line in self.metrics], dtype=np.float64)
+        with reading(self.folder.metrics):
+            return np.array([line[name] for line in self.metrics], dtype=np.float64)
 
 
 def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]]:

@@ -23,7 +23,8 @@ from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json, write_json
+from rlzoo.files import read_json_file, write_json
+from rlzoo.records import name_inside, text
 from rlzoo.source import digest as source_digest
 
 _logger = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class Grid:
         return replace(self, further=(*self.further, *sorted(added, key=lambda pair: pair[1])))
 
     def _cell(self, entry: Entry, row: RowName, seed: int) -> Cell:
-        folder = RunFolder(self.folder / f"{entry.name}-{seed}")
+        folder = RunFolder(self.folder / name_inside(f"{entry.name}-{seed}"))
         config = replace(self._configured(entry), seed=seed, output=str(folder.path), resume=True)
         of_cell = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
         return Cell(entry, row, seed, folder, config, (*self.words, *entry.sweep.words, *of_cell))
@@ -184,12 +185,12 @@ class Grid:
     def load(cls, folder: Path) -> "Grid":
         """Reads what `save` wrote. Raises UserError if that is not there."""
         try:
-            values = read_json((folder / GRID).read_text(encoding="utf-8"))
-            seeds, words = tuple(values["seeds"]), tuple(values["words"])
-            further = tuple((str(key), int(seed)) for key, seed in values["further"])
-            entries, up_to = _once(map(_read_entry, values["objectives"])), int(values["up_to"])
+            values = read_json_file(folder / GRID)
+            seeds, words = tuple(map(int, values["seeds"])), tuple(map(text, values["words"]))
+            further, up_to = tuple((str(key), int(seed)) for key, seed in values["further"]), int(values["up_to"])
+            entries = _once(map(_read_entry, values["objectives"]))
             others = (tuple(map(_read_entry, values.get(name, ()))) for name in ("earlier", "left_out"))
-            return cls(folder, entries, seeds, words, values["baseline"], up_to, further, *others)
+            return cls(folder, entries, seeds, words, text(values["baseline"]), up_to, further, *others)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
@@ -323,8 +324,8 @@ def _read_entry(saved: Mapping[str, Any]) -> Entry:
     """An objective of `grid.json`; at first it had an ablation's name in place of the whole and what it is without."""
     asked, _, without = saved["asked"].partition(" without ")
     ablation = {"without": saved["without"]} if "without" in saved else {"asked": asked, "without": without}
-    read = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
-    return Entry(**{**saved, **ablation, **read})
+    read: dict[str, Any] = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
+    return Entry(**{**{name: text(it) for name, it in {**saved, **ablation}.items() if name not in read}, **read})
 
 
 def _check_continues(cell: Cell) -> None:

@@ -38,7 +38,7 @@ class Sweep:
     def read(cls, saved: Mapping[str, Any]) -> "Sweep":
         """From what `asdict` made of it and JSON of that."""
         values = tuple((str(name), str(value)) for name, value in saved["values"])
-        return cls(str(saved["family"]), values, tuple(saved["words"]))
+        return cls(str(saved["family"]), values, tuple(map(str, saved["words"])))
 
 
 def split_settings(settings: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

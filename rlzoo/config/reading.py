@@ -21,6 +21,7 @@ from rlzoo.config.facts import Key, key_named, keys
 from rlzoo.config.recorded import RecordedKeys, check_recorded, is_of_a_run
 from rlzoo.config.sections import Config
 from rlzoo.config.unknown_keys import meant_key, remedy
+from rlzoo.config.yaml_limits import check_yaml
 from rlzoo.errors import UserError, one_line
 
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -152,10 +153,12 @@ def _read_file(name: str) -> dict[str, Any]:
     if not Path(name).is_file():
         raise UserError(f"configuration file {name!r} does not exist")
     try:
+        text = Path(name).read_text(encoding="utf-8")
+        check_yaml(text, f"configuration file {name!r}")
         content = OmegaConf.to_container(OmegaConf.load(name))
-    except (OmegaConfBaseException, YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
+    except (OmegaConfBaseException, YAMLError, OSError, ValueError, RecursionError) as error:
         raise UserError(f"configuration file {name!r} is not readable: {_reason(error)}") from None
-    if not isinstance(content, dict) or not Path(name).read_text(encoding="utf-8").strip():
+    if not isinstance(content, dict) or not text.strip():
         raise UserError(f"configuration file {name!r} holds no keys")
     return {str(key): value for key, value in content.items()}
 
@@ -169,8 +172,9 @@ def _read_word(word: str, schema: type[Any]) -> dict[str, Any]:
     if is_text or (key and key.is_expression):
         return {name: text}
     try:
+        check_yaml(f"value: {text}", repr(one_line(word)))
         container: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
-    except (OmegaConfBaseException, YAMLError, RecursionError) as error:
+    except (OmegaConfBaseException, YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{one_line(word)!r} is not readable: {_reason(error)}") from None
     return {name: container["value"]}
 
@@ -192,7 +196,12 @@ def _checked_key(name: str, value: Any, shown: str, schema: type[Any]) -> Key:
     key = key_named(schema, name)
     if key is None:
         raise UserError(f"unknown key {shown}{remedy(name, [key.name for key in keys(schema)])}")
-    if "${" in json.dumps(value, default=str):
+    try:
+        written = json.dumps(value, default=str, ensure_ascii=False)
+        written.encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise UserError(f"{shown}: {one_line(error)}; write what a file can hold") from None
+    if "${" in written:
         raise UserError(f"{shown}: ${{...}} has no meaning here and is never filled in; write what it stands for")
     if name != key.name and typing.get_origin(key.type) is not dict:
         raise UserError(f"{shown}: it must be {_kind_in_words(key)}")
@@ -258,7 +267,8 @@ def _kind_in_words(key: Key) -> str:
         return f"{len(inner) if len(inner) > 1 else 'one or more'} {_PLURAL[inner[0]]} with commas between"
     if typing.get_origin(key.type) is dict:
         return "keys and values, such as {digits: 3}"
-    return _KINDS[_scalar_kind(key)]
+    kind = _scalar_kind(key)
+    return f"one of {', '.join(filter(None, key.choices))}" if kind is None else _KINDS[kind]
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

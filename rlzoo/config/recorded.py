@@ -37,14 +37,16 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
 
     `keys` are dotted; those that are not there name nothing.
     """
-    objective, task, rewards = (keys.get(key) or "" for key in ("objective", "task.name", "task.reward"))
+    objective, task = (keys.get(key) or "" for key in ("objective", "task.name"))
     named = {name: f"objective={objective}" for name in _PART.findall(str(objective))}
     if _OUTSIDE.fullmatch(str(task)) and not str(task).startswith(_SHIPPED):
         named[str(task)] = f"task.name={task}"
     if _OUTSIDE.fullmatch(engine := str(keys.get("rollout.engine") or "")):
         named[engine] = f"rollout.engine={engine}"
-    for reward in rewards if isinstance(rewards, list | tuple) else [rewards]:
-        named |= {str(reward): f"task.reward={reward}"} if reward else {}
+    for key in ("task.reward", "task.tools"):
+        listed = keys.get(key) or []
+        for name in listed if isinstance(listed, list | tuple) else [listed]:
+            named |= {str(name): f"{key}={name}"} if name else {}
     if keys.get("model.trust_remote_code") not in (None, False, "false"):
         named["model.trust_remote_code"] = "model.trust_remote_code=true"
     return named

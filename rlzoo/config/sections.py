@@ -29,6 +29,9 @@ class ModelConfig:
     """The hub revision to load: a branch, tag or commit."""
     reference: Annotated[str, RESULTS, FIT] = "initial"
     """The frozen reference of a `kl` part: `initial` (the starting weights), a hub name, a folder, or `none`."""
+    teacher: Annotated[str, RESULTS, FIT] = "policy"
+    """What scores the sampled tokens for a part that reads a teacher: a hub name, a folder, a shipped model, `initial`
+    (the starting weights), or `policy` (the weights as they are), which needs `task.teacher_prompt`."""
     precision: Annotated[Literal["float32", "bfloat16"], RESULTS, EVALUATES | TASK | FIT] = "float32"
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
     attention: Annotated[str, RESULTS, EVALUATES | TASK | FIT] = "sdpa"
@@ -75,6 +78,13 @@ class TaskConfig:
     (`reward(response, gold, **columns)`), TRL's or verl's; rlzoo/tasks/reward.py says more."""
     reward_weights: Annotated[list[Number], RESULTS, EVAL | TASK] = field(default_factory=list)
     """What the reward of each of these functions is multiplied by before they are added up; 1 unless given."""
+    tools: Annotated[list[str], RESULTS, EVALUATES | TASK] = field(default_factory=list)
+    """Functions that the model may call between its turns, `my_module:tool` or `./tools.py:tool`; their type hints and
+    docstrings tell it how. rlzoo/tasks/tools.py says more."""
+    max_turns: Annotated[Count, RESULTS, EVALUATES | TASK] = 8
+    """Turns of the model at most, where it has tools."""
+    tool_timeout: Annotated[Positive, RESULTS, EVALUATES | TASK] = 10.0
+    """Seconds after which a call is ended, which the model is told."""
     options: Annotated[dict[str, Any], RESULTS, EVAL | TASK] = field(default_factory=dict)
     """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
     problems: Annotated[Count, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = 20_000
@@ -85,6 +95,9 @@ class TaskConfig:
     """Text appended to every prompt, e.g. the request to put the answer into a box."""
     system_prompt: Annotated[str, RESULTS, EVALUATES | TASK] = ""
     """The system message of every prompt, in place of the dataset's own."""
+    teacher_prompt: Annotated[str, RESULTS] = ""
+    """What the teacher reads in place of a prompt's last message: a text with `{prompt}`, where that goes, and with
+    `{answer}`, where the gold answer goes."""
     chat_template_kwargs: Annotated[dict[str, Any], RESULTS, EVALUATES | TASK] = field(default_factory=dict)
     """What the chat template is told besides, e.g. `task.chat_template_kwargs.enable_thinking=false`."""
     wrong_reward: Annotated[Number, RESULTS, EVAL | TASK] = 0.0
@@ -92,7 +105,7 @@ class TaskConfig:
     grade_truncated: Annotated[bool, RESULTS, EVALUATES | TASK] = False
     """Grade the text of a truncated response, as the authors' reward managers do, and not as if it were empty."""
     grader_workers: Annotated[Count, MACHINE, EVALUATES | TASK] = 1
-    """Processes that grade."""
+    """Processes that grade; as many answer the calls of tools."""
     grader_timeout: Annotated[Positive, MACHINE, EVALUATES | TASK] = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
 
@@ -200,7 +213,7 @@ class LogConfig:
 class Config:
     """One experiment: everything that decides its result."""
 
-    objective: Annotated[Expression, CELL, FIT] = "stapo+clip_higher"
+    objective: Annotated[Expression, CELL, TASK | FIT] = "stapo+clip_higher"
     """What is optimised: a recipe or part, plus additions, minus removals. `rlzoo objectives` lists them."""
     seed: Annotated[Natural, CELL, EVALUATES | TASK] = 0
     """Seeds prompts, rollouts and evaluation; the same seed on the same machine gives the same metrics."""

@@ -20,7 +20,7 @@ COLUMNS: Mapping[str, str] = {
     "length": "mean length of a response, in tokens",
     "truncated": "share of responses that were stopped by length",
     "groups": "number of groups",
-    "groups_without_signal": "share of groups whose responses all earned the same",
+    "groups_without_signal": "share of groups whose advantages are all 0, as where all responses earned the same",
     "gradient_norm": "norm of the gradient before it is clipped, mean over the updates",
     "clipped": "share of the tokens whose gradient the clip took",
     "sampler_difference": "absolute difference of a token's log-prob between sampler and trainer, mean, in nats",

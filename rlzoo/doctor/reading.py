@@ -14,21 +14,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from objectives import ObjectiveError, parse
+from objectives.parts.sequence_ratio import SequenceRatio
 from rlzoo.doctor.columns import COLUMNS, Table
 from rlzoo.doctor.names import canonical
 from rlzoo.doctor.repetition import repetition
 from rlzoo.errors import UserError, one_line
-from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import json_lines, read_json
+from rlzoo.records import ANYTHING, Fields
 
 Record: TypeAlias = Mapping[str, Any]
 
+_LINE = Fields({"step": ANYTHING})
 _logger = logging.getLogger(__name__)
 _NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
 _TRL_VALUE = re.compile(rf"'([\w/@.-]+)': ['\"]?({_NUMBER})\b")
 _VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
 _VERL_LINE = re.compile(r"\bstep:\d+ - ")
-_OF_RESPONSES = re.compile(r"\b(gspo|luspo|topr|vespo|sequence_ratio)\b")
 NAMED = 6
 """Names of a table without a metric that are told."""
 LONGEST_LINE = 1 << 20
@@ -94,7 +97,7 @@ def run_records(
     whose clip takes whole responses clips half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so
     that the share says nothing of it.
     """
-    unsaid = {"touched/clip/tokens"} if _OF_RESPONSES.search(objective) else set()
+    meaningless = {"touched/clip/tokens"} if _clips_responses(objective) else set()
     repeated = defaultdict[float | None, list[float]](list)
     for response in responses:
         repeated[_number(response.get("step"))].append(repetition(str(response.get("response", ""))))
@@ -106,14 +109,22 @@ def run_records(
         timed_out, failed = (_number(record.get(name)) for name in ("grading_timed_out", "grading_failed"))
         if responses_per_step and timed_out is not None and failed is not None:
             added["grading_lost"] = (timed_out + failed) / responses_per_step
-        yield {**{name: value for name, value in record.items() if name not in unsaid}, **added}
+        yield {**{name: value for name, value in record.items() if name not in meaningless}, **added}
+
+
+def _clips_responses(objective: str) -> bool:
+    """False for an expression that cannot be read without importing what it names."""
+    try:
+        return any(isinstance(part, SequenceRatio) for part in parse(objective, imports=False).parts)
+    except ObjectiveError:
+        return False
 
 
 def _records_in_folder(path: Path) -> Iterator[Record]:
     folder = RunFolder(path)
     if folder.metrics.is_file():
         size, objective = _settings(folder)
-        yield from run_records(json_lines(folder.metrics, STEP), json_lines(folder.responses, STEP), size, objective)
+        yield from run_records(json_lines(folder.metrics, _LINE), json_lines(folder.responses, _LINE), size, objective)
         return
     states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
     if not states:

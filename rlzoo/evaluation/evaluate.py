@@ -18,12 +18,22 @@ from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.model.accelerator import gathered
+from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, SHARE, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.statistics.accuracy import majority_at_k, mean_over_problems, pass_at_k, powers_of_two
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.regrading import grading_keys, to_json
+
+RECORD = Fields(
+    {"problem": TEXT, "sample": COUNT, "correct": SHARE, "response": TEXT, "outcome": TEXT},
+    {
+        **{"prompt": PROMPT, "answer": TEXT, "reward": NUMBER, "tokens": COUNT, "entropy": NUMBER},
+        **{"final_answer": TEXT_OR_NOTHING, "vote": TEXT_OR_NOTHING, "task": KEYS, "data": KEYS},
+    },
+)
+"""What the record of a response has."""
 
 ShowProgress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
@@ -108,7 +118,7 @@ class Evaluation:
     @classmethod
     def load(cls, path: Path) -> "Evaluation":
         """Reads what `save` wrote. Raises UserError if that is not all there."""
-        records = read_json_lines(path, ("problem", "sample", "correct", "response", "outcome"))
+        records = read_json_lines(path, RECORD)
         if not records or len(records) % (1 + max(record["sample"] for record in records)):
             raise damaged(path, f"it ends after {len(records)} responses")
         return cls.of(records)
@@ -231,7 +241,7 @@ def response_record(graded: GradedRollouts, row: int, task: TaskConfig) -> dict[
     """One response as plain data, with all that grading it again takes."""
     problem = graded.problem_of(row)
     rollouts = graded.rollouts
-    tokens = int(rollouts.lengths[row])
+    tokens = int(rollouts.mask[row].sum())
     return {
         "problem": problem.id,
         "prompt": problem.prompt if isinstance(problem.prompt, str) else [dict(m) for m in problem.prompt],
@@ -244,4 +254,6 @@ def response_record(graded: GradedRollouts, row: int, task: TaskConfig) -> dict[
         "entropy": float(rollouts.entropy[row].sum() / max(1, tokens)),
         "task": grading_keys(task),
         "data": to_json(problem.data),
+        **{name: float(values[row]) for name, values in graded.figures.items()},
+        **({"transcript": graded.transcripts[row]} if graded.transcripts else {}),
     }

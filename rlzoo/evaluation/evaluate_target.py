@@ -27,7 +27,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
 from rlzoo.rollout.cache import warn_of_cache
-from rlzoo.rollout.sampler import environment_of
+from rlzoo.rollout.environment import environment_opened
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
 from rlzoo.tasks.grading import GraderPool
@@ -84,7 +84,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     config = target.config
     target.check()
     check_engine(config)
-    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
+    tokenizer = load_tokenizer(config.model, config.task)
     if target.benchmarks:
         sets = [_benchmark_set(benchmark, target) for benchmark in target.benchmarks]
         config = replace(config, rollout=_with_room(target, tokenizer, sets))
@@ -147,8 +147,10 @@ def _evaluate(
     grader = parts[0].problem_set.task.grader  # of all: the task is alone, and benchmarks share one
     with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
-        with closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine:
-            sampler = environment_of(config.task)(engine, graders, tokenizer, config.task.grade_truncated)
+        with (
+            closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,
+            environment_opened(config.task, engine, graders, tokenizer) as sampler,
+        ):
             for part in parts:
                 one, kept = part.problem_set, KeptBatches(part.path)
                 evaluator = Evaluator(

@@ -17,12 +17,15 @@ from typing import Any
 from rlzoo.config import flat
 from rlzoo.errors import UserError
 from rlzoo.experiment.code import changed_sources
-from rlzoo.files import locked, read_json, read_json_lines, write_json, write_json_lines
+from rlzoo.files import locked, read_json_file, read_json_lines, write_json, write_json_lines
+from rlzoo.records import COUNT, Fields, Kind, reading
 
 RESULTS = "results.json"
 """Of every file of responses in a folder: what decided it, its figures, and what it was made with."""
 
 _logger = logging.getLogger(__name__)
+
+_PART = Fields({"number": COUNT, "records": Kind("a list", lambda it: isinstance(it, list))})
 
 Record = dict[str, Any]
 Entry = dict[str, Any]
@@ -43,7 +46,7 @@ class KeptBatches:
         """The responses to each problem that is done, by its number, as far as this process sees them."""
         found: dict[int, list[Record]] = {}
         for part in sorted(self.folder.glob("*.jsonl")):
-            for line in read_json_lines(part):
+            for line in read_json_lines(part, _PART):
                 found[line["number"]] = line["records"]
         return found
 
@@ -57,7 +60,7 @@ class KeptBatches:
         """While its responses are sampled. Raises UserError if another process does so, or did with other settings."""
         known = self.folder / "settings.json"
         if known.exists():
-            check_same_settings(self.path, read_json(known.read_text(encoding="utf-8")), settings)
+            check_same_settings(self.path, read_json_file(known), settings)
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = locked(self.folder / ".lock")
         if lock is None:
@@ -73,13 +76,16 @@ class KeptBatches:
 
 def check_same_settings(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to go on with, or to take for done, what other settings decided. Raises UserError naming one."""
-    if change := changed_sources(now.get("code", {}), before.get("code", {})):
+    with reading(path.parent / RESULTS):
+        change = changed_sources(now.get("code", {}), before.get("code", {}))
+    if change:
         raise UserError(f"{change} has changed since {path} was made; another output= keeps both")
     if now.get("code") and "code" not in before:
         _logger.warning(
             "%s does not say which code of %s it is of: rlzoo did not record that", path, ", ".join(now["code"])
         )
-    old, new = without_code(before), without_code(json.loads(json.dumps(now)))
+    with reading(path.parent / RESULTS):
+        old, new = without_code(before), without_code(json.loads(json.dumps(now)))
     for key in dict.fromkeys([*new, *old]):
         if old.get(key) != new.get(key):
             raise UserError(
@@ -94,12 +100,11 @@ def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_results(folder: Path) -> dict[str, Entry]:
     """The entries of a folder's `results.json` by file name without suffix. Raises UserError if it is not readable."""
-    try:
-        return dict(read_json((folder / RESULTS).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    path = folder / RESULTS
+    if not path.exists():
         return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder / RESULTS} is not readable: {error}") from None
+    with reading(path):
+        return {name: dict(entry) for name, entry in read_json_file(path).items()}
 
 
 def record_result(path: Path, entry: Entry) -> None:
@@ -117,7 +122,9 @@ def is_finished(path: Path, settings: Mapping[str, Any]) -> bool:
         return False
     if entry is None:
         raise UserError(f"{path} exists, and {RESULTS} does not say what decided it; choose another output=")
-    check_same_settings(path, entry["settings"], settings)
+    with reading(path.parent / RESULTS):
+        before = dict(entry["settings"])
+    check_same_settings(path, before, settings)
     return True
 
 

@@ -1,7 +1,7 @@
 """Grades the responses that an evaluation has kept once more, with the grader as it is now."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,8 @@ from rlzoo.evaluation.verifier import Verifier, load_verifier
 from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.environment import environment
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.rollout.sampler import environment_of
+from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
+from rlzoo.rollout.environment import environment_of
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
@@ -24,7 +25,13 @@ from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
 Record = dict[str, Any]
 Change = tuple[Record, Record]
 """A response's record before and after it was graded again."""
-NEEDED = ("problem", "prompt", "answer", "response", "correct", "reward", "outcome", "task", "data")
+NEEDED = Fields(
+    {
+        **{"problem": TEXT, "prompt": PROMPT, "answer": TEXT, "response": TEXT, "correct": NUMBER, "reward": NUMBER},
+        **{"outcome": TEXT, "task": KEYS, "data": KEYS},
+    },
+    {"sample": COUNT, "tokens": NUMBER, "final_answer": TEXT_OR_NOTHING, "vote": TEXT_OR_NOTHING},
+)
 
 
 class RegradingView(Protocol):
@@ -144,9 +151,8 @@ def _read(file: Path) -> list[Record]:
     if not records:
         raise UserError(f"{file} holds no response")
     for number, record in enumerate(records, 1):
-        missing = [key for key in NEEDED if not isinstance(record, Mapping) or key not in record]
-        if missing:
-            raise UserError(f"{file} line {number} cannot be graded again: it has no {', '.join(missing)}")
+        if wrong := NEEDED.wrong(record):
+            raise UserError(f"{file} line {number} cannot be graded again: it {wrong}")
     return records
 
 

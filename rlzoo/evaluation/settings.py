@@ -9,9 +9,9 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from rlzoo.config import Config, ModelConfig, TaskConfig, keys
+from rlzoo.config import ColumnsConfig, Config, ModelConfig, TaskConfig, keys
 from rlzoo.config.decoding import Decoding
-from rlzoo.config.facts import MACHINE
+from rlzoo.config.facts import EVALUATES, MACHINE
 from rlzoo.experiment.code import task_sources
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer
@@ -42,8 +42,10 @@ def settings_of(
     tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """What decides the responses to a problem set, and their grades, beside the model."""
-    without = {key.name for key in keys(TaskConfig) if key.decides is MACHINE or key.locates_data}
-    task = {name: value for name, value in asdict(source).items() if name not in without}
+    decides = [key for key in keys(TaskConfig) if key.read_by & EVALUATES and not key.locates_data]
+    decisive = {key.name.partition(".")[0] for key in decides if key.decides is not MACHINE}
+    task: dict[str, Any] = {name: value for name, value in vars(source).items() if name in decisive}
+    task |= {name: asdict(value) for name, value in task.items() if isinstance(value, ColumnsConfig)}
     return {
         "problem_set": name,
         "task": task,

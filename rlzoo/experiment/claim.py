@@ -14,7 +14,7 @@ from rlzoo.experiment.code import Code, keep_sources
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.progress import checkpoints, step_of
-from rlzoo.experiment.run_folder import STEP, RunFolder, evaluated_step, missing_steps
+from rlzoo.experiment.run_folder import STEP, TRAINED, RunFolder, evaluated_step, missing_steps
 from rlzoo.files import clear_leftovers, json_lines, locked, read_json_lines, write_json, write_json_lines, write_text
 from rlzoo.rollout import engine_class
 
@@ -66,7 +66,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 def _tell_of_losses(folder: RunFolder) -> None:
     """Steps that are behind the run and have no line of metrics: something else than rlzoo cut the file."""
     last = folder.last_checkpoint()
-    lost = missing_steps(read_json_lines(folder.metrics, STEP), 0 if last is None else step_of(last))
+    lost = missing_steps(read_json_lines(folder.metrics, TRAINED), 0 if last is None else step_of(last))
     if lost:
         _logger.warning("%s has lost %s: curves and means will be without", folder.metrics, lost)
 

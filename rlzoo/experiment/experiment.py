@@ -7,17 +7,18 @@ from pathlib import Path
 
 import torch
 
-from objectives import Objective, parse
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from objectives import UNREPORTED, Objective, parse
+from rlzoo.config import Config, ModelConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
 from rlzoo.experiment.output import output_folder
 from rlzoo.experiment.prompts import check_prompts, check_readable, without_long_prompts
+from rlzoo.experiment.teacher import check_teacher, check_teacher_is_read, check_teacher_is_there
 from rlzoo.experiment.trial import try_objective
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class
 from rlzoo.rollout.cache import warn_of_cache
-from rlzoo.rollout.sampler import environment_of
+from rlzoo.rollout.environment import environment_of
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task
 
@@ -97,12 +98,13 @@ def check(config: Config) -> Experiment:
     check_words(config)
     check_engine(config)
     objective = parse(config.objective)
-    check_objective(objective, config.model, config.rollout)
+    check_objective(objective, config)
     _check_reference_is_read(objective, config.model)
+    check_teacher_is_read(objective, config.model, config.task)
     _check_ahead(objective, config)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
-    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
+    tokenizer = load_tokenizer(config.model, config.task)
     warn_of_cache(config.rollout, config.model, tokenizer)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if config.rollout.drop_long_prompts:
@@ -115,12 +117,14 @@ def check(config: Config) -> Experiment:
     training = experiment.problems(0, size if objective.refills else min(drawn, size))  # refills may draw any
     check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
     check_readable(config.model, tokenizer, training)
+    if "logp_teacher" in objective.needs:
+        check_teacher(config, tokenizer, training)
     return experiment
 
 
-def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutConfig) -> None:
-    """Refuses an objective that the rollouts and the reference of a configuration cannot serve."""
-    group, reference = rollout.responses_per_prompt, model.reference
+def check_objective(objective: Objective, config: Config) -> None:
+    """Refuses an objective that the rollouts, the reference and the teacher of a configuration cannot serve."""
+    group, reference = config.rollout.responses_per_prompt, config.model.reference
     if group < objective.learning_group:
         part = next(part.name for part in objective.parts if part.learning_group > group)
         raise UserError(
@@ -133,6 +137,7 @@ def check_objective(objective: Objective, model: ModelConfig, rollout: RolloutCo
             f"objective={objective}: {readers[0]} needs a reference model, but model.reference=none; "
             f"set model.reference=initial, or remove the part with -{readers[0]}"
         )
+    check_teacher_is_there(objective, config.model, config.task)
 
 
 def _check_ahead(objective: Objective, config: Config) -> None:
@@ -140,9 +145,9 @@ def _check_ahead(objective: Objective, config: Config) -> None:
     if rollout.ahead and not environment_of(config.task).grades_tokens:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
-            f"and none of rollouts that a checkpoint has kept; leave it out"
+            f"and none of rollouts that a checkpoint has kept; leave rollout.ahead out"
         )
-    for field, what in (("logp_prompt", "the prompts' log-probs"), ("sum_pi_squared_old", "the sums of squares")):
+    for field, what in UNREPORTED.items():
         if rollout.ahead and field in objective.needs:
             raise UserError(
                 f"rollout.ahead={rollout.ahead}: a part of {objective} reads {what} at rollout time, which no engine "

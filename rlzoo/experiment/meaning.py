@@ -93,6 +93,7 @@ def _batch(size: int, moved: bool, uncertain: float) -> TokenBatch:
         entropy=entropy * (1 + 0.2 * change) if moved else entropy,
         logp_sampler=logp + 0.1 * change,
         logp_ref=1.1 * logp,
+        logp_teacher=0.9 * logp,
         logp_prompt=logp[:, 0],
         lot=lots(group, _LENGTH, seed=0),
         micro_batch=torch.arange(rows) // size,

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from rlzoo.errors import UserError, one_line
-from rlzoo.files import write_json
+from rlzoo.files import read_json, write_json
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ def damage(checkpoint: Path) -> str:
         lacking = [name for name in needed if not (checkpoint / name).is_file()]
         return f"it has no {lacking[0]}" if lacking else ""
     try:
-        manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         step, files = manifest["step"], dict(manifest["files"])
         if step_of(checkpoint) != step or not {"config.json", PROGRESS, OPTIMIZER} <= files.keys():
             return f"{MANIFEST} is that of another"
@@ -112,7 +114,11 @@ def damaged_in_words(checkpoint: Path, why: str) -> str:
 def read_progress(checkpoint: Path) -> Progress:
     """Where training stood. Raises UserError if that cannot be read."""
     with readable(checkpoint):
-        return Progress(**json.loads((checkpoint / PROGRESS).read_text(encoding="utf-8")))
+        saved = read_json((checkpoint / PROGRESS).read_text(encoding="utf-8"))
+        progress: Progress = TypeAdapter(Progress).validate_json(json.dumps(saved), strict=True)
+        if progress.step != step_of(checkpoint):
+            raise ValueError(f"{PROGRESS} is that of step {progress.step}")
+        return progress
 
 
 @contextmanager

@@ -19,7 +19,11 @@ _logger = logging.getLogger(__name__)
 
 
 def check_prompts(
-    model: ModelConfig, rollout: RolloutConfig, tokenizer: Tokenizer, problems: Sequence[Problem]
+    model: ModelConfig,
+    rollout: RolloutConfig,
+    tokenizer: Tokenizer,
+    problems: Sequence[Problem],
+    what: str = "the prompt",
 ) -> None:
     """Refuses prompts that are longer than the limit, or too long for the model's context with a full response."""
     limit, response, context = rollout.max_prompt_tokens, rollout.max_response_tokens, tokenizer.context_length
@@ -27,12 +31,12 @@ def check_prompts(
         length = len(tokenizer.encode(problem.prompt))
         if length > limit:
             raise UserError(
-                f"the prompt of problem {problem.id} has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
+                f"{what} of problem {problem.id} has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
                 f"raise it, or leave the problem out (rollout.drop_long_prompts=true does so in training)"
             )
         if context is not None and length + response > context:
             raise UserError(
-                f"the prompt of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
+                f"{what} of problem {problem.id} has {length} tokens, which with rollout.max_response_tokens="
                 f"{response} exceeds the context of {model.name}, {context} tokens"
             )
 

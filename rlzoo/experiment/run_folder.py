@@ -1,6 +1,5 @@
 """The folder that a run leaves: what lies where."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,22 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import CONFIG, OBJECTIVE
 from rlzoo.errors import UserError
 from rlzoo.experiment.progress import checkpoints, step_of
+from rlzoo.files import read_json_file
+from rlzoo.records import COUNT, NUMBER, TEXT, Fields, reading
 
-STEP = ("step",)
+STEP = Fields({"step": COUNT})
 """What every line of metrics, timings and responses has."""
+METRICS = Fields({"step": COUNT}, others=NUMBER)
+TRAINED = Fields(
+    {
+        **{"step": COUNT, "reward": NUMBER, "accuracy": NUMBER, "entropy": NUMBER, "length": NUMBER},
+        **{"truncated": NUMBER, "groups_without_signal": NUMBER, "gradient_norm": NUMBER, "updates_skipped": NUMBER},
+    },
+    others=NUMBER,
+)
+TIMINGS = Fields({"step": COUNT, "seconds": NUMBER, "tokens": COUNT}, others=NUMBER)
+RESPONSES = Fields({"step": COUNT, "response": TEXT}, {"problem": TEXT, "correct": NUMBER, "reward": NUMBER})
+"""What the lines of each have; `TRAINED` is what our own training writes of every step, without its parts'."""
 _ALWAYS = ("objective", "seed", "model.name", "task.name", "train.steps")
 """Keys that the configuration of every run has, of whatever version."""
 
@@ -118,7 +130,8 @@ class RunFolder:
         decodings = read_decodings(config.evaluation.decodings)
         last = [self.evaluation(config.train.steps, decoding) for decoding in decodings]
         if self.end.exists():
-            is_ended = json.loads(self.end.read_text(encoding="utf-8"))["step"] == config.train.steps
+            with reading(self.end):
+                is_ended = read_json_file(self.end)["step"] == config.train.steps
         else:
             is_ended = self.curves.exists()  # stood for the end before training wrote it
         return is_ended and all(path.exists() for path in last)

@@ -105,6 +105,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         logp=moved * logp,
         entropy=moved * entropy,
         logp_ref=torch.where(group[:, None] == 0, logp, 1.1 * logp),
+        logp_teacher=torch.where(group[:, None] == 0, logp, 0.9 * logp),
         logp_prompt=logp[:, 0],
         logp_sampler=logp,
         lot=lots(group, LENGTH, seed=0),

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from objectives import Account, Objective, TokenBatch, parse, quantile, whole_groups
+from objectives import UNREPORTED, Account, Objective, TokenBatch, parse, quantile, whole_groups
 from rlzoo.config import InspectConfig, TaskConfig, flat
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
@@ -18,7 +18,7 @@ from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import Experiment, check, check_objective
 from rlzoo.experiment.identity import has_changed, trained_in
-from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
@@ -125,7 +125,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
     ]
     for objective in objectives:
-        check_objective(objective, config.model, config.rollout)
+        check_objective(objective, config)
         try_objective(objective, config.rollout)
     if not settings.objective and objectives[0].key != (trained := trained_in(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")
@@ -138,7 +138,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
     _tell_of_other_code(folder, experiment)
-    further = {"logp_ref", "logp_prompt", "sum_pi_squared_old"}
+    further = {"logp_ref", "logp_teacher", *UNREPORTED}
     needs = SCORED.union(*(objective.needs & further for objective in objectives))
     accelerator = make_accelerator(config.model.precision)
     with load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer:
@@ -183,7 +183,7 @@ def _state(scorer: Scorer, folder: RunFolder, objective: Objective) -> Mapping[s
 
 
 def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:
-    records = [record for record in read_json_lines(folder.responses, STEP) if record["step"] == step + 1]
+    records = [record for record in read_json_lines(folder.responses, RESPONSES) if record["step"] == step + 1]
     graded = collected.examples[0]
     again = [response_record(graded, row, task) for row in range(min(len(records), len(graded.texts)))]
     names = ("prompt", "response", "tokens")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean
 
+from objectives import parse
 from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import epoch_order, step_seed
@@ -18,7 +19,8 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, environment_of
+from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
 from rlzoo.tasks.dataset import has_no_answer
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -75,8 +77,10 @@ class TaskLook:
         accelerator = make_accelerator(config.model.precision)
         with GraderPool(self.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
             policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
-            with closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine:
-                sampler = environment_of(config.task)(engine, graders, self.tokenizer, config.task.grade_truncated)
+            with (
+                closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine,
+                environment_opened(config.task, engine, graders, self.tokenizer) as sampler,
+            ):
                 sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
                 seed = step_seed(config.seed, 0, "task")
                 return sampler(self.fitting, rollout.responses_per_prompt, sampling, seed)
@@ -105,9 +109,11 @@ class TaskLook:
 
     @property
     def with_signal(self) -> int:
-        """The groups whose responses do not all earn the same."""
-        rewards = self.sampled.reward.view(-1, self.config.rollout.responses_per_prompt)
-        return int((rewards != rewards[:, :1]).any(1).sum())
+        """The groups whose responses do not all earn the same, each reward by itself if the objective reads them so."""
+        apart = self.sampled.rewards if "rewards" in parse(self.config.objective).needs else None
+        rewards = self.sampled.reward[:, None] if apart is None else apart
+        groups = rewards.view(-1, self.config.rollout.responses_per_prompt, rewards.shape[1])
+        return int((groups != groups[:, :1]).any(2).any(1).sum())
 
     @property
     def groups(self) -> int:
@@ -144,7 +150,7 @@ def look_at_task(config: Config) -> TaskLook:
     """Loads the task and grades golds. Raises UserError for what cannot be had or used."""
     check_words(config)
     check_engine(config)
-    tokenizer = load_tokenizer(config.model, config.task.chat_template_kwargs)
+    tokenizer = load_tokenizer(config.model, config.task)
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)

@@ -311,6 +311,7 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
                 dtype=torch.float32,
                 attn_implementation=config.attention,
                 output_loading_info=True,
+                use_safetensors=True,  # other files of weights are pickles
                 **source.options,
             )
     except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over

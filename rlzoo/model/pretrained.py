@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,8 @@ from rlzoo.files import folder_written_atomically
 from rlzoo.hub import expect_no_hub_without_a_network
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
+POLICY, INITIAL = "policy", "initial"
+"""The values of `model.teacher` that name no other model: the weights as they are, and as they were at the start."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,20 @@ def locate(config: ModelConfig) -> Pretrained:
         raise UserError(f"model.name={config.name}: no such folder")
     expect_no_hub_without_a_network()
     return Pretrained(config.name, {**options, "revision": config.revision or "main"})
+
+
+def as_teacher(config: ModelConfig) -> ModelConfig | None:
+    """The configuration of `model.teacher` where that is another model."""
+    return None if config.teacher in (POLICY, INITIAL) else replace(config, name=config.teacher, revision=None)
+
+
+@contextmanager
+def errors_naming_teacher() -> Iterator[None]:
+    """What is wrong with a model's name is wrong with `model.teacher`."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error).replace("model.name=", "model.teacher=", 1)) from None
 
 
 def _embedded(name: str) -> Path:
@@ -104,13 +120,15 @@ def _convert(file: Path, folder: Path) -> None:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Loading in silence."""
+    """Loading in silence: what is wrong with the weights is an error of ours, in a line."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlzoo.config import ModelConfig
+from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming_teacher
 from rlzoo.model.tokenizer import model_config
 
 QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
@@ -54,6 +55,15 @@ KNOWN = {
     "Qwen/Qwen2.5-Math-7B": Shape(3584, 18_944, 28, 28, 4, 128, 152_064, tied=False),
 }
 """The models of `configs/`, as their config.json on the hub has them, so that these need no network."""
+
+
+def teacher_shape(config: ModelConfig, shape: Shape) -> Shape | None:
+    """The shape of `model.teacher`, `shape` being the policy's; None if it has no weights of its own."""
+    other = as_teacher(config)
+    if other is None:
+        return None if config.teacher == POLICY else shape
+    with errors_naming_teacher():
+        return shape_of(other)
 
 
 def shape_of(config: ModelConfig) -> Shape:

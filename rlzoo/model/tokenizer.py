@@ -1,7 +1,8 @@
 """Text to token ids and back, usable before any weights load."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,20 +17,41 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from rlzoo.config import ModelConfig
+from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.pretrained import Pretrained, locate
+from rlzoo.signals import within
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.text import begun_by
+from rlzoo.tasks.tools import CALLS, load_tools
 
 _PARTING = "\ufdd0"
 """Parts what looks like a special token in a prompt until its template is rendered; Unicode has no such character."""
+_TURN = "\ufdd1"
+"""Stands for what the policy wrote in a turn; Unicode has no such character either."""
 _END_OF_PROMPT = 32
 """Tokens, more than the opening and closing of a thought have."""
 
 
+_LONGEST_RENDERING = 10.0
+"""Seconds of calculation that a chat template gets for a prompt; it takes milliseconds."""
+
+
 def _parted(special: re.Match[str]) -> str:
     return f"{special[0][0]}{_PARTING}{special[0][1:]}"
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """While a template is rendered: whoever wrote it may have it loop for days."""
+    try:
+        with within(_LONGEST_RENDERING):
+            yield
+    except TimeoutError:
+        raise UserError(
+            f"model.chat_template=auto: the model's chat template takes more than {_LONGEST_RENDERING:g} s; "
+            f"set model.chat_template=none"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -44,7 +66,12 @@ class Tokenizer:
     context_length: int | None
     uses_template: bool
     template_options: Mapping[str, Any] = field(default_factory=dict)
-    """What the chat template is told besides the messages."""
+    """What the chat template is told besides the messages; the schemas of tools are among it."""
+
+    @property
+    def tools(self) -> Sequence[Any]:
+        """The schemas of the tools that the template describes."""
+        return list(self.template_options.get("tools", ()))
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
         """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
@@ -52,15 +79,19 @@ class Tokenizer:
         Plain text gets the special tokens that the tokenizer adds by default. Those that are written in a prompt are
         its text; special are those of the tokenizer and the template alone.
         """
+        if isinstance(prompt, str) and self.tools:
+            prompt = [{"role": "user", "content": prompt}]  # there is no other place for what the tools are
         if isinstance(prompt, str) or not self.uses_template:
             text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
             return list(self.backend(text, split_special_tokens=True)["input_ids"])
         options = {"add_generation_prompt": True, **self.template_options}
         messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
         if messages == list(prompt):
-            ids: Any = self.backend.apply_chat_template(messages, return_dict=False, **options)
+            with _in_time():
+                ids: Any = self.backend.apply_chat_template(messages, return_dict=False, **options)
             return list(ids)
-        rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
+        with _in_time():
+            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
         return [token for piece in re.split(f"({self._special.pattern})", rendered) for token in self._piece(piece)]
 
     @cached_property
@@ -79,6 +110,21 @@ class Tokenizer:
         return (
             list(self.backend(plain, add_special_tokens=False, split_special_tokens=True)["input_ids"]) if plain else []
         )
+
+    def answered(self, turn: Sequence[int], answers: Sequence[str]) -> list[int]:
+        """What the chat template writes behind a turn for the answers of tools, up to where the next one begins.
+
+        The token that ends the turn is the policy's, unless a stop text has cut the turn before it.
+        """
+        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}]
+        messages += [{"role": "tool", "content": self._special.sub(_parted, text)} for text in answers]
+        options = {"add_generation_prompt": True, **self.template_options}
+        with _in_time():
+            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
+        behind = rendered.partition(_TURN)[2]
+        ids = [token for piece in re.split(f"({self._special.pattern})", behind) for token in self._piece(piece)]
+        is_ended = turn[-1] in self.stop_tokens and ids[0] in self.stop_tokens
+        return ids[1:] if is_ended else ids
 
     def begun(self, prompt: Sequence[int]) -> str:
         """What the end of a rendered prompt has begun of the response, `<think>` as a rule; "" if nothing."""
@@ -106,8 +152,8 @@ class Tokenizer:
         return token in self.stop_tokens or token in self.backend.all_special_ids
 
 
-def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | None = None) -> Tokenizer:
-    """The tokenizer of `model.name`; `template_options` are `task.chat_template_kwargs`.
+def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Tokenizer:
+    """The tokenizer of `model.name`, with the chat template's options and the tools of a task.
 
     Raises UserError if the name, the model's kind or the tokenizer is of no use, and for options that nothing reads.
     """
@@ -124,11 +170,19 @@ def load_tokenizer(config: ModelConfig, template_options: Mapping[str, Any] | No
         )
     context = getattr(model.get_text_config(), "max_position_embeddings", None)
     uses_template = config.chat_template == "auto" and backend.chat_template is not None
-    options = template_options or {}
+    options = dict(task.chat_template_kwargs) if task else {}
     for name in options:
         if not uses_template or name not in str(backend.chat_template):
             why = f"the chat template of {config.name} reads no {name}" if uses_template else "no chat template is used"
             raise UserError(f"task.chat_template_kwargs.{name}={options[name]} has no effect: {why}; leave it out")
+    if task and task.tools:
+        if not uses_template or CALLS not in str(backend.chat_template):
+            why = f"that of {config.name} has none" if uses_template else "none is used"
+            raise UserError(
+                f"task.tools={task.tools[0]}: the chat template has to tell the model to call by {CALLS}, and {why}; "
+                f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or leave task.tools out"
+            )
+        options["tools"] = [tool.schema() for tool in load_tools(task)]
     tokenizer = Tokenizer(backend, stops, context, uses_template, options)
     if not uses_template:
         return tokenizer
@@ -181,8 +235,12 @@ def _stop_tokens(source: Pretrained, backend: PreTrainedTokenizerBase) -> frozen
         generation = GenerationConfig.from_pretrained(source.path, revision=source.options.get("revision", "main"))
     except OSError:
         generation = GenerationConfig()
+    except Exception as error:
+        raise UserError(f"the generation_config.json of {source.path} cannot be loaded: {one_line(error)}") from None
     ends = generation.eos_token_id
     stops.update(ends if isinstance(ends, list) else [ends])
+    if not all(stop is None or (isinstance(stop, int) and stop >= 0) for stop in stops):
+        raise UserError(f"the generation_config.json of {source.path} has eos_token_id={ends!r}; give token ids")
     return frozenset(stop for stop in stops if stop is not None)
 
 
@@ -194,7 +252,8 @@ def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
     answer = "0123456789"
     turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": answer}]
     try:
-        text = str(backend.apply_chat_template(turns, tokenize=False))
+        with _in_time():
+            text = str(backend.apply_chat_template(turns, tokenize=False))
     except (TemplateError, TypeError, ValueError, KeyError):
         return frozenset()
     _, found, behind = text.rpartition(answer)

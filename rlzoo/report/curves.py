@@ -14,7 +14,7 @@ from rlzoo.config import Config, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import trained_in
-from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import file_written_atomically, read_json_lines
 from rlzoo.report.smoothing import smoothed
 from rlzoo.statistics.intervals import Estimate
@@ -22,7 +22,7 @@ from rlzoo.statistics.intervals import Estimate
 
 def curves_of(folder: RunFolder) -> Figure:
     """Those of a run so far. Raises UserError if no step is done."""
-    config, metrics = folder.read_config(), read_json_lines(folder.metrics, STEP)
+    config, metrics = folder.read_config(), read_json_lines(folder.metrics, TRAINED)
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
     evaluations = read_evaluations(folder, read_decodings(config.evaluation.decodings)[0])

@@ -174,7 +174,7 @@ def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
         problem = experiment.problems(int(group[rows[0]]), 1)[0]
         responses = []
         for row, times in _different(scope, rows):
-            length = int(batch.lengths[row])
+            length = int(scope.collected.rollouts.lengths[row])
             responses.append(
                 Response(
                     number=len(behind),
@@ -203,10 +203,10 @@ def _prompt(problem: Problem) -> str:
 
 def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
     """The rows whose tokens no earlier row of the group has, and how many rows have them."""
-    batch, tokens = scope.batch, scope.collected.rollouts.tokens
+    rollouts = scope.collected.rollouts
     same: dict[tuple[int, ...], list[int]] = {}
     for row in rows.tolist():
-        same.setdefault(tuple(tokens[row, : int(batch.lengths[row])].tolist()), []).append(row)
+        same.setdefault(tuple(rollouts.tokens[row, : int(rollouts.lengths[row])].tolist()), []).append(row)
     return [(found[0], len(found)) for found in same.values()]
 
 
@@ -239,8 +239,7 @@ def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) 
         classes = [f"{key}{int(shade[row, t])}" for key, shade in shades.items() if shade[row, t]]
         for key, view in zip("ab", scope.views, strict=False):
             classes += [f"{key}{mark}" for mark in _marks(view, row, t)]
-        if special:
-            classes.append("special")
+        classes += ["special"] * special + ["heard"] * (not scope.batch.mask[row, t])
         text = tokenizer.piece(token)
         found.append(Shade(text if special else spaced(text), " ".join(classes)))
     return found
@@ -266,7 +265,8 @@ def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
     ids = scope.collected.rollouts.tokens[row, :count].tolist()
     return {
         "right": bool(batch.require("correct", "page")[row] > 0.5),
-        "length": int(batch.lengths[row]),
+        "length": int(scope.collected.rollouts.lengths[row]),
+        "heard": (~batch.mask[row, :count]).nonzero()[:, 0].tolist(),
         "text": [visible(tokenizer.piece(token)) for token in ids],
         "p": numbers(batch.require("logp_old", "page")[row, :count].exp()),
         "h": numbers(batch.require("entropy_old", "page")[row, :count]),

@@ -1,6 +1,5 @@
 """The card of a trained model: what trained it, what came of it, and how to make it again."""
 
-import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.facts import FOLDER, Decides
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import write_text
+from rlzoo.files import read_json_file, write_text
+from rlzoo.records import reading
 from rlzoo.report.formatting import percent
 from rlzoo.report.published import published_config
 
@@ -91,4 +91,7 @@ def _is_on_the_hub(name: str) -> bool:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+    if not file.exists():
+        return {}
+    with reading(file):
+        return dict(read_json_file(file))

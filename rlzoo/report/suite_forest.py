@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlzoo.report.svg import DOWN, INK, SOFT, UP
+from rlzoo.report.suite_text import VERDICTS, contrast
+from rlzoo.report.svg import DOWN, SOFT, UP, svg
 from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Verdict
 from rlzoo.suite.contrasts import deviation
 from rlzoo.suite.suite import SuiteTable
@@ -14,9 +15,9 @@ from rlzoo.suite.suite import SuiteTable
 FULL = 6.0
 """Standard deviations of a run at which the scale ends; what lies beyond is written."""
 COLORS = {Verdict.HOLDS: UP, Verdict.DOES_NOT_HOLD: DOWN, Verdict.CANNOT_TELL: SOFT, Verdict.DOES_NOT_FIRE: SOFT}
-ROW_HEIGHT = 0.26
+WIDTH, MARGIN, ROW_HEIGHT = 8.6, 1.0, 0.26
 """Inches."""
-DRAWN = {UP: "#1f6fb4", DOWN: "#c2482d", SOFT: "#8a929c", INK: "#1c2430"}
+DRAWN = {UP: "#1f6fb4", DOWN: "#c2482d", SOFT: "#8a929c"}
 """On white."""
 
 
@@ -27,10 +28,21 @@ def pictured_claims(found: SuiteTable) -> list[tuple[JudgedExperiment, JudgedCla
 
 def forest_figure(found: SuiteTable) -> Figure:
     """The picture on white; a row for each claim of a valid experiment."""
-    figure = Figure(figsize=(8.6, 1.0 + ROW_HEIGHT * len(pictured_claims(found))), layout="constrained")
+    figure = Figure(figsize=(WIDTH, _height(found)), layout="constrained")
     draw_forest(figure.subplots(), found, lambda color: DRAWN[color])
     plt.close(figure)
     return figure
+
+
+def forest_svg(found: SuiteTable) -> str:
+    """The picture in the colours of the page that it stands on; empty where no valid experiment has an effect."""
+    if not pictured_claims(found):
+        return ""
+    return svg(lambda axis: draw_forest(axis, found, str), "claims", WIDTH, _height(found))
+
+
+def _height(found: SuiteTable) -> float:
+    return MARGIN + ROW_HEIGHT * len(pictured_claims(found))
 
 
 def draw_forest(axis: Axes, found: SuiteTable, color_of: Callable[[str], str]) -> None:
@@ -45,7 +57,7 @@ def draw_forest(axis: Axes, found: SuiteTable, color_of: Callable[[str], str]) -
     axis.grid(visible=False, axis="y")
     axis.tick_params(axis="x", labelsize=8)
     axis.set_xlabel("the contrary | as published (deviations of a run)", fontsize=8)
-    for color, words in ((UP, "holds here"), (DOWN, "does not hold here"), (SOFT, "open")):
+    for color, words in ((UP, VERDICTS[Verdict.HOLDS]), (DOWN, VERDICTS[Verdict.DOES_NOT_HOLD]), (SOFT, "open")):
         fill = "none" if color == SOFT else color_of(color)
         axis.plot([], [], "o", color=color_of(color), markerfacecolor=fill, label=words)
     axis.legend(loc="lower right", fontsize=8, frameon=False)
@@ -68,6 +80,4 @@ def _draw_claim(
 
 
 def _label(it: JudgedExperiment, judged: JudgedClaim) -> str:
-    direction = "higher" if judged.claim.higher else "lower"
-    name = it.results.experiment.name.replace("_", " ")
-    return f"{name}: {judged.claim.arm} {direction} than {judged.claim.against}"
+    return f"{it.results.experiment.name.replace('_', ' ')}: {contrast(judged.claim)}"

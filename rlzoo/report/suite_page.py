@@ -4,9 +4,8 @@ from markupsafe import Markup
 
 from rlzoo.report import suite_text
 from rlzoo.report.page import breakable, templates
-from rlzoo.report.suite_forest import ROW_HEIGHT, draw_forest, pictured_claims
+from rlzoo.report.suite_forest import forest_svg
 from rlzoo.report.suite_heat import FULL, HeatCell, heat, profile_svg
-from rlzoo.report.svg import svg
 from rlzoo.suite.claims import Verdict
 from rlzoo.suite.suite import SuiteTable
 
@@ -24,7 +23,7 @@ def suite_page(found: SuiteTable) -> str:
             found=found,
             shown=shown,
             profiles={name: Markup(profile_svg(name, shown.rows[name])) for name in shown.profiled},
-            forest=_forest(found),
+            forest=Markup(forest_svg(found)),
             text=suite_text,
             breakable=breakable,
             rank=ORDER.index,
@@ -32,14 +31,6 @@ def suite_page(found: SuiteTable) -> str:
             values=values,
         )
     )
-
-
-def _forest(found: SuiteTable) -> Markup:
-    """The claims as a picture; empty where no valid experiment has one."""
-    rows = len(pictured_claims(found))
-    if not rows:
-        return Markup("")
-    return Markup(svg(lambda axis: draw_forest(axis, found, str), "claims", 8.6, 1.0 + ROW_HEIGHT * rows))
 
 
 def shade(cell: HeatCell) -> int:

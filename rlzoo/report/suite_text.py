@@ -10,6 +10,7 @@ from rlzoo.report.suite_values import rounded
 from rlzoo.statistics.verdicts import SIGNIFICANCE
 from rlzoo.suite.claims import Compared, Controls, JudgedClaim, JudgedExperiment, Trouble, Verdict
 from rlzoo.suite.contrasts import Contrasted, Pairs, Standing
+from rlzoo.suite.experiment import Claim
 from rlzoo.suite.results import ArmResults
 from rlzoo.suite.suite import SuiteTable
 
@@ -60,9 +61,9 @@ def touched(judged: JudgedClaim) -> str:
     return ", ".join(f"{part} {100 * share:.2g} %" for part, share in judged.touched.items()) or "not counted"
 
 
-def direction(higher: bool) -> str:
-    """Of a claim."""
-    return "higher" if higher else "lower"
+def contrast(claim: Claim) -> str:
+    """What a claim compares, with the direction that was published."""
+    return f"{claim.arm} {'higher' if claim.higher else 'lower'} than {claim.against}"
 
 
 def controls(it: Controls) -> str:
@@ -145,10 +146,9 @@ ARM_HEADS = ("arm", "objective", "mean", "seeds", "to base", "in deviations", "p
 
 def _claim(judged_in: tuple[JudgedExperiment, JudgedClaim]) -> list[str]:
     (it, judged), claim = judged_in, judged_in[1].claim
-    contrast = f"{claim.arm} {direction(claim.higher)} than {claim.against}"
-    said = [it.results.experiment.name, claim.text, claim.paper, contrast, claim.published, effect(judged.compared)]
-    said = [in_markdown(text) for text in (*said, p_value(judged.compared))]
-    return [*said, f"**{verdict(judged)}**", in_markdown(touched(judged))]
+    texts = (it.results.experiment.name, claim.text, claim.paper, contrast(claim), claim.published)
+    cells = [in_markdown(text) for text in (*texts, effect(judged.compared), p_value(judged.compared))]
+    return [*cells, f"**{verdict(judged)}**", in_markdown(touched(judged))]
 
 
 def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[str]:

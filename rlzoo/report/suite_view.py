@@ -135,7 +135,6 @@ def claims_table(found: SuiteTable) -> Table:
     for it, judged in found.claims:
         claim = judged.claim
         name = it.results.experiment.name if judged is it.claims[0] else ""
-        contrast = f"{claim.arm} {suite_text.direction(claim.higher)} than {claim.against}"
-        shown = (name, contrast, suite_text.effect(judged.compared))
+        shown = (name, suite_text.contrast(claim), suite_text.effect(judged.compared))
         table.add_row(*map(Text, (*shown, suite_text.p_value(judged.compared), suite_text.verdict(judged))))
     return table

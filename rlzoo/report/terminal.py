@@ -16,6 +16,7 @@ from rich.text import Text
 from objectives import Mask
 from rlzoo.comparing.grid import settings_of
 from rlzoo.config.decoding import Decoding
+from rlzoo.doctor.detectors import Finding
 from rlzoo.doctor.following import Following
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
@@ -28,7 +29,7 @@ from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.formatting import percent
 from rlzoo.report.model_card import write_model_card
 from rlzoo.statistics.accuracy import paired_difference
-from rlzoo.training.run import PHASES, Outcome, ShowStep
+from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
 from rlzoo.training.standstill import Watch, standstill
 
 
@@ -95,27 +96,30 @@ class Terminal:
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
-        row, watch = StepRow(steps, [part.name for part in experiment.objective.all(Mask)]), Watch(experiment.config)
+        masks, has_tools = [part.name for part in experiment.objective.all(Mask)], bool(experiment.config.task.tools)
+        row, watch = StepRow(steps, masks, has_tools), Watch(experiment.config)
         follow = _following(experiment, done)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
 
-            def show(metrics: dict[str, Any], timings: dict[str, float]) -> None:
+            def show(metrics: dict[str, Any], timings: dict[str, float]) -> Sequence[Alert]:
                 line = row.text(metrics, timings)
                 if row.shown == 1:
                     self.console.print(row.heading())
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
-                for finding in follow(metrics):
+                findings = follow(metrics)
+                for finding in findings:
                     self.console.print(f"finding: {finding}; rlzoo doctor says more of it", style="bold yellow")
                 if warning := watch(metrics):
                     self.console.print(f"warning: {warning}", style="bold red")
                 progress.update(task, completed=metrics["step"])
+                return [_alert(finding) for finding in findings]
 
             if done < steps:
                 yield show
             else:
-                yield lambda metrics, timings: None
+                yield lambda metrics, timings: ()
 
     def interrupted(self) -> None:
         """The step under way is finished first."""
@@ -200,6 +204,11 @@ class Terminal:
         self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
 
 
+def _alert(finding: Finding) -> Alert:
+    parts = filter(None, (str(finding), finding.setting, "rlzoo doctor says more of it"))
+    return Alert(finding.name.replace("_", " "), "; ".join(parts))
+
+
 def _following(experiment: Experiment, done: int) -> Following:
     rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
     records = json_lines(folder.metrics, STEP) if done else ()
@@ -209,7 +218,10 @@ def _following(experiment: Experiment, done: int) -> Following:
 def _next(outcome: Outcome) -> Iterator[list[str]]:
     """What to type next: which tokens were pushed, whether it is better than another, and how good it is greedily."""
     config, folder = outcome.experiment.config, str(outcome.folder.path)
-    other = "dapo" if str(outcome.experiment.objective) == "grpo" else "grpo"
+    objective = outcome.experiment.objective
+    other = "dapo" if str(objective) == "grpo" else "grpo"
+    if "logp_teacher" in objective.needs:  # the keys of a teacher are for every row, and each has to read it
+        other = "grpo+opd(coefficient=0)"
     yield ["rlzoo", "inspect", folder]
     yield ["rlzoo", "compare", other, config.objective, "seeds=0,1,2", *settings_of(config)]
     yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1"]
@@ -218,18 +230,22 @@ def _next(outcome: Outcome) -> Iterator[list[str]]:
 class StepRow:
     """One line of figures per step."""
 
-    def __init__(self, steps: int, masks: Sequence[str]) -> None:
-        self.steps, self.masks = steps, masks
+    def __init__(self, steps: int, masks: Sequence[str], has_tools: bool = False) -> None:
+        self.steps, self.masks, self.has_tools = steps, masks, has_tools
         self.started, self.shown, self.is_shaped = time.perf_counter(), 0, False
 
     def heading(self) -> str:
         """The names above the columns."""
         names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
         names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
+        names += f" {'turns':>5} {'calls':>5} {'failed':>6}" if self.has_tools else ""
         return names + (f" {'silenced':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
-        """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward."""
+        """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward.
+
+        Turns, calls of tools and those that failed are means per response.
+        """
         self.shown += 1
         self.is_shaped = metrics["accuracy"] != metrics["reward"] if self.shown == 1 else self.is_shaped
         step = metrics["step"]
@@ -238,6 +254,8 @@ class StepRow:
         line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
         line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
         line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
+        if self.has_tools:
+            line += f" {metrics['turns']:5.2f} {metrics['tool_calls']:5.2f} {metrics['tool_errors']:6.2f}"
         silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
         return line + (f" {silenced:8.3%}" if self.masks else "") + _troubles(metrics)
 

@@ -1,22 +1,19 @@
 """Problems in, graded rows out: the seam for environments, and the one that has a single turn."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.rollout.stop import cut_at_stop
-from rlzoo.tasks import written_outside
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.text import BEGUN
 
 
@@ -36,6 +33,10 @@ class GradedRollouts:
     seconds: dict[str, float] = field(default_factory=dict)
     rewards: Tensor | None = None
     """[N, K] what each reward function gave, where there are several."""
+    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    """[N] each: what an environment counts, such as turns."""
+    transcripts: Sequence[str] = ()
+    """All that was written behind each prompt, special tokens included, where `texts` are the last turns alone."""
 
     def problem_of(self, row: int) -> Problem:
         """The problem that a response answers."""
@@ -96,13 +97,6 @@ class Environment:
         return [self.tokenizer.encode(problem.prompt) for problem in problems]
 
 
-def environment_of(config: TaskConfig) -> type[Environment]:
-    """That of a task: what its class has as `environment` if it comes from outside, or else one turn and a grader."""
-    written = written_outside(config.name)
-    task = load_outside("task.name", written) if written else None
-    return getattr(task, "environment", SingleTurn)
-
-
 @dataclass(frozen=True)
 class SingleTurn(Environment):
     """One response to each prompt, all of it the policy's, and a grade of its text.
@@ -131,8 +125,10 @@ class SingleTurn(Environment):
 
     def graded(self, problems: Sequence[Problem], rollouts: Rollouts, stop: Sequence[str] = ()) -> GradedRollouts:
         """The responses to the `problems`, which are in the order of `rollouts.prompts`, cut at `stop` and graded."""
+        return self._graded(problems, *cut_at_stop(rollouts, stop, self.tokenizer.decode))
+
+    def _graded(self, problems: Sequence[Problem], rollouts: Rollouts, texts: Sequence[str]) -> GradedRollouts:
         problems = [self._with_what_is_begun(*pair) for pair in zip(problems, rollouts.prompts, strict=True)]
-        rollouts, texts = cut_at_stop(rollouts, stop, self.tokenizer.decode)
         grades, outcomes = self._grade(problems, rollouts, texts)
         return GradedRollouts(
             problems=problems,

@@ -8,9 +8,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from objectives import ObjectiveError, parse
+from objectives import Objective, ObjectiveError, parse
 from rlzoo.errors import UserError
 from rlzoo.files import append_json_line, locked, read_json_lines, write_json_lines
+from rlzoo.records import COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
 from rlzoo.suite.catalogue import load_experiment
 from rlzoo.suite.cell import CellResult
 from rlzoo.suite.experiment import BASE, Arm, Experiment
@@ -77,10 +78,17 @@ def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[st
     for label, arm in chosen.items():
         settings = json.dumps(experiment.keys(arm), sort_keys=True)
         try:
-            kinds[label] = Kind(experiment.name, source, objective_key(parse(arm.objective)), settings)
+            kinds[label] = Kind(experiment.name, source, objective_key(_asked(arm)), settings)
         except ObjectiveError as error:
             refused[label] = str(error)
     return kinds, refused
+
+
+def _asked(arm: Arm) -> Objective:
+    objective = parse(arm.objective)
+    if "logp_teacher" in objective.needs:
+        raise ObjectiveError(f"objective={objective} reads a teacher, and no experiment has one")
+    return objective
 
 
 def planned(names: Sequence[str], objectives: Sequence[str], seeds: Seeds, base_against_base: bool) -> Plan:
@@ -121,7 +129,12 @@ class Record:
         return self.kind, self.seed
 
 
-_NEEDED = ("experiment", "source", "arm", "objective", "settings", "seed", "scores", "touched", "seconds")
+_CELL = Fields(
+    {
+        **{"experiment": TEXT, "source": TEXT, "arm": TEXT, "objective": TEXT, "settings": KEYS, "seed": COUNT},
+        **{"scores": NUMBERS, "touched": NUMBERS, "seconds": NUMBER},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,7 @@ class CellFile:
 
     def read(self) -> list[Record]:
         """Raises UserError for a damaged line."""
-        return [_record(line) for line in read_json_lines(self.path, _NEEDED)]
+        return [_record(line) for line in read_json_lines(self.path, _CELL)]
 
     def append(self, cell: Cell, result: CellResult) -> None:
         """Adds one, in one write."""

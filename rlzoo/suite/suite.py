@@ -47,8 +47,13 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
         failures = run_cells(plan.cells, file, config.jobs, view)
         for count in seeds.looks[1:]:
             judged = judge(read_results(names, objectives, seeds, file.read()), looks)
-            undecided = [name for name in names if any(_is_open(it, name, seeds.up_to) for it in judged)]
-            further = planned(undecided, objectives, replace(seeds, count=count), False)
+            undecided = {it.results.experiment.name for it in judged if _is_open(it, seeds.up_to)}
+            further = planned(
+                [name for name in names if load_experiment(name).name in undecided],
+                objectives,
+                replace(seeds, count=count),
+                False,
+            )
             failed = {failure.cell.identity for failure in failures}
             cells = [cell for cell in further.cells if cell.identity not in failed]
             failures = [*failures, *run_cells(cells, file, config.jobs, view)]
@@ -59,10 +64,8 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
     return SuiteTable(judged, against_base(results, looks), pairs, failures, plan.refused, looks)
 
 
-def _is_open(experiment: JudgedExperiment, written: str, up_to: int) -> bool:
+def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:
     """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
-    if experiment.results.experiment.name != load_experiment(written).name:
-        return False
     troubles = experiment.controls.troubles
     if troubles:
         return troubles == [Trouble.POSITIVE]

@@ -17,6 +17,7 @@ from rlzoo.tasks.outside import is_outside
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt
+from rlzoo.tasks.tools import load_tools
 
 __all__ = [
     "OWN",
@@ -67,6 +68,9 @@ def check_task(config: TaskConfig) -> None:
         raise UserError(f"task.wrong_reward={config.wrong_reward} must be less than 1, the reward of a right answer")
     _kind(config.name).check(config)
     load_rewards(config)
+    load_tools(config)
+    if not config.tools:
+        _refuse(config, "a task without task.tools", "max_turns", "tool_timeout")
 
 
 def load_to_grade(config: TaskConfig) -> Task:

@@ -29,7 +29,10 @@ _HIDES = re.compile(r"\\[hv]?phantom(?![A-Za-z])")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
-_GOLD_CHOICE = re.compile(r"(?:\\text\w*\s*\{\s*)?\(([A-Z])\)\s*\}?[\s\\~]*([^\s}\\~].*|\\.*\w.*)", re.DOTALL)
+_SPACE = r"(?:[\s~]|\\[\s,;:!\\]|\\q?quad(?![A-Za-z]))*"
+_GOLD_CHOICE = re.compile(
+    rf"(?:\\text\w*\s*\{{\s*)?\(([A-Z])\)\s*\}}?{_SPACE}([^\s}}\\~].*|\\[A-Za-z{{(].*)", re.DOTALL
+)
 _RATIO = re.compile(r"[^:<>=]+(?::[^:<>=]+){2,}")
 _NOTHING = {"dne": "does not exist", "no solutions": "no solution", "no real solutions": "no real solution"}
 _EMPTY = (r"\emptyset", "")

@@ -38,6 +38,9 @@ MEMORY_LIMIT = 4 * 2**30
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
+MOST_TIMED_OUT, HURRIED = 8, 0.1
+"""How many responses of one call may take all of their time, and which share of it the others then get: a policy that
+learns to write towers of powers would otherwise take an hour of every step."""
 STALLED = 60.0
 """Seconds beyond two time-outs after which a response that waits is taken for lost: to start a worker takes less."""
 _GRACE = 3.0
@@ -102,20 +105,44 @@ class GraderPool:
         fruitless = 0
         while len(graded) < len(pairs):
             before = len(graded) + ended.total()
-            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded}, ended)
+            late = sum(it.outcome == "timed_out" for it in graded.values())
+            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded}, ended, late)
             fruitless = 0 if len(graded) + ended.total() > before else fruitless + 1
             if fruitless == _ATTEMPTS:
                 raise Fault("the processes of the grader cannot be started; their output says why")
         return [graded[i] for i in range(len(pairs))]
 
-    def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int]) -> dict[int, Graded]:
-        """Grades what it can, and begins the pool again if it breaks; `ended` counts a response's workers that died."""
+    def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int], late: int) -> dict[int, Graded]:
+        """Grades what it can, and begins the pool again if it breaks.
+
+        `ended` counts a response's workers that died. Once so many are `late` in one call, the others get less time.
+        """
         graded: dict[int, Graded] = {}
-        is_broken = False
-        futures = {i: self._scheduled(*pair) for i, pair in pairs.items()}
+        lost: dict[int, Literal["timed_out", "failed"]] = {}
+        is_broken, is_hurried = False, late >= MOST_TIMED_OUT
+        limit = HURRIED * self.timeout if is_hurried else self.timeout
+        futures = {i: self._scheduled(*pair, limit) for i, pair in pairs.items()}
         for i, future in futures.items():
+            if not is_hurried and late >= MOST_TIMED_OUT:
+                future.cancel()
+                continue
             try:
-                graded[i] = self._graded(pairs[i][0], future, is_broken, is_last=ended[i] + 1 >= _ATTEMPTS)
+                graded[i] = Graded(self._result(future, is_broken), "graded")
+            except TimeoutError:
+                lost[i], late = "timed_out", late + 1
+                self._tell_of_hurry(late, is_hurried)
+            except BrokenProcessPool:
+                is_broken = True
+            except UserError:
+                raise
+            except Exception as error:
+                ended[i] += isinstance(error, ProcessExpired)
+                if not isinstance(error, ProcessExpired) or ended[i] >= _ATTEMPTS:
+                    _logger.warning("grading a response to %s failed: %s", pairs[i][0].id, error)
+                    lost[i] = "failed"
+        for i, outcome in lost.items():  # behind all others, which it would wait for
+            try:
+                graded[i] = self._as_empty(pairs[i][0], outcome, is_last=ended[i] + 1 >= _ATTEMPTS)
             except ProcessExpired:
                 ended[i] += 1
             except BrokenProcessPool:
@@ -125,27 +152,20 @@ class GraderPool:
             self._start()
         return graded
 
-    def _scheduled(self, problem: Problem, response: str) -> Future[Grade]:
+    def _tell_of_hurry(self, late: int, is_hurried: bool) -> None:
+        if late == MOST_TIMED_OUT and not is_hurried:
+            _logger.warning(
+                "%d responses have timed out at once (task.grader_timeout=%g): others graded with them get %g s each",
+                *(late, self.timeout, HURRIED * self.timeout),
+            )
+
+    def _scheduled(self, problem: Problem, response: str, limit: float) -> Future[Grade]:
         try:
-            return self._pool.schedule(_grade, (problem, response), timeout=self.timeout)
+            return self._pool.schedule(_grade, (problem, response), timeout=limit)
         except RuntimeError as error:  # the pool broke when a worker died that had nothing to do
             failed = Future[Grade]()
             failed.set_exception(BrokenProcessPool(str(error)))
             return failed
-
-    def _graded(self, problem: Problem, future: Future[Grade], is_broken: bool, is_last: bool) -> Graded:
-        """Raises ProcessExpired, unless that `is_last`, for a worker that died, and BrokenProcessPool for the pool."""
-        try:
-            return Graded(self._result(future, is_broken), "graded")
-        except TimeoutError:
-            return self._as_empty(problem, "timed_out", is_last)
-        except (UserError, BrokenProcessPool):
-            raise
-        except Exception as error:
-            if isinstance(error, ProcessExpired) and not is_last:
-                raise
-            _logger.warning("grading a response to %s failed: %s", problem.id, error)
-            return self._as_empty(problem, "failed", is_last)
 
     def _result(self, future: Future[Grade], is_broken: bool = False) -> Grade:
         """Raises BrokenProcessPool for one that comes no more: a worker may die with a response that nobody misses."""
@@ -156,7 +176,7 @@ class GraderPool:
     def _as_empty(self, problem: Problem, outcome: Literal["timed_out", "failed"], is_last: bool) -> Graded:
         """The grade of an empty response, which is given in a worker too: that may be slow as well."""
         try:
-            return Graded(self._result(self._scheduled(problem, "")), outcome)
+            return Graded(self._result(self._scheduled(problem, "", self.timeout)), outcome)
         except TimeoutError:
             raise UserError(
                 f"task.grader_timeout={self.timeout:g} seconds are not enough to grade an empty response to "

@@ -138,10 +138,15 @@ class Columns:
         return cls(questions[0], answers[0] if answers else None)
 
     def answer_in(self, row: Mapping[str, Any]) -> Any:
-        """The answer as the row has it, None if it has none."""
+        """The answer as the row has it, None if it has none. Raises ValueError for what is no place of one."""
         if self.answer is None:
             return None
-        return (row[self.answer] or {}).get("ground_truth") if self.answer == "reward_model" else row[self.answer]
+        value = row[self.answer]
+        if self.answer != "reward_model":
+            return value
+        if not isinstance(value, Mapping | None):
+            raise ValueError("has a reward_model without ground_truth")
+        return (value or {}).get("ground_truth")
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,8 @@ from rlzoo.model.shape import Shape
 
 POLICY = frozenset({"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy"})
 """Fields of a batch that one forward pass of the policy over its rollouts fills."""
+OTHERS = frozenset({"logp_ref", "logp_teacher"})
+"""Fields that one forward pass of another model, or behind other prompts, fills."""
 
 
 def scored_at_first(needs: frozenset[str], moved: bool) -> frozenset[str]:
@@ -15,7 +17,7 @@ def scored_at_first(needs: frozenset[str], moved: bool) -> frozenset[str]:
 
     Of rollouts of an older policy, which has `moved`, the engine has reported what that policy's fields are.
     """
-    return needs & ({"logp_ref"} if moved else POLICY | {"logp_ref", "logp_prompt"})
+    return needs & (OTHERS if moved else POLICY | OTHERS | {"logp_prompt"})
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,19 @@ def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
     return 2.0 * rows * (weights + attention)
 
 
-def arithmetic(config: Config, shape: Shape, objective: Objective) -> Arithmetic:
-    """That of a step, but the first where rollouts are sampled ahead.
+def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> Arithmetic:
+    """That of a step, but the first where rollouts are sampled ahead; `teacher` is the shape of one of its own.
 
     A prompt counts for each of its responses; a backward pass is two forward ones.
     """
     rollout, train = config.rollout, config.train
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
-    once = forward(shape, rows, rollout.max_prompt_tokens, rollout.max_response_tokens)
+    lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
+    once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
     loop = Loop(objective, train.minibatches_per_step, moved=bool(rollout.ahead))
     fields = scored_at_first(loop.needs, loop.moved)
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
+    scoring = scorings * once + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3
-    return Arithmetic(rows * rollout.max_response_tokens, scorings * once, objective.pass_count * passes * once)
+    return Arithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)

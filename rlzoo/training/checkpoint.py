@@ -89,11 +89,18 @@ def load_weights(checkpoint: Path, policy: Policy) -> None:
 
 
 def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Restores the optimiser's moments and step counts; its settings stay those of the configuration."""
+    """Restores the optimiser's moments and step counts; its settings stay those of the configuration.
+
+    Raises ValueError for moments that no training leaves.
+    """
     state: dict[int, dict[str, Tensor]] = {}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for key, tensor in load_file(checkpoint / OPTIMIZER).items():
         number, name = key.split(".")
+        if tensor.shape not in ((), parameters[int(number)].shape) or not tensor.isfinite().all():
+            raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
+        if name == "exp_avg_sq" and (tensor < 0).any():
+            raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
         state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 

@@ -1,7 +1,7 @@
 """The rollouts of one step: sampled, graded, selected, refilled, and known to every process."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -103,7 +103,7 @@ def collect(
         rounds.append(_selected(experiment, graded, accelerator, part))
         problems_used += count
     seed = step_seed(experiment.config.seed, step, "lots of tokens")
-    return _joined(rounds, wanted, problems_used, experiment.objective.refills, seed)
+    return _joined(rounds, wanted, problems_used, config.responses_per_prompt, experiment.objective.refills, seed)
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,8 @@ class _Round:
     graded: GradedRollouts
     own_group: Tensor
     """[n] group of each of this process's responses."""
+    figures: Mapping[str, float]
+    """What the environment counts, over the responses of all processes."""
 
     @property
     def groups(self) -> int:
@@ -167,8 +169,7 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
     batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
-    if "rewards" in experiment.objective.needs:
-        batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
+    batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
@@ -177,7 +178,12 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
         group = selected.require("group", "collect")
         kept = torch.isin(group, group[selected.selected])
         selected, reward = selected.rows(kept), reward[kept]
-    return _Round(selected, reward, part.count, graded, own_group)
+    here = own_group != _THROWN_AWAY
+    figures = {
+        name: accelerator.reduce(values[here].sum().to(accelerator.device), "sum").item()
+        for name, values in graded.figures.items()
+    }
+    return _Round(selected, reward, part.count, graded, own_group, figures)
 
 
 def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
@@ -190,7 +196,7 @@ def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerato
 
     return TokenBatch(
         mask=shared(rollouts.mask),
-        length=shared(rollouts.lengths),
+        length=shared(rollouts.mask.sum(1)),
         group=shared(group),
         reward=shared(graded.reward),
         correct=shared(graded.correct),
@@ -216,7 +222,10 @@ def _with_rewards(
     return batch.with_fields(rewards=every, reward_weights=None if graded.rewards is None else tuple(weights) or None)
 
 
-def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: bool, seed: int) -> Collected:
+def _joined(
+    rounds: Sequence[_Round], wanted: int, problems_used: int, responses: int, refills: bool, seed: int
+) -> Collected:
+    """The groups that are wanted, of `responses` each."""
     counts = {r.batch.rewards.shape[1] for r in rounds if r.batch.rewards is not None}
     if len(counts) > 1:
         raise UserError(uneven_rewards(counts))
@@ -230,6 +239,8 @@ def _joined(rounds: Sequence[_Round], wanted: int, problems_used: int, refills: 
     here = torch.isin(group.cpu(), own_group).nonzero()[:, 0]
     sampled = sum(r.sampled for r in rounds)
     metrics = {"groups_dropped": 1 - sum(r.groups for r in rounds) / sampled} if refills else {}
+    for name in rounds[0].figures:
+        metrics[name] = sum(r.figures[name] for r in rounds) / (sampled * responses)
     return Collected(
         batch=batch,
         rollouts=rollouts.widened(batch.mask.shape[1]),

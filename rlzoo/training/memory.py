@@ -13,6 +13,7 @@ from typing import Any
 from objectives import Objective
 from rlzoo.config import Config
 from rlzoo.model.layout import LONGEST_TREE
+from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
@@ -100,8 +101,8 @@ def _masked_row(config: Config, shape: Shape) -> int:
     return max(rollout.max_prompt_tokens + rollout.max_response_tokens, min(LONGEST_TREE * shape.hidden, group))
 
 
-def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> list[Phase]:
-    """The phases of a step on one of so many GPUs."""
+def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None) -> list[Phase]:
+    """The phases of a step on one of so many GPUs; `teacher` is the shape of one with weights of its own."""
     train, rollout, model = config.train, config.rollout, config.model
     bfloat16 = model.precision == "bfloat16"
     share = gpus if train.sharding == "fsdp" else 1
@@ -110,6 +111,8 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
         held["reference"] = 4.0 * weights / share
+    if teacher is not None and not (model.lora.rank and model.teacher == INITIAL):
+        held["teacher"] = 4.0 * teacher.parameters / share
     engine = engine_class(rollout.engine)
     needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
     copy = {"sampler's weights": (2.0 if bfloat16 else 4.0) * weights} if needs_copy else {}
@@ -119,7 +122,8 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     cache = cache_bytes(rollout, model, shape, rows, longest)
     positions = max(train.tokens_per_micro_batch, longest)
     masked = _masked_row(config, shape)
-    layer = positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16) + masked)
+    widest = max(_kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
+    layer = positions * (widest + _mask_per_position(masked, bfloat16) + masked)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
     gathered = {"gathered layers": 8.0 * shape.linear / shape.layers} if share > 1 else {}
     resident = {} if engine.sleeps else copy
@@ -137,9 +141,11 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int) -> li
     ]
 
 
-def fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float) -> Fit:
+def fit(
+    config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None = None
+) -> Fit:
     """Whether a run fits on so many GPUs of so many bytes, and if not, the fewest keys that make it fit."""
-    phases = predict(config, shape, objective, gpus)
+    phases = predict(config, shape, objective, gpus, teacher)
     found = Fit(phases, memory, ())
     if found.fits:
         return found
@@ -149,7 +155,7 @@ def fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: f
             changed = config
             for _, section, values in chosen:
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
-            if max(phase.total for phase in predict(changed, shape, objective, gpus)) <= memory:
+            if max(phase.total for phase in predict(changed, shape, objective, gpus, teacher)) <= memory:
                 return Fit(phases, memory, [word for word, _, _ in chosen])
     return found
 

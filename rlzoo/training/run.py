@@ -1,6 +1,7 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -10,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
+from accelerate.tracking import GeneralTracker
 from accelerate.utils import set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
@@ -19,15 +21,16 @@ from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress, check_whole, newest_whole, read_progress, readable
-from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming_teacher
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
-from rlzoo.rollout.sampler import environment_of
+from rlzoo.rollout.environment import environment_opened
 from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.ahead import of_all_processes, read_ahead
@@ -44,8 +47,17 @@ MODEL_PHASES = ("generate", "score", "train")
 
 AnyScorer = TypeVar("AnyScorer", bound=Scorer)
 
-ShowStep = Callable[[dict[str, Any], dict[str, float]], None]
-"""Called with the metrics and the timings of a step."""
+
+@dataclass(frozen=True)
+class Alert:
+    """What whoever follows a run from elsewhere should know."""
+
+    title: str
+    text: str
+
+
+ShowStep = Callable[[dict[str, Any], dict[str, float]], Sequence[Alert]]
+"""Called with the metrics and the timings of a step; returns what has become clear with it."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +168,8 @@ def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) ->
     return Outcome(
         experiment,
         folder,
-        metrics=read_json_lines(folder.metrics, STEP),
-        timings=read_json_lines(folder.timings, STEP),
+        metrics=read_json_lines(folder.metrics, TRAINED),
+        timings=read_json_lines(folder.timings, TIMINGS),
         evaluations={decoding: read_evaluations(folder, decoding) for decoding in decodings},
         peak_flops=measured_peak(device, dtype),
     )
@@ -172,6 +184,13 @@ def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder)
     missing = set(config.log.trackers) - {tracker.name for tracker in accelerator.trackers}
     if missing:
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
+
+
+def send_alerts(trackers: Sequence[GeneralTracker], alerts: Sequence[Alert]) -> None:
+    """Tells them to every tracker that has alerts: trackio and wandb have."""
+    for tracker, alert in itertools.product(trackers, alerts):
+        if hasattr(tracker.tracker, "alert"):
+            tracker.tracker.alert(title=alert.title, text=alert.text)
 
 
 def load_trainer(
@@ -202,9 +221,13 @@ def load(
         policy = load_policy(config.model, experiment.tokenizer)
         if config.model.lora.rank:
             add_adapters(policy.model, config.model.lora)
-        reference = None
-        if "logp_ref" in experiment.objective.needs | needs:
-            reference = _load_reference(experiment, policy, accelerator)
+        needs = experiment.objective.needs | needs
+        reference, teacher = None, None
+        if "logp_ref" in needs:
+            reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
+        if "logp_teacher" in needs and config.model.teacher != POLICY:
+            with errors_naming_teacher():
+                teacher = _frozen(experiment, policy, config.model.teacher).to(accelerator.device)
         if checkpoint is not None:
             with readable(checkpoint):
                 load_weights(checkpoint, policy)
@@ -212,9 +235,9 @@ def load(
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         sharded = is_to_be_sharded(config.train, accelerator)
         engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates, sharded)
-        with closing(engine):
-            sampler = environment_of(config.task)(engine, graders, experiment.tokenizer, config.task.grade_truncated)
-            scorer = kind(experiment, accelerator, policy, reference, sampler, progress)
+        opened = environment_opened(config.task, engine, graders, experiment.tokenizer)
+        with closing(engine), opened as sampler:
+            scorer = kind(experiment, accelerator, policy, reference, sampler, progress, teacher)
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
@@ -234,12 +257,12 @@ def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
     return checkpoint
 
 
-def _load_reference(experiment: Experiment, policy: Policy, accelerator: Accelerator) -> Policy:
-    model = experiment.config.model
-    if model.reference == "initial":
-        return policy.frozen_copy().to(accelerator.device)
-    named = dataclasses.replace(model, name=model.reference, revision=None)
-    return load_policy(named, experiment.tokenizer).frozen_copy().to(accelerator.device)
+def _frozen(experiment: Experiment, policy: Policy, name: str) -> Policy:
+    """A model that does not learn: the policy as it is now, before its checkpoint, if it is `initial`."""
+    if name == INITIAL:
+        return policy.frozen_copy()
+    named = dataclasses.replace(experiment.config.model, name=name, revision=None)
+    return load_policy(named, experiment.tokenizer).frozen_copy()
 
 
 def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
@@ -282,7 +305,9 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
                     _record(folder, metrics, timings, _examples(collected, config.log, config.task))
                     forget_old_responses(folder, trainer.progress.step, config.log.response_steps)
                 trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
-            show(metrics, timings)
+            alerts = show(metrics, timings)
+            if main:
+                send_alerts(trainer.accelerator.trackers, alerts)
             if times.is_due(trainer.progress.step):
                 _checkpoint(trainer, folder)
                 times.saved()

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from objectives import TokenBatch
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
+from rlzoo.experiment.teacher import teacher_prompt
 from rlzoo.model.flops import forward_flops
 from rlzoo.model.layout import Responses, balanced, following
 from rlzoo.model.policy import Policy, TokenStats
@@ -29,7 +31,7 @@ T = TypeVar("T")
 
 
 class Scorer:
-    """Collects rollouts and scores them: the statistics of the policy and of the reference on their tokens."""
+    """Collects rollouts and scores them: the statistics of policy, reference and teacher on their tokens."""
 
     def __init__(
         self,
@@ -39,10 +41,12 @@ class Scorer:
         reference: Policy | None,
         sampler: Environment,
         progress: Progress | None = None,
+        teacher: Policy | None = None,
     ) -> None:
         self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
         self.accelerator, self.sampler = accelerator, sampler
         self.policy, self.reference = policy, reference
+        self.teacher = policy if teacher is None else teacher
         self.progress = progress or Progress()
         self.ahead: GradedRollouts | None = None
         """What was sampled for the step that comes next."""
@@ -68,7 +72,7 @@ class Scorer:
         """Adds the statistics that are among the fields `needs`.
 
         Rollouts of an older policy, which has `moved`, keep the log-probs and entropies that the engine reported of it
-        as the old ones, and get the reference's; what the policy is now is no part of them.
+        as the old ones, and get the reference's and the teacher's; what the policy is now is no part of them.
         """
         if not moved:
             return self.scored(collected, needs)
@@ -82,7 +86,7 @@ class Scorer:
         return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
 
     def scored(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
-        """Adds the statistics of the policy and the reference that are among the fields `needs`.
+        """Adds the statistics of the policy, the reference and the teacher that are among the fields `needs`.
 
         The policy is the one that sampled, so that its statistics are both the old ones and the current ones.
         """
@@ -97,9 +101,20 @@ class Scorer:
             if "logp_ref" in needs:
                 assert self.reference is not None
                 fields["logp_ref"] = self._statistics(self.reference, collected, with_entropy=False)[0]
+            if "logp_teacher" in needs:
+                fields["logp_teacher"] = self._statistics(self.teacher, self._for_teacher(collected), False)[0]
             if "logp_prompt" in needs:
                 fields["logp_prompt"] = self._prompt_statistics(collected)
         return collected.batch.with_fields(**fields)
+
+    def _for_teacher(self, collected: Collected) -> Collected:
+        """The rollouts behind the prompts that the teacher reads."""
+        task = self.config.task
+        if not task.teacher_prompt:
+            return collected
+        problems = [problem for graded in collected.examples for problem in graded.problems]
+        informed = [replace(problem, prompt=teacher_prompt(task, problem)) for problem in problems]
+        return replace(collected, rollouts=replace(collected.rollouts, prompts=self.sampler.prompts(informed)))
 
     def current(self, collected: Collected, rows: Tensor, share: Share) -> tuple[Tensor, Tensor | None]:
         """[M, T] log-probs, and entropies if they are read, of some `rows` of the batch under the policy as it is now.

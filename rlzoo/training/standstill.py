@@ -37,7 +37,7 @@ STANDSTILLS = (
         "raise rollout.max_response_tokens, or choose a model that ends its responses",
     ),
     Standstill(
-        "no group has a signal: the responses to each prompt all earn the same",
+        "no group has a signal: all advantages are 0, as where the responses to each prompt all earn the same",
         lambda step: step["groups_without_signal"] == 1,
         "see rlzoo task with the same keys; choose problems that the model solves now and then, more "
         "rollout.responses_per_prompt, or another task.reward",

@@ -64,10 +64,13 @@ class Tally:
         return metrics | sampler_difference(everywhere[everywhere.isfinite()])
 
 
-def rollout_metrics(collected: Collected, batch: Prepared, accelerator: Accelerator) -> dict[str, float]:
+def rollout_metrics(
+    collected: Collected, batch: Prepared, accelerator: Accelerator, by_reward: bool = True
+) -> dict[str, float]:
     """Rewards, accuracy, length, entropy and outcomes of a step's rollouts over all processes.
 
-    With a reference, also KL(policy || reference) per token, by the estimator k3.
+    With a reference, also KL(policy || reference) per token, by the estimator k3. `by_reward`: whether groups whose
+    rewards are equal teach nothing.
     """
     reward, correct = collected.reward, collected.batch.require("correct", "metrics")
     truncated, mask = collected.batch.require("truncated", "metrics"), collected.batch.mask
@@ -79,7 +82,7 @@ def rollout_metrics(collected: Collected, batch: Prepared, accelerator: Accelera
         device=accelerator.device,
     )
     entropy, timed_out, failed = accelerator.reduce(sums, "sum").tolist()
-    with_signal = len(group[(advantage != 0).any(1)].unique())
+    with_signal = len(group[(advantage != 0).any(1) | (not by_reward)].unique())
     return {
         "reward": reward.mean().item(),
         "reward_deviation": reward.std(correction=0).item(),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from objectives import Loop, Plan, Prepared, Step, Update
+from objectives import Advantage, Loop, Plan, Prepared, Step, Update
 from rlzoo.config import TrainConfig
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
@@ -39,19 +39,21 @@ class Trainer(Scorer):
         reference: Policy | None,
         sampler: Environment,
         progress: Progress | None = None,
+        teacher: Policy | None = None,
     ) -> None:
         train = experiment.config.train
         self.rate_fraction = rate_fraction(train)
         self.sharded = is_to_be_sharded(train, accelerator)
         if self.sharded:
-            policy, reference = shard(policy), None if reference is None else shard(reference)
+            policy = shard(policy)
+            reference, teacher = (None if model is None else shard(model) for model in (reference, teacher))
         trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
             trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         policy, self.optimizer = prepared
-        super().__init__(experiment, accelerator, policy, reference, sampler, progress)
+        super().__init__(experiment, accelerator, policy, reference, sampler, progress, teacher)
         self.is_learning = False
         """Amid the updates of a step; otherwise all is as `progress` says."""
 
@@ -78,7 +80,8 @@ class Trainer(Scorer):
             objective_state=batch.state,
         )
         self.is_learning = False
-        metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator)}
+        by_reward = bool(self.objective.the(Advantage).needs)
+        metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator, by_reward)}
         metrics |= collected.metrics | tally.metrics(self.accelerator)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
 

@@ -121,6 +121,14 @@ def test_the_rewards_of_several_functions_come_to_the_objective_apart(
     assert len(names) == 1 or not torch.equal(rewards[:, 0], rewards[:, 1])
 
 
+@pytest.mark.parametrize("written", ["./rewards.py:ours", "./rewards.py:ours,./rewards.py:compute_score"])
+def test_a_run_of_another_objective_is_inspected_by_one_that_reads_the_rewards_apart(
+    written: str, words: list[str]
+) -> None:
+    assert main(["train", *words, f"task.reward=[{written}]"]) == 0
+    assert main(["inspect", "run", "objective=gdpo", "step=0", "trust=run/config.yaml"]) == 0
+
+
 def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:
     assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
     assert ASKED[0]["model"] == "judge" and "Gold answer: 1" in ASKED[0]["messages"][0]["content"]

@@ -56,6 +56,17 @@ def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: p
     assert "an empty response earns as much as the gold answer" in out
 
 
+def test_a_group_has_a_signal_where_the_objective_tells_its_rewards_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("reward.py").write_text(
+        "def last(response, gold):\n    return float(response.split('=')[-1] == gold)\n\n"
+        "def other(response, gold):\n    return 2 - 2 * last(response, gold)\n"
+    )
+    words = ["task.reward=[./reward.py:last,./reward.py:other]", "task.reward_weights=[2, 1]"]
+    assert "0 of 16 groups" in shown(capsys, own_data(), *words)
+    out = shown(capsys, own_data(), *words, "objective=gdpo")
+    assert "of 16 groups" in out and "0 of 16 groups" not in out
+
+
 def test_what_becomes_of_rows_without_an_answer_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reward.py").write_text("def short(response):\n    return -len(response)\n")
     rows = [{"question": f"{n}+1-1=", "answer": str(n) if n in (16, 17, 18) else None} for n in range(10, 26)]

@@ -319,7 +319,9 @@ def test_a_mistake_is_one_line(
 
 
 def test_no_adapter_is_named_that_refuses_the_objective(capsys: pytest.CaptureFixture[str]) -> None:
-    assert error_of(capsys, "objectives", "--to", "verl", "gdpo").endswith("has no setting for decoupled_norm in gdpo")
+    assert error_of(capsys, "objectives", "--to", "trl", "otb").endswith(
+        "has no setting for optimal_token_baseline and reinforce and seq_sum in otb"
+    )
 
 
 def test_a_program_and_a_person_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

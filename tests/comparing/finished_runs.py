@@ -35,6 +35,11 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
             "accuracy": accuracy * step / STEPS,
             "entropy": 0.5 - 0.05 * step,
             "gradient_norm": 1.0,
+            "reward": 0.5,
+            "length": 9.0,
+            "truncated": 0.0,
+            "groups_without_signal": 0.5,
+            "updates_skipped": 0,
             "touched/clip/tokens": 0.01,
             "touched/clip/mass": 0.02,
         }

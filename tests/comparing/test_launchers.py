@@ -22,6 +22,7 @@ from rlzoo.comparing.launchers import LOST, Job, launching, stop
 from rlzoo.comparing.training_process import PATIENCE
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
+from tests.comparing.finished_runs import make_run
 from tests.comparing.test_compare import SMALL, grid, silent, table
 from tests.conftest import error_of
 
@@ -209,6 +210,31 @@ def test_a_run_whose_workers_get_lost_is_given_up_unless_it_takes_steps(steps: i
     losing = Losing(steps, tmp_path / "grpo-0")
     (failure,) = compare(cells, 1, silent(), losing)
     assert losing.started == steps + 1 + module.RETRIES - (steps > 0) and failure.message == "its worker was lost"
+
+
+class Drawing:
+    """A worker that is lost before it has drawn the curves, and one that has drawn them."""
+
+    def __init__(self, curves: Path) -> None:
+        self.curves, self.started = curves, 0
+
+    def start(self, *_: Any) -> Job:
+        """One more."""
+        self.started += 1
+        if self.started == 2:
+            self.curves.touch()
+        return Gone()
+
+
+def test_a_run_that_was_lost_while_its_curves_were_drawn_is_started_again_for_them(tmp_path: Path) -> None:
+    words = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
+    cells, _ = read_grid(["grpo", "seeds=0", *words, f"output={tmp_path}"])
+    (run,) = cells.cells
+    make_run(run.folder.path, "grpo", 0)
+    drawing = Drawing(run.folder.curves)
+    for _ in range(2):
+        assert compare(cells, 1, silent(), drawing) == []
+        assert drawing.started == 2
 
 
 def test_a_run_that_another_process_trains_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

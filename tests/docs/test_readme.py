@@ -71,6 +71,15 @@ def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> N
     assert parse(second) != parse(second.partition("+")[0])
 
 
+def test_where_to_begin_is_what_the_boards_say() -> None:
+    from rlzoo.choosing.choose import beginning
+    from rlzoo.choosing.evidence import shipped
+
+    begin = beginning(shipped())
+    assert f"Start plain, with `{begin.expression}`: [our boards call nothing better]" in README
+    assert begin.better == ()
+
+
 def test_every_page_of_docs_is_reached_from_its_index() -> None:
     docs = ROOT / "docs"
     reached, open_pages = set(), {docs / "index.md"}

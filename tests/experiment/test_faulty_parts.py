@@ -33,3 +33,10 @@ def test_a_fault_that_shows_on_unusual_batches_alone_is_found(verdicts: dict[str
 @pytest.mark.slow
 def test_no_sound_part_is_accused(verdicts: dict[str, dict[str, str]]) -> None:
     assert len(verdicts["sound"]) == 20 and set(verdicts["sound"].values()) == {""}
+
+
+@pytest.mark.slow
+def test_heeding_padding_is_not_taken_for_remembering(verdicts: dict[str, dict[str, str]]) -> None:
+    padding = [name for name, fault in FAULTS.items() if fault.startswith("padding:") and name not in NOT_FOUND]
+    assert {name for name in padding if "changes with the padding" not in verdicts["faulty"][name]} == set()
+    assert "depends on the batches before" in verdicts["quietly"]["cached_threshold"]

@@ -20,7 +20,7 @@ from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import trained_in
 from rlzoo.experiment.meaning import meaning
-from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_lines, write_json_lines, write_text
 
 SMALL = (
@@ -61,7 +61,7 @@ def begun(folder: str, *words: str) -> RunFolder:
     """A run of one step as it was begun before objectives were recorded."""
     run = RunFolder(Path(folder))
     run.path.mkdir(parents=True)
-    write_json_lines(run.metrics, [{"step": 1}])
+    write_json_lines(run.metrics, [{**dict.fromkeys(TRAINED.needed, 0.0), "step": 1}])
     run.config.write_text(to_yaml(small(*words)))
     return run
 
@@ -69,7 +69,7 @@ def begun(folder: str, *words: str) -> RunFolder:
 def recorded(folder: str, *words: str) -> RunFolder:
     """A run of one step that records its objective."""
     run = RunFolder(Path(folder))
-    write_json_lines(run.metrics, [{"step": 1}])
+    write_json_lines(run.metrics, [{**dict.fromkeys(TRAINED.needed, 0.0), "step": 1}])
     write_text(run.config, to_yaml(small(*words, "resume=true")))
     claim(run, small(*words, "resume=true")).close()
     return run
@@ -109,7 +109,7 @@ def expressions(draw: st.DrawFn) -> str:
         removable = [part.name for part in parse(expression).parts if not part.exclusive]
         if removable and draw(st.booleans()):
             expression = f"{expression}-{draw(st.sampled_from(removable))}"
-        parse(expression)
+        assume("logp_teacher" not in parse(expression).needs)  # a teacher has to be named besides
     except ObjectiveError:
         assume(False)
     return expression

@@ -29,6 +29,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         logp_old=logp,
         entropy_old=torch.rand(n, width, generator=draw),
         logp_ref=logp - 0.1,
+        logp_teacher=0.9 * logp,
         logp_sampler=logp,
         sum_pi_squared_old=(2 * logp).exp(),
         logp_prompt=logp[:, 0],

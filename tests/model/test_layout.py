@@ -103,7 +103,9 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
     words = ["rollout.responses_per_prompt=4", "train.minibatches_per_step=2", "task.problems=8"]
     words += ["evaluation.problems=1", f"train.tokens_per_micro_batch={budget}", "objective=grpo"]
     sampled, batch = rollouts(vocabulary=300)
-    trainer = Recording(check(load_config(words)), Accelerator(cpu=True), policy, reference, sampler=None)
+    trainer = Recording(
+        check(load_config(words)), Accelerator(cpu=True), policy, reference, sampler=None, teacher=reference
+    )
     return trainer, collected_by(sampled, batch)
 
 

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from rlzoo.config import ModelConfig
+from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
+from rlzoo.model import tokenizer as tokenizing
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from tests.conftest import save_tiny_model
 
@@ -25,6 +26,10 @@ def folder(tmp_path: Path) -> Path:
 
 def load(folder: Path, chat_template: str = "auto") -> Tokenizer:
     return load_tokenizer(ModelConfig(name=str(folder), chat_template=chat_template))
+
+
+def told(**options: object) -> TaskConfig:
+    return TaskConfig(chat_template_kwargs=options)
 
 
 def change(file: Path, **values: object) -> None:
@@ -56,11 +61,11 @@ def test_messages_without_a_template_are_joined(folder: Path, template: str | No
 def test_what_the_template_is_told_reaches_it_and_what_it_does_not_read_is_refused(folder: Path) -> None:
     config = ModelConfig(name=str(folder))
     with pytest.raises(UserError, match=r"task\.chat_template_kwargs\.enable_thinking=False .*no chat template"):
-        load_tokenizer(config, {"enable_thinking": False})
+        load_tokenizer(config, told(enable_thinking=False))
     (folder / "chat_template.jinja").write_text(TEMPLATE + "{% if enable_thinking is false %}0{% endif %}")
-    assert load_tokenizer(config, {"enable_thinking": False}).encode(CHAT) == load(folder).encode("=12-=3-+0")
+    assert load_tokenizer(config, told(enable_thinking=False)).encode(CHAT) == load(folder).encode("=12-=3-+0")
     with pytest.raises(UserError, match=r"task\.chat_template_kwargs\.thinking_budget=5 .* reads no thinking_budget"):
-        load_tokenizer(config, {"thinking_budget": 5})
+        load_tokenizer(config, told(thinking_budget=5))
 
 
 WRITTEN = "1+1=<eos><pad>2"
@@ -167,15 +172,23 @@ def with_file(name: str, text: str) -> Callable[[Path], None]:
         (lambda folder: change(folder / "config.json", model_type="unheard_of"), "does not recognize"),
         (with_template("{% for m in messages %}"), "set model.chat_template=none"),
         (with_template("{{ raise_exception('no users here') }}"), "no users here"),
+        (with_template("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), "more than"),
+        (with_file("generation_config.json", "[" * 100_000), "generation_config.json of"),
+        (with_file("generation_config.json", '{"eos_token_id": ["</s>"]}'), "generation_config.json of"),
         (with_file("config.json", "{"), "its config.json cannot be loaded"),
         (with_file("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
     ],
 )
-def test_a_model_of_no_use_is_refused_in_one_line(folder: Path, spoil: Callable[[Path], object], message: str) -> None:
+def test_a_model_of_no_use_is_refused_in_one_line(
+    folder: Path, spoil: Callable[[Path], object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizing, "_LONGEST_RENDERING", 0.5)
     spoil(folder)
     with pytest.raises(UserError, match=message) as caught:
         load(folder)
-    assert str(caught.value).startswith(("model.name=", "model.chat_template=")) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(
+        ("model.name=", "model.chat_template=", "the generation_config.json")
+    ) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

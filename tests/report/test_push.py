@@ -198,6 +198,7 @@ def test_what_is_published_has_no_path_of_this_machine(
     monkeypatch.chdir(tmp_path)
     config = read_recorded(run.config)
     config.model.name, config.model.reference = f"{tmp_path}/models/base", "~/models/reference"
+    config.model.teacher = "./data/teacher"
     config.task.held_out, config.task.reward = "here/rows.jsonl", [f"{tmp_path}/rewards.py:right"]
     config.task.options = {"file": {"path": "./data/private.txt"}}
     run.config.write_text(to_yaml(config))

@@ -52,4 +52,7 @@ def test_what_to_type_next_can_be_copied_whatever_the_folder_is_called() -> None
     look, compare, evaluate = _next(outcome)
     assert shlex.split(shlex.join(look)) == ["rlzoo", "inspect", "my runs/first one"]
     assert compare == ["rlzoo", "compare", "grpo", "stapo(q=0.8)", "seeds=0,1,2", "train.steps=3"]
+    taught = SimpleNamespace(config=config, objective=parse("opd"))
+    (_, beside, _) = _next(SimpleNamespace(experiment=taught, folder=outcome.folder))  # type: ignore[arg-type]
+    assert beside[2] == "grpo+opd(coefficient=0)"
     assert evaluate[2] == "my runs/first one"

@@ -10,7 +10,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.regrade import regrade
 from rlzoo.experiment.experiment import check
 from rlzoo.files import read_json_lines
-from rlzoo.rollout.sampler import SingleTurn, environment_of
+from rlzoo.rollout.environment import environment_of
+from rlzoo.rollout.sampler import SingleTurn
 from tests.training.test_ahead import run, small
 
 ECHO = f"{Path(__file__).parent / 'echo_task.py'}:Echo"
@@ -49,5 +50,7 @@ def test_an_engine_that_only_a_recorded_file_names_is_not_obeyed() -> None:
 
 def test_rewards_that_are_made_while_sampling_cannot_lie_in_a_checkpoint() -> None:
     check(small(f"task.name={ECHO}"))
-    with pytest.raises(UserError, match=r"rollout.ahead=1: the environment of task.name=.*Echo .*leave it out"):
+    with pytest.raises(
+        UserError, match=r"rollout.ahead=1: the environment of task.name=.*Echo .*leave rollout.ahead out"
+    ):
         check(small(f"task.name={ECHO}", "rollout.ahead=1"))

@@ -64,6 +64,8 @@ def counting(model: Path, *words: str) -> tuple[Counting, Step]:
     old, moved, reference = (with_noise(policy, seed).to(accelerator.device) for seed in range(3))
     sampled, batch = rollouts()
     there = {name: tensor.to(accelerator.device) for name, tensor in batch.tensors().items()}
-    trainer = Counting(experiment, accelerator, policy.to(accelerator.device), reference, sampler=None)
+    trainer = Counting(
+        experiment, accelerator, policy.to(accelerator.device), reference, sampler=None, teacher=reference
+    )
     trainer.begin(None)
     return trainer, (collected_by(sampled, batch.with_fields(**there)), old, moved)

@@ -218,9 +218,10 @@ def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None
 
 def test_an_objective_that_an_experiment_cannot_ask_is_told(copy: Path) -> None:
     changed("Start(steps=15),", 'Start(steps=15),\n    added="+epochs(count=2)",')(copy / "my_file.py")
-    found = planned([f"{copy / 'my_file.py'}:EXPERIMENT"], ["lopti", "grpo"], Seeds(1), False)
+    found = planned([f"{copy / 'my_file.py'}:EXPERIMENT"], ["lopti", "grpo", "opd"], Seeds(1), False)
     assert [cell.arm.objective for cell in found.cells if cell.label == "grpo"] == ["grpo+epochs(count=2)"]
-    assert list(found.refused) == [("coin", "lopti")] and "epochs" in found.refused["coin", "lopti"]
+    assert list(found.refused) == [("coin", "lopti"), ("coin", "opd")] and "epochs" in found.refused["coin", "lopti"]
+    assert "reads a teacher, and no experiment has one" in found.refused["coin", "opd"]
 
 
 def test_two_calls_do_not_write_into_one_folder(copy: Path) -> None:

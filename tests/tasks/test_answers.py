@@ -12,7 +12,8 @@ from rlzoo.tasks.grading import GraderPool
 
 SAMPLE = Path(__file__).parents[1] / "data" / "answers.jsonl"
 WHOLE = Path(__file__).parents[3] / "shared" / "data" / "answers" / "answers.jsonl"
-FURTHER = Path(__file__).parent / "further_answers.jsonl"
+FURTHER = [Path(__file__).parent / name for name in ("further_answers.jsonl", "fresh_answers.jsonl")]
+"""300 answers each in forms that were refused once; the verdicts of the second were written without the grader."""
 FILES = [SAMPLE, *(pytest.param(file, marks=pytest.mark.slow) for file in [WHOLE] if file.exists())]
 
 
@@ -39,8 +40,9 @@ def test_99_of_100_right_answers_are_accepted_and_no_wrong_one(file: Path) -> No
     assert [form for form, verdicts in table.items() if (False, True) in verdicts] == []
 
 
-def test_95_of_100_right_answers_in_forms_that_models_write_are_accepted_and_no_wrong_one() -> None:
-    verdicts = judged(FURTHER)["?"]
+@pytest.mark.parametrize("file", FURTHER)
+def test_95_of_100_right_answers_in_forms_that_models_write_are_accepted_and_no_wrong_one(file: Path) -> None:
+    verdicts = judged(file)["?"]
     right = [is_accepted for is_right, is_accepted in verdicts if is_right]
     assert len(verdicts) >= 300 and sum(right) / len(right) >= 0.95 and (False, True) not in verdicts
 

@@ -67,6 +67,8 @@ def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itsel
         ),
         ("12", r"\textbf{(B)}\ 12"),
         (r"\text{even}", r"\mathrm{Even}"),
+        (r"\textbf{(E)}\ \frac{1}{4}", r"\frac14"),
+        (r"\text{(A) }\sqrt2", r"\text{(A) }\sqrt{2}"),
     ],
 )
 def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: str) -> None:

@@ -1,12 +1,15 @@
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +92,28 @@ def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None
     assert [g.outcome for g in graded] == ["graded", "timed_out", "graded", "graded", "graded"]
     assert graded[1].grade == WORST
     assert elapsed < 10.0
+
+
+def test_a_policy_that_learns_what_takes_forever_costs_a_step_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(grading, "MOST_TIMED_OUT", 2)
+    scheduled, limits = GraderPool._scheduled, Counter[float]()
+
+    def counted(pool: GraderPool, problem: Problem, response: str, limit: float) -> object:
+        limits[limit] += response.startswith("sleep")
+        return scheduled(pool, problem, response, limit)
+
+    monkeypatch.setattr(GraderPool, "_scheduled", counted)
+    with GraderPool(grader, workers=1, timeout=2.0) as pool, caplog.at_level(logging.WARNING):
+        graded = pool.grade([PROBLEM] * 14, ["a", *["sleep 1000"] * 12, "bb"])
+    assert [it.outcome for it in graded] == ["graded", *["timed_out"] * 12, "graded"]
+    assert [it.grade.reward for it in graded] == [1.0, *[WORST.reward] * 12, 2.0]
+    assert limits == {2.0: 12, 0.2: 10}, "two had all their time, and the other ten a tenth of it"
+    said = [it.getMessage() for it in caplog.records]
+    assert said == [
+        "2 responses have timed out at once (task.grader_timeout=2): others graded with them get 0.2 s each"
+    ]
 
 
 @pytest.mark.parametrize("fault", ["crash", "exit", "raise", "allocate 6000000000"])
@@ -286,6 +311,19 @@ def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> No
 def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float, key: str) -> None:
     with pytest.raises(UserError, match=key):
         GraderPool(grader, workers, timeout)
+
+
+@pytest.mark.parametrize("length", [70, 71])
+def test_a_folder_for_temporary_files_too_deep_for_sockets_is_an_error_and_any_other_does(length: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        deep = Path(folder) / ("x" * (length - len(folder) - 1))
+        deep.mkdir()
+        words = [sys.executable, "-m", "rlzoo", "train", "train.steps=1", "task.problems=50", f"output={folder}/run"]
+        words += ["evaluation.problems=2", "evaluation.samples=1", "rollout.prompts_per_step=2"]
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(deep)})
+    assert done.returncode == (0 if length <= 70 else 2), done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("TMPDIR=/tmp" in done.stderr) == (length > 70)
 
 
 def fails_always(problem: Problem, response: str) -> Grade:

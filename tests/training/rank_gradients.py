@@ -41,8 +41,8 @@ def main(model: str, output: Path) -> None:
     policy = load_policy(experiment.config.model, experiment.tokenizer).double()
     with torch.no_grad():
         policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable
-    old, moved, reference = (with_noise(policy, seed) for seed in range(3))
-    trainer = Recording(experiment, accelerator, policy, reference, sampler=None)
+    old, moved, reference, teacher = (with_noise(policy, seed) for seed in range(4))
+    trainer = Recording(experiment, accelerator, policy, reference, sampler=None, teacher=teacher)
     gradients: dict[str, Tensor] = {}
     metrics = {}
     for expression in EXPRESSIONS:

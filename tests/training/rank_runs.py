@@ -20,7 +20,16 @@ from rlzoo.rollout.handover import checkpoint_weights
 from rlzoo.training.run import load_trainer
 from rlzoo.training.trainer import Trainer
 
-OBJECTIVES = ("stapo", "dapo", "lopti", "stare(adaptive=true)")
+REWARDS = """
+def right(response, gold, **columns):
+    return float(response.endswith(f"={gold}"))
+
+def short(response, **columns):
+    return -len(response) / 10
+"""
+SEVERAL = "gdpo+dynamic_sampling_by_reward"
+"""An objective that reads the above one by one; the others have the task's own reward."""
+OBJECTIVES = ("stapo", "dapo", "lopti", "stare(adaptive=true)", "otb", SEVERAL)
 STEPS = 4
 WORDS = (
     "rollout.prompts_per_step=6",  # so that no two processes have equal shares of a mini-batch
@@ -37,9 +46,14 @@ WORDS = (
 def main(folder: Path, sharding: str, steps: int = STEPS) -> None:
     """Writes, for each objective, the metrics of every step and what was sampled in it."""
     accelerator = make_accelerator("float32")
+    if accelerator.is_main_process:
+        (folder / "rewards.py").write_text(REWARDS)
+    accelerator.wait_for_everyone()
     runs: dict[str, list[dict[str, Any]]] = {}
     for objective in OBJECTIVES:
         words = [*WORDS, f"objective={objective}", f"output={folder / 'run'}", f"train.sharding={sharding}"]
+        if objective == SEVERAL:
+            words.append(f"task.reward=[{folder / 'rewards.py'}:right,{folder / 'rewards.py'}:short]")
         config = load_config(words)
         with load_trainer(check(config), accelerator, RunFolder(folder / "run")) as trainer:
             runs[objective] = []

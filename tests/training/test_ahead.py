@@ -33,6 +33,7 @@ from rlzoo.training.arithmetic import arithmetic
 from rlzoo.training.collect import collect
 from rlzoo.training.run import train
 from rlzoo.training.trainer import Trainer
+from tests.objectives.zoo_names import taught
 
 SMALL = (
     "rollout.prompts_per_step=3",
@@ -191,7 +192,7 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
 
 @pytest.mark.parametrize(
     ("objective", "ahead", "scorings"),
-    [("grpo-kl", 1, 0), ("grpo-kl", 0, 1), ("stapo", 1, 1), ("stapo", 0, 1 + 2 / 3)],
+    [("grpo-kl", 1, 0), ("grpo-kl", 0, 1), ("stapo", 1, 1), ("stapo", 0, 1 + 2 / 3), ("opd", 1, 1), ("opd", 0, 2)],
 )
 def test_what_fit_counts_as_scoring_is_what_training_scores(
     objective: str, ahead: int, scorings: float, monkeypatch: pytest.MonkeyPatch
@@ -203,7 +204,8 @@ def test_what_fit_counts_as_scoring_is_what_training_scores(
         return calculate(trainer, policy, responses, *given)
 
     monkeypatch.setattr(Trainer, "_calculate", counted)
-    config = small(f"objective={objective}", f"rollout.ahead={ahead}", "train.minibatches_per_step=3")
+    words = (f"objective={objective}", f"rollout.ahead={ahead}", "train.minibatches_per_step=3")
+    config = small(*words, *taught(objective))
     shape = shape_of(config.model)
     counted = arithmetic(config, shape, parse(objective))
     assert counted.scoring * 3 / counted.training == pytest.approx(scorings)

@@ -1,15 +1,17 @@
 """What the metrics say is what a count by hand says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
+from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.training.collect import Share
-from rlzoo.training.tally import Tally, _distance_to_reference, sampler_difference
-from tests.training.recording import sampled_responses
+from rlzoo.training.tally import Tally, _distance_to_reference, rollout_metrics, sampler_difference
+from tests.training.recording import GROUPS, collected_by, rollouts, sampled_responses
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:
@@ -53,6 +55,20 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
             assert metrics[f"touched/{name}/overlap/{other}"] == pytest.approx(share.item())
     assert sum(tokens.any().item() for tokens in touched.values()) >= 4
     assert any(value not in (0.0, 1.0) for key, value in metrics.items() if "/overlap/" in key)
+
+
+def test_a_group_has_a_signal_where_the_objective_has_an_advantage_though_its_sums_of_rewards_are_equal() -> None:
+    sampled, batch = rollouts()
+    first = torch.arange(len(batch.mask)) % 2 * (batch.require("group", "test") > 0)
+    rewards = torch.stack([first, 2 - 2 * first], 1).float()
+    batch = batch.with_fields(rewards=rewards, reward_weights=(2.0, 1.0), reward=2 * rewards[:, 0] + rewards[:, 1])
+    reward, texts = batch.require("reward", "test"), [""] * len(batch.mask)
+    graded = GradedRollouts([], sampled, texts, reward, reward, ["graded"] * len(texts))
+    collected, shares = replace(collected_by(sampled, batch), examples=[graded]), {}
+    for expression in ("gdpo", "grpo-kl"):
+        metrics = rollout_metrics(collected, parse(expression).prepare(batch), Accelerator(cpu=True))
+        shares[expression] = metrics["groups_without_signal"]
+    assert shares == {"gdpo": pytest.approx(1 / GROUPS), "grpo-kl": 1}
 
 
 def test_the_difference_of_sampler_and_trainer_is_that_of_the_counted_tokens() -> None:

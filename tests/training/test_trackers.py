@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rlzoo.training.run import Alert, send_alerts
 from tests.thinned import thinned
 from tests.training.test_train import SMALL
 
@@ -92,3 +94,51 @@ def test_a_tracker_receives_configuration_curves_and_evaluations(tracker: str, r
         assert steps[line["step"]]["entropy"] == pytest.approx(line["entropy"], rel=1e-6)
     for step in (0, 2):
         assert 0 <= steps[step]["evaluation/T1-p1/accuracy"] <= 1
+
+
+# ---- alerts ----------------------------------------------------------------------------------------------------------
+
+
+def alerts_of_trackio(folder: Path) -> list[tuple[str, str]]:
+    """The title and the text of each."""
+    with sqlite3.connect(folder / "trackio" / "rlzoo.db") as database:
+        return list(database.execute("select title, text from alerts"))
+
+
+def alerts_of_wandb(folder: Path) -> list[tuple[str, str]]:
+    """The same of an offline run."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (file,) = folder.glob("run/wandb/offline-run-*/*.wandb")
+    found = (Record.FromString(data) for data in leveldb_records(file.read_bytes()))
+    return [(it.alert.title, it.alert.text) for it in found if it.HasField("alert")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tracker", "alerts"), [("trackio", alerts_of_trackio), ("wandb", alerts_of_wandb)])
+def test_what_the_doctor_finds_while_a_run_goes_on_is_an_alert(
+    tracker: str, alerts: Callable[[Path], list[tuple[str, str]]], tmp_path: Path
+) -> None:
+    places = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio"), "PYTHONPATH": str(ROOT)}
+    words = (*SMALL, "objective=grpo-kl", "train.steps=4", "rollout.max_response_tokens=2", f"log.trackers={tracker}")
+    command = [sys.executable, "-m", "rlzoo", "train", *words, "output=run"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **places}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = dict(alerts(tmp_path))
+    assert "truncation at step 3" in found["truncation"] and len(alerts(tmp_path)) == len(found)
+
+
+class Recorder:
+    """A tracker of which alerts are kept."""
+
+    def __init__(self) -> None:
+        self.tracker, self.alerts = self, list[tuple[str, str]]()
+
+    def alert(self, title: str, text: str) -> None:
+        self.alerts.append((title, text))
+
+
+def test_trackers_without_alerts_are_passed_over() -> None:
+    recorder = Recorder()
+    send_alerts([SimpleNamespace(tracker=object()), recorder], [Alert("a", "b"), Alert("c", "d")])  # type: ignore[list-item]
+    assert recorder.alerts == [("a", "b"), ("c", "d")]

@@ -98,9 +98,12 @@ def test_the_log_probs_of_prompts_are_those_of_each_by_itself(recorded: tuple[Re
     assert len(set(found.tolist())) == len(short.prompts)
 
 
-def test_prompts_of_rollouts_ahead_cannot_be_asked_for() -> None:
-    with pytest.raises(UserError, match=r"rollout.ahead=1: a part of arm.* reads the prompts' log-probs"):
-        check(load_config(["objective=arm(alpha=1)", "rollout.ahead=1"]))
+@pytest.mark.parametrize(
+    ("objective", "what"), [("arm(alpha=1)", "the log-probs of prompts"), ("otb", "sums of squares")]
+)
+def test_what_no_engine_reports_of_rollouts_ahead_cannot_be_asked_for(objective: str, what: str) -> None:
+    with pytest.raises(UserError, match=f"rollout.ahead=1: a part of .* reads {what} at rollout time"):
+        check(load_config([f"objective={objective}", "rollout.ahead=1"]))
 
 
 def test_sums_of_squares_are_those_of_the_whole_distribution_and_nothing_if_nobody_asks(

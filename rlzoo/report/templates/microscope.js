@@ -66,6 +66,16 @@ function figures(list, response, seen, view, t) {
 function gauge(parent, share) {
   add(add(parent, "div", undefined, "gauge"), "i").style.width = `${100 * Math.min(1, share)}%`;
 }
+function explain(response, t) {
+  add(panel, "p", place(response, t));
+  gauge(panel, response.p[t]);
+  response.views.forEach((seen, i) => {
+    const view = numbers.views[i];
+    if (numbers.views.length > 1) add(panel, "h4", view.name);
+    for (const sentence of reasons(response, seen, view, t)) add(panel, "p", sentence);
+    figures(add(panel, "dl"), response, seen, view, t);
+  });
+}
 function show(token, open) {
   const response = numbers.responses[token.parentElement.dataset.response];
   const t = [...token.parentElement.children].indexOf(token);
@@ -88,14 +98,8 @@ function show(token, open) {
   close.type = "button";
   close.setAttribute("aria-label", "Close");
   close.addEventListener("click", () => panel.classList.remove("open"));
-  add(panel, "p", place(response, t));
-  gauge(panel, response.p[t]);
-  response.views.forEach((seen, i) => {
-    const view = numbers.views[i];
-    if (numbers.views.length > 1) add(panel, "h4", view.name);
-    for (const sentence of reasons(response, seen, view, t)) add(panel, "p", sentence);
-    figures(add(panel, "dl"), response, seen, view, t);
-  });
+  if (response.heard.includes(t)) add(panel, "p", "A tool wrote it: the model reads it, and nothing pushes on it.");
+  else explain(response, t);
   if (!open) return;
   panel.classList.add("open");
   token.scrollIntoView({ block: "nearest" }); // not behind the panel

@@ -1,0 +1,170 @@
+"""Rows of several turns: the policy writes, tools answer, and the policy goes on until a turn calls nothing."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
+from rlzoo.rollout.stop import cut_at_stop
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.tool_pool import Answer, ToolPool
+from rlzoo.tasks.tools import calls_in
+
+
+@dataclass
+class Conversation:
+    """A row while it is written. Each list has an item for each token."""
+
+    prompt: Sequence[int]
+    tokens: list[int] = field(default_factory=list)
+    chosen: list[bool] = field(default_factory=list)
+    """Whether the policy chose the token; the others are what tools answered."""
+    logp: list[float] = field(default_factory=list)
+    entropy: list[float] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
+    """What the policy wrote in each turn."""
+    truncated: bool = False
+    calls: int = 0
+    errors: int = 0
+
+    def write(self, sampled: Rollouts, row: int, text: str, room: int) -> None:
+        """Takes a turn of the policy, at most `room` tokens of it."""
+        length = int(sampled.lengths[row])
+        kept = min(length, room)
+        self.tokens += sampled.tokens[row, :kept].tolist()
+        self.chosen += [True] * kept
+        self.logp += sampled.logp[row, :kept].tolist()
+        self.entropy += sampled.entropy[row, :kept].tolist()
+        self.truncated = kept < length or bool(sampled.truncated[row])
+        self.turns.append(text)
+
+    def hear(self, answers: Sequence[Answer], tokens: Sequence[int], room: int) -> None:
+        """Takes what the tools answer; a row without room for it, and for a token behind it, is truncated."""
+        self.calls += len(answers)
+        self.errors += sum(answer.is_error for answer in answers)
+        if len(tokens) >= room:
+            self.truncated = True
+            return
+        self.tokens += tokens
+        self.chosen += [False] * len(tokens)
+        self.logp += [0.0] * len(tokens)
+        self.entropy += [0.0] * len(tokens)
+
+    @property
+    def open_calls(self) -> list[str]:
+        """What its last turn calls; a turn that was cut off calls nothing."""
+        return [] if self.truncated else calls_in(self.turns[-1])
+
+
+@dataclass(frozen=True)
+class ToolUse(SingleTurn):
+    """Conversations of up to `max_turns` turns of the policy, between which tools answer its calls.
+
+    What a turn's tokens were stays as it was sampled: no turn is tokenised again. `rollout.max_response_tokens` bounds
+    all tokens behind the prompt, those of the answers among them. The reward is that of the last turn's text; a row
+    that still calls in its last turn is graded as it is.
+    """
+
+    grades_text = True
+    grades_tokens = False
+
+    tools: ToolPool = field(kw_only=True)
+    max_turns: int = field(kw_only=True)
+
+    def __call__(
+        self,
+        problems: Sequence[Problem],
+        responses: int,
+        sampling: Sampling,
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> GradedRollouts:
+        """`responses` conversations about each problem."""
+        started = time.perf_counter()
+        prompts, places = self.prompts(problems), range(len(problems)) if numbers is None else numbers
+        sampled = self.engine.generate(prompts, responses, sampling, seed, numbers)
+        rows = [Conversation(prompts[number]) for number in sampled.prompt.tolist()]
+        # A row draws by its number among the rows of all processes, whatever others do.
+        lots = [places[row // responses] * responses + row % responses for row in range(len(rows))]
+        self._write(rows, sampled, sampling)
+        for turn in range(1, self.max_turns):
+            going = self._answered(rows, sampling)
+            if not going:
+                break
+            further = self.engine.generate(
+                [[*rows[row].prompt, *rows[row].tokens] for row in going],
+                1,
+                replace(sampling, max_response_tokens=max(self._room(rows[row], sampling) for row in going)),
+                _seed_of_turn(seed, turn),
+                [lots[row] for row in going],
+            )
+            self._write([rows[row] for row in going], further, sampling)
+        written = time.perf_counter()
+        graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
+        return replace(
+            graded,
+            figures=_figures(rows),
+            transcripts=[str(self.tokenizer.backend.decode(row.tokens)) for row in rows],
+            seconds={"generate": written - started, "grade": time.perf_counter() - written},
+        )
+
+    def _write(self, rows: Sequence[Conversation], sampled: Rollouts, sampling: Sampling) -> None:
+        cut, texts = cut_at_stop(sampled, sampling.stop, self.tokenizer.decode)
+        for number, (row, text) in enumerate(zip(rows, texts, strict=True)):
+            room = self._room(row, sampling)
+            if int(cut.lengths[number]) > room:
+                text = self.tokenizer.decode(cut.tokens[number, :room].tolist())
+            row.write(cut, number, text, room)
+
+    def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
+        """The rows whose calls have been answered, and that go on."""
+        asking = [(number, row.open_calls) for number, row in enumerate(rows) if row.open_calls]
+        answers = iter(self.tools.answers([call for _, calls in asking for call in calls]))
+        for number, calls in asking:
+            heard = [next(answers) for _ in calls]
+            tokens = self.tokenizer.answered(rows[number].tokens, [answer.text for answer in heard])
+            rows[number].hear(heard, tokens, self._room(rows[number], sampling))
+        return [number for number, _ in asking if not rows[number].truncated]
+
+    @staticmethod
+    def _room(row: Conversation, sampling: Sampling) -> int:
+        return sampling.max_response_tokens - len(row.tokens)
+
+
+def _rollouts(first: Rollouts, rows: Sequence[Conversation]) -> Rollouts:
+    """The rows as rollouts; `first` has what they were sampled for, and by which policy."""
+    lengths = torch.tensor([len(row.tokens) for row in rows])
+
+    def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
+        return pad_sequence([torch.tensor(each, dtype=dtype) for each in values], batch_first=True)
+
+    return replace(
+        first,
+        tokens=padded([row.tokens for row in rows], torch.long),
+        lengths=lengths,
+        mask=padded([row.chosen for row in rows], torch.bool),
+        logp=padded([row.logp for row in rows], torch.float32),
+        entropy=padded([row.entropy for row in rows], torch.float32),
+        truncated=torch.tensor([row.truncated for row in rows]),
+    )
+
+
+def _figures(rows: Sequence[Conversation]) -> dict[str, Tensor]:
+    counts = {
+        "turns": [len(row.turns) for row in rows],
+        "tool_calls": [row.calls for row in rows],
+        "tool_errors": [row.errors for row in rows],
+        "tool_tokens": [row.chosen.count(False) for row in rows],
+    }
+    return {name: torch.tensor(values, dtype=torch.float64) for name, values in counts.items()}
+
+
+def _seed_of_turn(seed: int, turn: int) -> int:
+    """Of the turns behind the first, which has the seed of a single one."""
+    return int.from_bytes(blake2b(f"{seed}/{turn}".encode(), digest_size=6).digest(), "big")

@@ -1,0 +1,119 @@
+"""Tools of the user: how they are named, what the model is told of a call, and that no call ends a run."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlzoo.config import TaskConfig
+from rlzoo.config.recorded import outside_names
+from rlzoo.errors import UserError
+from rlzoo.tasks import check_task
+from rlzoo.tasks.tool_pool import LONGEST_ANSWER, LONGEST_CALL, ToolPool
+from rlzoo.tasks.tools import calls_in, load_tools
+from tests.conftest import error_of
+from tests.rollout.calling_model import TOOLS
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskConfig:
+    """All tools of the file, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    Path("tools.py").write_text(TOOLS)
+    return TaskConfig(tools=[f"./tools.py:{name}" for name in ("add", "fail", "hang", "leave", "talk")])
+
+
+@pytest.fixture
+def pool(tools: TaskConfig) -> Iterator[ToolPool]:
+    with ToolPool(load_tools(tools), 1, 2.0) as pool:
+        yield pool
+
+
+def called(name: str, **arguments: object) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPool) -> None:
+    wrong = {
+        "": "a call is",
+        "[1]": "a call is",
+        '{"name": 1}': "a call is",
+        '{"name": "add", "arguments": [1, 2]}': "a call is",
+        "[" * 5000: "a call is",
+        called("add", a="x" * LONGEST_CALL): "a call is",
+        called("ad", a=1): "no tool of that name; did you mean add?",
+        called("add", a=1): "missing 1 required positional argument",
+        called("fail"): "ValueError: no such luck (tools.py line 15)",
+        called("hang"): "more than 2 seconds",
+        called("leave"): "ended its process",
+    }
+    answers = pool.answers([called("add", a=2, b=3), *wrong, called("add", a=[1], b=[2])])
+    assert (answers[0].text, answers[-1].text) == ("5", "[1, 2]")
+    assert not answers[0].is_error and not answers[-1].is_error
+    for answer, told in zip(answers[1:-1], wrong.values(), strict=True):
+        assert answer.is_error and told in answer.text
+
+
+def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
+    (answer,) = pool.answers([called("talk", length=LONGEST_ANSWER)])
+    assert answer.text.startswith("<|im_end|>xx") and answer.text.endswith("\n... 10 characters more")
+
+
+@pytest.mark.slow
+def test_a_thousand_hostile_calls_end_nothing(pool: ToolPool) -> None:
+    hostile = [
+        called("fail"),
+        "{" * 99,
+        called("add", a=1e308, b=1e308),
+        called("add", a="\ud800", b="\x1b[2J"),
+        "null",
+    ]
+    answers = pool.answers(hostile * 200)
+    assert len(answers) == 1000 and [answer.is_error for answer in answers[:5]] == [True, True, False, False, True]
+
+
+def test_calls_are_read_from_a_turn_in_order_the_last_also_without_its_end() -> None:
+    assert calls_in("so <tool_call>\n1\n</tool_call> and <tool_call>2</tool_call> or <tool_call>3") == ["1", "2", "3"]
+    assert calls_in("</tool_call> tool_call") == []
+
+
+def test_a_schema_is_made_of_hints_and_docstring(tools: TaskConfig) -> None:
+    (add, *_), untold = load_tools(tools), load_tools(TaskConfig(tools=["./tools.py:untold"]))[0]
+    assert add.schema()["function"]["parameters"]["required"] == ["a", "b"]
+    with pytest.raises(UserError, match=r"task\.tools=\./tools\.py:untold: .*; give each parameter a type hint"):
+        untold.schema()
+
+
+def test_what_has_no_effect_or_cannot_be_called_is_one_line(
+    tools: TaskConfig, capsys: pytest.CaptureFixture[str], tiny_model: Path
+) -> None:
+    for written, told in (("./tools.py:ad", "has no ad; did you mean add"), ("./tools.py:time", "not a function")):
+        with pytest.raises(UserError, match=rf"task\.tools=\{written}.*{told}"):
+            check_task(TaskConfig(tools=[written]))
+    with pytest.raises(UserError, match="two tools are called add; rename one"):
+        check_task(TaskConfig(tools=["./tools.py:add", "./tools.py:add"]))
+    with pytest.raises(UserError, match=r"task\.max_turns=3 has no effect on a task without task\.tools"):
+        check_task(TaskConfig(max_turns=3))
+    told = error_of(capsys, "train", "task.tools=[./tools.py:add]")
+    assert "task.tools=./tools.py:add: the chat template has to tell the model to call by <tool_call>, and none" in told
+    told = error_of(capsys, "train", "task.tools=[./tools.py:add]", "task.name=arithmetic", f"model.name={tiny_model}")
+    assert "leave task.tools out" in told
+
+
+def test_tools_that_a_recorded_file_names_are_code(tools: TaskConfig) -> None:
+    assert outside_names({"task.tools": ["./tools.py:add"]}) == {"./tools.py:add": "task.tools=./tools.py:add"}
+
+
+def test_the_guides_calculator_calculates_and_evaluates_nothing(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tools.md").read_text(encoding="utf-8")
+    (tmp_path / "calculator.py").write_text(guide.split("```python\n")[1].split("```")[0])
+    (tool,) = load_tools(TaskConfig(tools=[f"{tmp_path}/calculator.py:calculate"]))
+    assert tool.schema()["function"]["parameters"]["required"] == ["expression"]
+    marker = tmp_path / "marker"
+    hostile = f"__import__('pathlib').Path('{marker}').touch()"
+    asked = ("3*(4+5)-1", hostile, "9**9**9", "1+")
+    with ToolPool([tool], 1, 5.0) as pool:
+        right, *wrong = pool.answers([called("calculate", expression=text) for text in asked])
+    assert right.text == "26" and all(answer.is_error for answer in wrong)
+    assert not marker.exists()

@@ -1,0 +1,233 @@
+"""A teacher: another model, or the policy behind a prompt that knows more; what it says of the sampled tokens."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from rich.console import Console
+from torch import Tensor
+
+from objectives import parse
+from rlzoo.commands import main
+from rlzoo.comparing.grid import read_grid
+from rlzoo.config import Config, ModelConfig, TaskConfig, load_config
+from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import check
+from rlzoo.experiment.progress import OPTIMIZER
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.experiment.teacher import teacher_prompt
+from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.pretrained import EMBEDDED
+from rlzoo.model.shape import Shape, teacher_shape
+from rlzoo.model.tokenizer import load_tokenizer
+from rlzoo.report.terminal import Terminal
+from rlzoo.tasks.base import Problem
+from rlzoo.training.arithmetic import arithmetic
+from rlzoo.training.memory import predict
+from rlzoo.training.run import load_trainer, train
+from rlzoo.training.trainer import Trainer
+from tests.conftest import error_of, save_tiny_model
+from tests.thinned import thinned
+from tests.training.recording import Recording, collected_by, rollouts, with_noise
+
+SMALL = (
+    *("rollout.prompts_per_step=3", "rollout.responses_per_prompt=4", "train.learning_rate=1e-4"),
+    *("train.warmup_steps=0", "train.steps=3", "evaluation.problems=4", "evaluation.samples=1"),
+)
+KNOWING = "task.teacher_prompt={answer}={prompt}"
+SHIPPED = "model.teacher=embedded:arithmetic"
+
+
+def small(*words: str) -> Config:
+    """A run of seconds on the embedded model."""
+    return load_config([*SMALL, *words])
+
+
+def run(folder: Path, *words: str) -> RunFolder:
+    """Trains silently."""
+    return train(small(f"output={folder}", *words), Terminal(Console(quiet=True)))
+
+
+def made(folder: Path, *words: str) -> Trainer:
+    """A trainer of such a run."""
+    config = small(f"output={folder}", *words)
+    with load_trainer(check(config), make_accelerator("float32"), RunFolder(folder)) as trainer:
+        return trainer
+
+
+def log_probs(policy: Policy, prompt: list[int], tokens: list[int]) -> Tensor:
+    """[T] of each token, from whole logits."""
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[torch.arange(len(tokens)), torch.tensor(tokens)]
+
+
+# ---- what it says ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taught(tiny_model: Path, float64: None) -> Iterator[Recording]:
+    """A trainer of a random policy with another one as its teacher, in float64."""
+    words = ["objective=grpo-kl", "rollout.responses_per_prompt=4", "task.problems=8", "evaluation.problems=1"]
+    experiment = check(load_config([f"model.name={tiny_model}", *words, "train.minibatches_per_step=1"]))
+    policy = load_policy(experiment.config.model, experiment.tokenizer).double()
+    teacher = with_noise(policy, 5)
+    yield Recording(experiment, Accelerator(cpu=True), policy, None, sampler=None, teacher=teacher)
+
+
+def test_its_log_probs_are_those_of_each_response_alone(taught: Recording) -> None:
+    taught.config.train.tokens_per_micro_batch = 40
+    sampled, batch = rollouts()
+    found = taught.scored(collected_by(sampled, batch), frozenset({"logp_teacher"})).logp_teacher
+    for row, tokens in enumerate(sampled.tokens.tolist()):
+        prompt = list(sampled.prompts[int(sampled.prompt[row])])
+        expected = log_probs(taught.teacher, prompt, tokens).where(sampled.mask[row], 0.0)
+        torch.testing.assert_close(found[row], expected, rtol=0, atol=1e-10)
+
+
+def test_an_update_of_opd_has_the_gradient_of_its_equation(taught: Recording) -> None:
+    sampled, batch = rollouts()
+    policy = taught.accelerator.unwrap_model(taught.policy)
+    moved = with_noise(policy, 3)
+    taught.record("opd", collected_by(sampled, batch), old := with_noise(policy, 2), moved)
+    mask, responses = sampled.mask, sampled.responses()
+    earned = (taught.teacher(responses, 1.0).logp - old(responses, 1.0).logp).detach()
+    logp = moved.requires_grad_()(responses, 1.0).logp
+    loss = -((logp - old(responses, 1.0).logp).exp() * earned * mask).sum(1).mean()
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(moved.parameters()))])
+    (found,) = taught.gradients
+    assert (found - expected).abs().max() <= 1e-10 * expected.abs().max()
+
+
+@pytest.mark.parametrize("words", [[KNOWING], [KNOWING, SHIPPED], [KNOWING, "model.teacher=initial"]])
+def test_a_prompt_that_knows_more_is_read_before_the_same_response(words: list[str], tmp_path: Path) -> None:
+    trainer = made(tmp_path, "objective=opd", "rollout.max_refills=0", *words)
+    collected = trainer.collect()
+    found = trainer.scored(collected, frozenset({"logp_teacher"})).require("logp_teacher", "test")
+    graded, encode = collected.examples[0], trainer.experiment.tokenizer.encode
+    for row, place in zip(collected.share.own.tolist(), collected.share.batch.tolist(), strict=True):
+        problem, length = graded.problem_of(row), int(graded.rollouts.lengths[row])
+        tokens = graded.rollouts.tokens[row, :length].tolist()
+        prompt = encode(f"{problem.answer}={problem.prompt}")
+        torch.testing.assert_close(
+            found[place, :length], log_probs(trainer.policy, prompt, tokens), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_a_template_is_filled_where_it_says_and_nowhere_else() -> None:
+    task = TaskConfig(teacher_prompt="{answer}, then {prompt} ({answer})")
+    assert teacher_prompt(task, Problem("1", "what is {answer}?", "2")) == "2, then what is {answer}? (2)"
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    assert teacher_prompt(task, Problem("1", chat, "{prompt}")) == [
+        chat[0],
+        {"role": "user", "content": "{prompt}, then q ({prompt})"},
+    ]
+    with pytest.raises(UserError, match=r"task.teacher_prompt=.* rendered with a chat template already"):
+        teacher_prompt(task, Problem("1", "<|im_start|>user", "2"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The key that names a model which differs a little from the policy at its start."""
+    folder, config = tmp_path_factory.mktemp("teacher"), ModelConfig()
+    with_noise(load_policy(config, load_tokenizer(config)), 7).save(folder)
+    return f"model.teacher={folder}"
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_another_model_teaches_and_does_not_learn(other: str, tmp_path: Path) -> None:
+    trainer = made(tmp_path, "objective=opd", other)
+    before = [weight.clone() for weight in trainer.teacher.parameters()]
+    for _ in range(2):
+        assert trainer.step()[0]["groups_without_signal"] == 0
+    assert all(map(torch.equal, before, trainer.teacher.parameters()))
+    assert not any(weight.requires_grad for weight in trainer.teacher.parameters())
+    assert not all(map(torch.equal, before, trainer.policy.parameters()))
+
+
+@pytest.mark.parametrize("words", thinned([["objective=rlsd", KNOWING], ["objective=opd", "rollout.ahead=1"]], 2))
+def test_a_resumed_run_is_bitwise_the_one_that_was_not_stopped(words: list[str], other: str, tmp_path: Path) -> None:
+    words = words if KNOWING in words else [*words, other]
+    whole = run(tmp_path / "whole", *words)
+    run(tmp_path / "parts", *words, "train.steps=2")
+    parts = run(tmp_path / "parts", *words, "resume=true")
+    assert parts.metrics.read_text() == whole.metrics.read_text()
+    for name in ("model.safetensors", OPTIMIZER):
+        last = [folder / "checkpoints" / "step-000003" / name for folder in (parts, whole)]
+        assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_a_run_goes_on_with_no_other_teacher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "objective=opd", KNOWING, f"output={tmp_path / 'run'}", "train.steps=1"]
+    assert main(["train", *words]) == 0
+    capsys.readouterr()
+    assert "model.teacher" in error_of(capsys, "train", *words, SHIPPED, "resume=true", "train.steps=2")
+    other = [word.replace(KNOWING, "task.teacher_prompt={prompt}{answer};") for word in words]
+    assert "task.teacher_prompt" in error_of(capsys, "train", *other, "resume=true", "train.steps=2")
+    assert main(["inspect", str(tmp_path / "run"), "against=grpo"]) == 0
+    (page,) = (tmp_path / "run" / "microscope").glob("*.html")
+    assert "teacher_advantage" in page.read_text()
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    (["objective=opd"], r"objective=opd: teacher_advantage needs a teacher; set model.teacher .* task.teacher_prompt"),
+    (["objective=grpo", SHIPPED], r"model.teacher=embedded:arithmetic has no effect: no part of grpo reads a teacher"),
+    (["objective=grpo", KNOWING], r"task.teacher_prompt=\{answer\}=\{prompt\} has no effect: no part of grpo"),
+    (["objective=opd", "model.teacher=embedded:knights"], r"model.teacher=embedded:knights has another vocabulary"),
+    (["objective=opd", "model.teacher=embedded:knigths"], r"model.teacher=embedded:knigths: no such shipped model"),
+    (["objective=opd", "model.teacher=./nowhere"], r"model.teacher=./nowhere: no such folder"),
+    (["objective=opd", "task.teacher_prompt={answer}"], r"task.teacher_prompt='\{answer\}' has no \{prompt\}"),
+    (["objective=opd", "task.teacher_prompt={prompt} "], r"says no more than the prompt; add \{answer\}"),
+    (
+        ["objective=opd", "task.teacher_prompt={answer}{prompt}{prompt}", "rollout.max_prompt_tokens=15"],
+        r"the teacher's prompt \(task.teacher_prompt\) of problem \S+ has \d+ tokens, more than rollout.max_prompt_tok",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_a_teacher_that_cannot_be_or_has_no_effect_is_refused_before_a_model_loads(words: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check(small(*words))
+
+
+def test_a_teacher_of_a_shorter_context_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(EMBEDDED / "arithmetic", short := tmp_path / "short")
+    values = json.loads((short / "config.json").read_text())
+    (short / "config.json").write_text(json.dumps({**values, "max_position_embeddings": 16}))
+    with pytest.raises(UserError, match=r"exceeds the context of .*short, 16 tokens"):
+        check(small("objective=opd", f"model.teacher={short}"))
+
+
+def test_a_comparison_can_run_if_every_row_reads_the_teacher(other: str, tmp_path: Path) -> None:
+    words = [other, "seeds=0", f"output={tmp_path}", *SMALL]
+    read_grid(["grpo+opd(coefficient=0)", "opd", *words], [])[0].check()
+    with pytest.raises(UserError, match="no part of grpo reads a teacher"):
+        read_grid(["grpo", "opd", *words], [])[0].check()
+
+
+# ---- what it takes ---------------------------------------------------------------------------------------------------
+
+
+def test_its_weights_and_its_forward_pass_are_counted(tmp_path: Path) -> None:
+    config, objective = small("objective=opd", f"model.teacher={save_tiny_model(tmp_path)}"), parse("opd")
+    shape = Shape(2048, 8192, 24, 32, 8, 64, 100_000, tied=True)
+    own = teacher_shape(config.model, shape)
+    assert own is not None and own.hidden == 32
+    for teacher in (own, shape):
+        held = predict(config, shape, objective, 1, teacher)[0].parts["teacher"]
+        assert held == 4.0 * teacher.parameters
+    none, small_one, large = (arithmetic(config, shape, objective, teacher).scoring for teacher in (None, own, shape))
+    assert none == large > small_one > none / 2
+    assert teacher_shape(ModelConfig(teacher="initial"), shape) is shape
+    assert teacher_shape(ModelConfig(), shape) is None
+    assert "teacher" not in predict(small("objective=opd", KNOWING), shape, objective, 1)[0].parts
