@@ -4,6 +4,7 @@ Importing this makes `varlen` an attention implementation of transformers. Rows 
 are sampled, are SDPA's, with its masks.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,12 +88,16 @@ def _by_kernel(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, scaling: float | None, window: int | None
 ) -> Tensor:
     """[L, heads, size] of [L, heads, size]; keys and values may have fewer heads."""
-    from torch.nn.attention.varlen import varlen_attn
+    from torch.nn.attention import varlen
 
     seen = (-1 if window is None else window - 1, 0)  # so many before a token, and none behind it
-    out: Any = varlen_attn(
-        query, key, value, bounds, bounds, longest, longest, scale=scaling, window_size=seen, enable_gqa=True
-    )
+    options: dict[str, Any] = {"scale": scaling, "window_size": seen}
+    if "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters:
+        options["enable_gqa"] = True
+    else:  # torch 2.11
+        queries_per_key = query.shape[1] // key.shape[1]
+        key, value = (tensor.repeat_interleave(queries_per_key, dim=1) for tensor in (key, value))
+    out: Any = varlen.varlen_attn(query, key, value, bounds, bounds, longest, longest, **options)
     return out
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.attention.varlen as torch_varlen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -177,6 +178,25 @@ def test_in_half_precision_the_device_has_a_kernel_that_is_told_what_sdpa_does(
         with torch.autocast("cuda", torch.bfloat16):
             found = outcome(there, WHOLE)
     assert len(calls) == 2 and farthest(found, expected) < 0.05
+
+
+def test_the_kernel_of_torch_2_11_which_wants_as_many_keys_as_queries_gives_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy, newer = tiny_policy("qwen3", attention=VARLEN, initializer_range=0.1), torch_varlen.varlen_attn
+    seen = []
+
+    def older(query: Tensor, key: Tensor, value: Tensor, *bounds: Any, scale: Any, window_size: Any) -> Any:
+        assert query.shape == key.shape == value.shape
+        seen.append(len(query))
+        return newer(query, key, value, *bounds, scale=scale, window_size=window_size)
+
+    with SimulatedDevice(), torch.autocast("cuda", torch.bfloat16):
+        there = policy.to("cuda")
+        expected = outcome(there, WHOLE)
+        monkeypatch.setattr(torch_varlen, "varlen_attn", older)
+        found = outcome(there, WHOLE)
+    assert seen and farthest(found, expected) < 0.02
 
 
 # ---- flash attention of transformers ---------------------------------------------------------------------------------
