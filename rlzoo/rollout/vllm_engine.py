@@ -1,5 +1,7 @@
 """Sampling with vLLM, in the trainer's own process."""
 
+import errno
+import hashlib
 import logging
 import os
 import random
@@ -7,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,11 +186,10 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
     distributed = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     architecture = type(policy.model).__name__
     try:
-        with tempfile.TemporaryDirectory() as folder, _seeded(0), warnings.catch_warnings():
+        with _seeded(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            policy.model.config.save_pretrained(folder)
             return LLM(
-                folder,
+                str(_architecture_folder(policy.model.config)),
                 load_format="dummy",
                 skip_tokenizer_init=True,
                 generation_config="vllm",
@@ -207,6 +209,27 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
             )
     except Exception as error:  # whatever the libraries underneath stumble over
         raise _unusable(error, config, model, architecture) from None
+
+
+def _architecture_folder(config: Any) -> Path:
+    """Where vLLM reads the architecture from: beside what it compiles, whose key has this path in it.
+
+    One configuration has one folder, so that the next start, and every other process, finds what was compiled.
+    """
+    from vllm import envs
+
+    content = config.to_json_string(use_diff=False)
+    parent = Path(envs.VLLM_CACHE_ROOT) / "rlzoo"
+    folder = parent / hashlib.sha256(content.encode()).hexdigest()[:16]
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent) as made:
+        config.save_pretrained(Path(made) / folder.name)
+        try:
+            (Path(made) / folder.name).rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another process was first
+                raise
+    return folder
 
 
 def _parameter_names(model: torch.nn.Module) -> set[str]:

@@ -63,6 +63,15 @@ def test_log_probs_are_the_policys_own(name: str) -> None:
     torch.testing.assert_close(rollouts.logp, stats.logp, rtol=0, atol=1e-4)
 
 
+def test_two_starts_of_an_architecture_have_one_key_in_vllms_cache_of_compiled_code_and_another_has_its_own() -> None:
+    keys = []
+    for name in ("an untied head", "an untied head", "softcaps and sliding windows"):
+        policy = tiny_policy(name)
+        with closing(VllmEngine(policy, policy.tokenizer, ROLLOUT, ModelConfig())) as engine:
+            keys.append(engine.llm.llm_engine.vllm_config.compute_hash())
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_an_engine_that_did_not_take_the_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VllmEngine, "_load_weights", lambda engine: None)
     policy = tiny_policy("an untied head")
