@@ -119,7 +119,7 @@ class Local:
     def environment(self, slot: int) -> dict[str, str]:
         """An equal share of the cores unless the user has settled that, and of several GPUs those whose turn it is."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs)), **os.environ}
+        environment = {"OMP_NUM_THREADS": str(max(1, cores // (self.jobs * max(1, self.gpus)))), **os.environ}
         devices = _devices()
         if folder := script_folder():
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, environment.get("PYTHONPATH"))))

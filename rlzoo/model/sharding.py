@@ -35,11 +35,6 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def on_cpu(tensor: Tensor) -> Tensor:
-    """The whole of a sharded tensor, out of the device's way; another as it is."""
-    return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
-
-
 def sharded_as(tensor: Tensor, like: Tensor) -> Tensor:
     """The part of a tensor that this process has of `like`, which all have whole; as it is if `like` is not sharded."""
     if not isinstance(like, DTensor) or tensor.shape != like.shape:

@@ -26,7 +26,7 @@ from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import on_cpu, sharded_as
+from rlzoo.model.sharding import sharded_as, whole
 
 
 class CheckpointTimes:
@@ -106,8 +106,12 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _flatten(optimizer: torch.optim.Optimizer, keep: bool) -> dict[str, Tensor]:
-    """Whole tensors by name, on the CPU where they were sharded; none unless they are to be kept."""
+    """Whole tensors by name, on the CPU where they were sharded; none, not even copied, unless they are to be kept."""
     state = optimizer.state_dict()["state"]
     named = ((f"{number}.{name}", tensor) for number, values in state.items() for name, tensor in values.items())
-    gathered = ((name, on_cpu(tensor)) for name, tensor in named)
-    return {name: tensor.contiguous() for name, tensor in gathered if keep}
+    gathered = ((name, tensor, whole(tensor)) for name, tensor in named)
+    return {
+        name: (tensor if tensor is every_part else every_part.cpu()).contiguous()
+        for name, tensor, every_part in gathered
+        if keep
+    }

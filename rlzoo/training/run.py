@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
-from accelerate.utils import set_seed
+from accelerate.utils import gather_object, set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -212,10 +212,10 @@ def load(
     """A `Trainer` of a run, or a `Scorer` without an optimiser, at its last checkpoint or at that of a step.
 
     It scores what the objective needs, and can score the further fields `needs`. Raises UserError if the step has no
-    checkpoint.
+    checkpoint, and if the processes find different ones.
     """
     config = experiment.config
-    checkpoint = _checkpoint_of(folder, step)
+    checkpoint = _checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, experiment.tokenizer)
@@ -245,6 +245,24 @@ def load(
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield scorer
+
+
+def _checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
+    """That of every process. Raises UserError on all of them for a damaged one, and for folders that differ."""
+    checkpoint, damaged = None, None
+    try:
+        checkpoint = _checkpoint_of(folder, step)
+    except UserError as error:
+        damaged = error
+    names = sorted(set(gather_object([checkpoint.name if checkpoint else "damaged" if damaged else "none"])))
+    if damaged:
+        raise damaged
+    if len(names) > 1:
+        raise UserError(
+            f"output={folder.path}: the processes find different checkpoints there ({', '.join(names)}); they need "
+            f"one folder, on a disk that all machines share"
+        )
+    return checkpoint
 
 
 def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:

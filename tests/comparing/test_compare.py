@@ -342,6 +342,7 @@ def test_each_process_gets_its_share_of_the_machine(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     environments = [Local(jobs=3).environment(slot) for slot in range(3)]
     assert [it["OMP_NUM_THREADS"] for it in environments] == ["2"] * 3
+    assert Local(jobs=1, gpus=2).environment(0)["OMP_NUM_THREADS"] == "4"  # one process for each GPU
     assert [it["CUDA_VISIBLE_DEVICES"] for it in environments] == ["0", "1", "0"]
     assert "CUDA_VISIBLE_DEVICES" not in Local().environment(0)
     assert Local(gpus=0).environment(0)["CUDA_VISIBLE_DEVICES"] == ""

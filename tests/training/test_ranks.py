@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from tests.processes import ONE, TWO, launch
+from tests.processes import ONE, TWO, failure, launch
 from tests.thinned import thinned
 from tests.training.rank_gradients import EXPRESSIONS
 from tests.training.rank_runs import OBJECTIVES, WORDS
@@ -50,6 +50,23 @@ def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     assert [line["step"] for line in metrics] == [1, 2]
     timings = read_json_lines(tmp_path / "run" / "timings.jsonl")
     assert all(0 < line["generate_positions"] < 8 * 8 * 40 for line in timings)
+
+
+EACH_ITS_OWN = """
+import os, sys
+from rlzoo.commands import main
+sys.exit(main(["train", "output=run-" + os.environ.get("RANK", "0"), "resume=true", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_processes_whose_folders_differ_say_so_instead_of_waiting_for_each_other(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(EACH_ITS_OWN)
+    words = ["objective=grpo", "rollout.prompts_per_step=2", "evaluation.problems=4", "evaluation.samples=1"]
+    launch([*ONE, "train.py", "train.steps=1", *words], tmp_path)
+    said = failure([*TWO, "train.py", "train.steps=2", *words], tmp_path)
+    assert "the processes find different checkpoints there (none, step-000001)" in said
+    assert "on a disk that all machines share" in said and "Traceback" not in said.split("elastic")[0]
 
 
 @pytest.fixture(scope="module")
