@@ -30,9 +30,11 @@ FLAT, STEADY = "2 %", "5 %"
 LIMITS = {"cpu_milliseconds_a_token": STEADY, "yardstick": "", "yardsticks_a_token": STEADY}
 """What a second of the processor does depends on who else uses the machine, and on nothing here."""
 
+# At so small a rate responses keep their length: some costs are a step's, and more for each of few tokens.
 EMBEDDED = (
     "objective=stapo+clip_higher",
     "train.steps=2000",
+    "train.learning_rate=1e-9",
     "rollout.prompts_per_step=8",
     "rollout.responses_per_prompt=4",
     "train.minibatches_per_step=2",
@@ -44,7 +46,7 @@ SMOLLM2 = (
     "configs/smollm2.yaml",
     "objective=stapo+clip_higher",
     "train.steps=200",
-    "train.learning_rate=1e-6",
+    "train.learning_rate=1e-9",
     "model.precision=float32",
     "rollout.prompts_per_step=2",
     "rollout.responses_per_prompt=4",
