@@ -54,16 +54,25 @@ class Spread:
         return bool(self.weights[row, 1] * (1 - wild) > MARKED * self.weights[row, 0] * wild)
 
 
-def learn_spread(means: Sequence[np.ndarray], floor: float) -> Spread:
-    """The spread of each row from its runs' means, two or more; variances are at least `floor`."""
-    return _learn([by_seed - by_seed.mean() for by_seed in means], np.array([len(own) - 1.0 for own in means]), floor)
+def learn_spread(means: Sequence[np.ndarray], floor: float, prior_degrees: Sequence[float] = PRIOR_DEGREES) -> Spread:
+    """The spread of each row from its runs' means, two or more; variances are at least `floor`.
+
+    `prior_degrees` are what d0 may be: few where rows are not much alike.
+    """
+    deviations = [by_seed - by_seed.mean() for by_seed in means]
+    return _learn(deviations, np.array([len(own) - 1.0 for own in means]), floor, prior_degrees)
 
 
-def _learn(deviations: Sequence[np.ndarray], degrees: np.ndarray, floor: float) -> Spread:
+def _learn(
+    deviations: Sequence[np.ndarray],
+    degrees: np.ndarray,
+    floor: float,
+    may_be: Sequence[float] = PRIOR_DEGREES,
+) -> Spread:
     """From deviations whose squares add up to `degrees` variances in each row."""
     squares = np.array([np.square(own).sum() for own in deviations])
     variances = np.maximum(squares / degrees, floor)
-    prior_degrees, prior_variance, stable = _fit(variances, degrees)
+    prior_degrees, prior_variance, stable = _fit(variances, degrees, may_be)
     priors = np.array([prior_degrees, WILD_DEGREES])
     scales = prior_variance * np.array([1.0, WILDER])
     of_row = degrees[:, None]
@@ -79,9 +88,9 @@ def _wild(rows: int) -> float:
     return min(0.5, WILD_ROWS / rows)
 
 
-def _fit(variances: np.ndarray, degrees: np.ndarray) -> tuple[float, float, np.ndarray]:
+def _fit(variances: np.ndarray, degrees: np.ndarray, may_be: Sequence[float]) -> tuple[float, float, np.ndarray]:
     """The most likely d0, with s0^2 by expectation and maximisation, and each row's probability of being stable."""
-    wild, priors = _wild(len(variances)), np.array(PRIOR_DEGREES)[:, None]
+    wild, priors = _wild(len(variances)), np.array(may_be)[:, None]
     scale = np.full_like(priors, np.median(variances / (stats.chi2.median(degrees) / degrees)))
     for _ in range(ROUNDS):
         calm = np.log1p(-wild) + _log_density(variances, degrees, priors, scale)
@@ -91,7 +100,7 @@ def _fit(variances: np.ndarray, degrees: np.ndarray) -> tuple[float, float, np.n
         share = stable * degrees * (priors + degrees) / (priors + degrees * variances / scale)
         scale = (share @ variances / (stable @ degrees))[:, None]
     best = int(np.argmax(both.sum(axis=1)))
-    return PRIOR_DEGREES[best], float(scale[best, 0]), stable[best]
+    return may_be[best], float(scale[best, 0]), stable[best]
 
 
 def _log_density(

@@ -115,6 +115,10 @@ class _Round:
     """[N]: as graded."""
     sampled: int
     """Groups sampled by all processes."""
+    correct: Tensor
+    """[N] of every response that was sampled."""
+    tokens: Tensor
+    """How many were sampled."""
     graded: GradedRollouts
     own_group: Tensor
     """[n] group of each of this process's responses."""
@@ -173,6 +177,7 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
     reward = batch.require("reward", "collect")
+    correct, tokens = batch.require("correct", "collect"), batch.mask.sum()
     selected = experiment.objective.select(batch)
     if experiment.objective.refills:
         group = selected.require("group", "collect")
@@ -183,7 +188,7 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
         name: accelerator.reduce(values[here].sum().to(accelerator.device), "sum").item()
         for name, values in graded.figures.items()
     }
-    return _Round(selected, reward, part.count, graded, own_group, figures)
+    return _Round(selected, reward, part.count, correct, tokens, graded, own_group, figures)
 
 
 def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
@@ -222,6 +227,15 @@ def _with_rewards(
     return batch.with_fields(rewards=every, reward_weights=None if graded.rewards is None else tuple(weights) or None)
 
 
+def _sampled(rounds: Sequence[_Round]) -> dict[str, float]:
+    """Of all responses, also those of groups that are dropped: the share of right ones, and the tokens."""
+    correct = torch.cat([r.correct for r in rounds])
+    return {
+        "sampled/accuracy": correct.mean().item(),
+        "sampled/tokens": sum(int(r.tokens) for r in rounds),
+    }
+
+
 def _joined(
     rounds: Sequence[_Round], wanted: int, problems_used: int, responses: int, refills: bool, seed: int
 ) -> Collected:
@@ -238,7 +252,7 @@ def _joined(
     rollouts = concatenate([r.graded.rollouts for r in rounds]).rows(torch.isin(own_group, used.cpu()))
     here = torch.isin(group.cpu(), own_group).nonzero()[:, 0]
     sampled = sum(r.sampled for r in rounds)
-    metrics = {"groups_dropped": 1 - sum(r.groups for r in rounds) / sampled} if refills else {}
+    metrics = {"groups_dropped": 1 - sum(r.groups for r in rounds) / sampled, **_sampled(rounds)} if refills else {}
     for name in rounds[0].figures:
         metrics[name] = sum(r.figures[name] for r in rounds) / (sampled * responses)
     return Collected(
