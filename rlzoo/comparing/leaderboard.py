@@ -15,6 +15,7 @@ from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, unknown
 from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
 from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, accuracies, make_results
+from rlzoo.comparing.scaling_curves import Scaling, scaling_of
 from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
@@ -112,6 +113,8 @@ class Leaderboard:
     notes: Sequence[str]
     """What is to be said of the folders."""
     examples: Sequence[Example]
+    scaling: Scaling | None = None
+    """Accuracy by tokens; None where it is not known how the rows were trained."""
 
     @property
     def samples(self) -> int:
@@ -185,6 +188,7 @@ def make_leaderboard(
         alike=results.alike,
         notes=[*notes, *unknown_code(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
+        scaling=scaling_of(of_row),
     )
 
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import Alike
-from rlzoo.report.formatting import signed
+from rlzoo.report.formatting import signed, tokens
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
+from rlzoo.statistics.scaling import Refused
 from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import BENCHMARKS
 
@@ -157,6 +158,25 @@ def notes(board: Leaderboard) -> list[str]:
                 "unstable, and no interval over so few seeds is to be trusted; train more."
             )
     return [*lines, *(_alike(board, alike) for alike in board.alike)]
+
+
+def faster_or_higher(board: Leaderboard) -> list[str]:
+    """What the sigmoids are fitted to, and which rows have none, with the reason."""
+    scaling = board.scaling
+    if scaling is None:
+        return []
+    points = "held-out evaluations on the way" if scaling.is_held_out else "training rollouts of each step, all sampled"
+    lines = [
+        f"Accuracy of the {points}, over the response tokens sampled so far: R_0 + (A - R_0) / (1 + (C_mid / C)^B), "
+        f"with 95 % intervals over seeds. Equal tokens are {tokens(scaling.tokens)}, equal steps {scaling.steps}: the "
+        "most that every run had behind it."
+    ]
+    refused = {row: it.fit for row, it in scaling.rows.items() if isinstance(it.fit, Refused)} | {**scaling.unknown}
+    rows: dict[str, list[str]] = {}
+    for row in board.rows:
+        if row.identity in refused:
+            rows.setdefault(refused[row.identity].reason, []).append(str(row.name))
+    return lines + [f"No fit of {', '.join(names)}: {reason}." for reason, names in rows.items()]
 
 
 def contamination_notes(board: Leaderboard) -> list[str]:

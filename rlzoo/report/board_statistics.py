@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY, MEASURES
+from rlzoo.comparing.scaling_curves import RowScaling
 from rlzoo.report.board_sentences import verdict_words
-from rlzoo.report.formatting import interval, percent, points
+from rlzoo.report.formatting import percent, points, tokens
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.scaling import Fit
 from rlzoo.statistics.verdicts import Measured
 
 ByPlace: TypeAlias = Mapping[Any, float | None]
@@ -73,6 +75,26 @@ def _collapse(board: Leaderboard, row: BoardRow, decoding: Place) -> Estimate | 
     return Estimate(collapse.rate, *collapse.interval) if collapse.seeds > 1 else None
 
 
+def _fitted(value: Callable[[Fit], Estimate | float]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
+    """Of the sigmoid of accuracy over tokens, where the row's runs determine one."""
+
+    def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
+        scaling = board.scaling.rows.get(row.identity) if board.scaling else None
+        return value(scaling.fit) if scaling and isinstance(scaling.fit, Fit) else None
+
+    return of_row
+
+
+def _when_spent(value: Callable[[RowScaling], Estimate | None]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
+    """Of the accuracy at equal tokens or steps."""
+
+    def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
+        scaling = board.scaling.rows.get(row.identity) if board.scaling else None
+        return value(scaling) if scaling else None
+
+    return of_row
+
+
 def _improvement(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
     scores, baseline = row.results[decoding].scores, board.baseline.results[decoding].scores
     return None if row.is_baseline else improvement(scores, baseline)
@@ -109,7 +131,15 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
     ),
     "pass@k by k": (Statistic("pass@", "pass@", lambda board, row, at: row.results[at].pass_at, in_percent),),
 }
+FASTER_OR_HIGHER = "Faster or higher?"
 BY_ROW: Mapping[str, Sequence[Statistic]] = {
+    FASTER_OR_HIGHER: (
+        Statistic("asymptote", "A (%)", _fitted(lambda fit: fit.asymptote), in_percent),
+        Statistic("midpoint", "C_mid (tokens)", _fitted(lambda fit: fit.midpoint), tokens),
+        Statistic("efficiency", "B", _fitted(lambda fit: fit.curve.efficiency)),
+        Statistic("at_equal_tokens", "at equal tokens (%)", _when_spent(lambda row: row.at_equal_tokens), in_percent),
+        Statistic("at_equal_steps", "at equal steps (%)", _when_spent(lambda row: row.at_equal_steps), in_percent),
+    ),
     "Held-out accuracy on the way": (
         Statistic("held_out_area", "mean over the steps (%)", _trained(lambda runs: runs.area), in_percent),
         Statistic("steps_to_baseline_seed_", STEPS_TO_BASELINE, _steps_to_baseline, "{:.0f}".format),
@@ -177,7 +207,8 @@ def _cell(value: Value, statistic: Statistic) -> Cell:
         compared = [points(difference), verdict_words(value.verdict)] if difference else []
         return Cell([percent(value.estimate), *compared], value.estimate.mean, claim)
     if isinstance(value, Estimate):
-        return Cell([f"{statistic.write(value.mean)} {interval(value)}"], value.mean)
+        ends = f"[{statistic.write(value.low)}, {statistic.write(value.high)}]"
+        return Cell([f"{statistic.write(value.mean)} {ends}"], value.mean)
     if isinstance(value, Mapping) or value is None:
         return Cell(["-"], -1.0)
     return Cell([statistic.write(value)], float(value))

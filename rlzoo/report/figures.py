@@ -17,8 +17,10 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.sweep import number
 from rlzoo.errors import printable
 from rlzoo.report.curves import draw_estimates
+from rlzoo.report.formatting import tokens
 from rlzoo.report.smoothing import smoothed
-from rlzoo.report.svg import INK, svg
+from rlzoo.report.svg import INK, WIDTH, svg
+from rlzoo.statistics.scaling import Fit
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
 MARKERS = "osD^vP*X"
@@ -198,6 +200,39 @@ def accuracy_against_drift(board: Leaderboard) -> str:
         axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
 
     return svg(draw, "accuracy against entropy stability")
+
+
+def scaling_fits(board: Leaderboard) -> str:
+    """Each row's accuracy over the tokens that it had sampled, and the sigmoids that the rows determine."""
+    looks, scaling = strokes(board.rows), board.scaling
+    assert scaling
+
+    def draw(axis: Axes) -> None:
+        known = {row.identity: scaling.rows[row.identity] for row in board.rows if row.identity in scaling.rows}
+        last = max(row.tokens[-1] for row in scaling.rows.values())
+        for place, (identity, row) in enumerate(known.items()):
+            stroke = looks[identity]
+            few = row.accuracy[:, None] if scaling.is_held_out else _in_blocks(row.accuracy)
+            middles = row.tokens[:, None] if scaling.is_held_out else _in_blocks(row.tokens)
+            axis.plot(
+                middles.mean(axis=1), 100 * few.mean(axis=1), stroke.marker, color=stroke.color, markersize=4, alpha=0.5
+            )
+            if isinstance(row.fit, Fit):
+                spent = np.linspace(0, row.tokens[-1], 200)
+                axis.plot(spent, 100 * row.fit.curve.at(spent), color=stroke.color, linestyle=stroke.line_style)
+                end = last * (1.04 + 0.02 * place)
+                draw_estimates(axis, [end], [row.fit.asymptote], fmt=stroke.marker, color=stroke.color, capsize=2)
+        axis.xaxis.set_major_formatter(lambda value, _: tokens(value))
+        axis.set_xlabel("response tokens sampled")
+        axis.set_title("accuracy (%)", loc="left", fontsize=10)
+
+    return svg(draw, "accuracy over tokens", width=2 * WIDTH)
+
+
+def _in_blocks(values: np.ndarray) -> np.ndarray:
+    """[blocks, points] of about twenty blocks of training rollouts; what is left over at the start is not drawn."""
+    length = max(1, len(values) // 20)
+    return values[len(values) % length :].reshape(-1, length)
 
 
 def pareto_front(board: Leaderboard) -> list[BoardRow]:

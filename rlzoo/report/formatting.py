@@ -28,6 +28,14 @@ def interval(estimate: Estimate) -> str:
     return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
+def tokens(count: float) -> str:
+    """Three digits that count: `31.4k`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            return f"{float(f'{count / size:.3g}'):g}{unit}"
+    return f"{count:.3g}"
+
+
 # ---- names in lines --------------------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.errors import printable
-from rlzoo.report.board_sentences import headlines, notes, planning, summary, verdict_words
-from rlzoo.report.board_statistics import BY_DECODING, BY_ROW, Statistic, columns
+from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary, verdict_words
+from rlzoo.report.board_statistics import BY_DECODING, BY_ROW, FASTER_OR_HIGHER, Statistic, columns
 from rlzoo.report.forest import as_text, forest
 from rlzoo.report.formatting import percent, points
 
@@ -25,6 +25,8 @@ def markdown(board: Leaderboard) -> str:
     for title, statistics in BY_ROW.items():
         if table := _statistics(statistics, board, board.decodings[0]):
             lines += [f"## {title}", "", *table, ""]
+        if table and title == FASTER_OR_HIGHER:
+            lines += [line for text in faster_or_higher(board) for line in (in_markdown(text), "")]
     if board.is_trained:
         lines += ["## What each part touched", "", "Shares of the tokens / of the advantage mass, in %.", ""]
         lines += [*_touched(board), ""]

@@ -13,7 +13,7 @@ from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.errors import printable
 from rlzoo.files import write_text
-from rlzoo.report.board_sentences import headlines, notes, planning, summary, verdict_words
+from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary, verdict_words
 from rlzoo.report.board_statistics import BY_DECODING, BY_ROW, Column, Statistic, columns
 from rlzoo.report.console import plain_console
 from rlzoo.report.formatting import folded, percent, points
@@ -48,7 +48,7 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
             _print_statistics(statistics, board, decoding, console)
     for statistics in BY_ROW.values():
         _print_statistics(statistics, board, board.decodings[0], console)
-    for line in (*headlines(board), f"{summary(board)}.", *planning(board), *notes(board)):
+    for line in (*faster_or_higher(board), *headlines(board), f"{summary(board)}.", *planning(board), *notes(board)):
         console.print(Text(printable(line)))
 
 

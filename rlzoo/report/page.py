@@ -41,6 +41,7 @@ def page(board: Leaderboard) -> str:
         shade=shade,
         curves=(figures.accuracy_curves(board), figures.entropy_curves(board)) if board.is_trained else (),
         swept=[Markup(figure) for figure in figures.swept_curves(board)],
+        fits=Markup(figures.scaling_fits(board)) if board.scaling else "",
         pareto=Markup(figures.accuracy_against_drift(board)) if board.is_trained else "",
     )
 

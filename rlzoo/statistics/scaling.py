@@ -119,6 +119,8 @@ def accuracies_at(rows: Sequence[Curves], compute: float) -> list[Estimate | Non
 
 def _near(spent: np.ndarray, accuracy: np.ndarray, compute: float) -> float:
     nearest = np.argsort(np.abs(spent - compute), kind="stable")[: max(2, len(spent) // 10)]
+    if np.ptp(spent[nearest]) == 0:
+        return float(accuracy[nearest].mean())
     return float(np.polynomial.Polynomial.fit(spent[nearest], accuracy[nearest], 1)(compute))
 
 
@@ -153,6 +155,8 @@ def _fitted(row: Curves) -> _Fitted | Refused:
         return Refused(f"{seeds} seed{'s' * (seeds > 1)}; a fit needs {LEAST_SEEDS}")
     if points < LEAST_POINTS:
         return Refused(f"{points} points of each seed; a fit needs {LEAST_POINTS}, the untrained model among them")
+    if not (np.all(np.isfinite(row.accuracy)) and np.all(np.diff(row.compute) > 0)):
+        return Refused("compute does not rise from point to point")
     curve = least_squares(row)
     residuals = row.accuracy - curve.at(row.compute)
     slopes = np.stack([_slopes(curve, compute) for compute in row.compute])

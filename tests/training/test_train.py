@@ -91,6 +91,17 @@ def test_every_round_of_rollouts_is_selected_once(tmp_path: Path, monkeypatch: p
     assert selected == [len(graded.texts) for graded in collected.examples]
 
 
+def test_what_was_sampled_is_recorded_whatever_is_dropped(tmp_path: Path) -> None:
+    """Of every response, the groups that dynamic sampling drops among them."""
+    config = small(tmp_path / "run", "objective=dapo", "train.steps=1")
+    with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
+        metrics, collected = trainer.step()
+    correct = torch.cat([graded.correct for graded in collected.examples])
+    assert metrics["groups_dropped"] > 0 and len(correct) > len(collected.reward)
+    assert metrics["sampled/accuracy"] == pytest.approx(correct.double().mean().item())
+    assert metrics["sampled/tokens"] == sum(int(graded.rollouts.mask.sum()) for graded in collected.examples)
+
+
 def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
     words = ("train.steps=3", "evaluation.every=2", "evaluation.decodings=[1/1,0.7/0.9]", "log.trackers=[tensorboard]")
     folder = run(tmp_path / "run", *words, "log.response_steps=1")
