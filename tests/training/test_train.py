@@ -93,7 +93,7 @@ def test_every_round_of_rollouts_is_selected_once(tmp_path: Path, monkeypatch: p
 
 def test_what_was_sampled_is_recorded_whatever_is_dropped(tmp_path: Path) -> None:
     """Of every response, the groups that dynamic sampling drops among them."""
-    config = small(tmp_path / "run", "objective=dapo", "train.steps=1")
+    config = small(tmp_path / "run", "objective=dapo", "train.steps=1", "rollout.responses_per_prompt=2", "seed=1")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         metrics, collected = trainer.step()
     correct = torch.cat([graded.correct for graded in collected.examples])
