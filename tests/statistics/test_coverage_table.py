@@ -83,3 +83,16 @@ def test_the_readme_of_a_board_names_the_processor_of_its_page(board: str) -> No
     text = (folder / "results" / "leaderboard.html").read_text(encoding="utf-8")
     (processor,) = re.findall(r"<dt>processor</dt><dd>([^<]+)", text)
     assert processor.strip() in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_fits_cover_in_93_to_97_percent_and_are_refused_where_curves_determine_none() -> None:
+    """Each setting as far as two standard errors show, and all together without that."""
+    _, _, *lines = (RESULTS / "scaling.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    determined = np.array([row[3:7] for row in cells if row[0] == "determined"], dtype=np.float64)
+    rows, refused, covered = determined[:, 0], determined[:, 1], determined[:, 2:]
+    chance = 200 * np.sqrt(0.05 * 0.95 / rows)[:, None]
+    assert len(determined) == 24 and np.all(refused <= 10)
+    assert np.all((covered >= 93 - chance) & (covered <= 97 + chance))
+    assert np.all(np.abs(covered.mean(axis=0) - 95) < 1)
+    assert all(float(row[4]) >= 95 for row in cells if row[0] == "not determined")
