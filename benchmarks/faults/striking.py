@@ -82,7 +82,7 @@ class Trial:
         """Does what is not recorded yet. Raises ChildProcessError if the undisturbed run fails."""
         seconds = self._undisturbed()
         mine = [line for line in read_json_lines(self.record) if line["workload"] == self.workload.name]
-        starts, strikes = len(mine), sum("moment" in line for line in mine)
+        starts, strikes = len(mine), sum("moment" in line and line["status"] != 0 for line in mine)
         since_end = next((i for i, line in enumerate(reversed(mine)) if "moment" not in line), len(mine))
         while strikes < self.wanted or since_end:
             rng = random.Random(f"{self.seed} {self.workload.name} {self.number} {starts}")
@@ -90,7 +90,8 @@ class Trial:
             append_json_line(self.record, asdict(result))
             tell(f"{self.number.name} {result}")
             is_strike = isinstance(result, Strike)
-            starts, strikes, since_end = starts + 1, strikes + is_strike, since_end + 1 if is_strike else 0
+            came_in_time = is_strike and result.status != 0
+            starts, strikes, since_end = starts + 1, strikes + came_in_time, since_end + 1 if is_strike else 0
 
     def _undisturbed(self) -> float:
         """Seconds of the processor that a fork takes to the end of the workload, which is kept to compare with."""

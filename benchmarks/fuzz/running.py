@@ -19,6 +19,8 @@ from benchmarks.fuzz.subjects import SUBJECTS
 from benchmarks.fuzz.trials import LONGEST_WAIT, Case, Sandbox, Verdict, run_cases, unclear
 
 FILES = 10_000
+LONGEST_WORD = 2**17
+"""Bytes that Linux takes as one word of a command."""
 _OF_ENGINES = ("rlzoo.__main__", "rlzoo.rollout.vllm_engine", "rlzoo.rollout.vllm_server")
 _UNIX = multiprocessing.get_context("fork")
 
@@ -99,9 +101,13 @@ def show_case(case: Case, folder: Path) -> int:
 def by_command_line(cases: Sequence[Case], folder: Path, count: int) -> list[Verdict]:
     """Some of the cases as a user types them, each a process of its own."""
     sandbox, seeds = prepared(cases, folder)
-    verdicts = []
-    for case in Random(len(cases)).sample(list(cases), count):
-        words, started = case.make(seeds, sandbox.of_case(case)), time.monotonic()
+    verdicts: list[Verdict] = []
+    drawn = iter(Random(len(cases)).sample(list(cases), len(cases)))
+    while len(verdicts) < count:
+        case, started = next(drawn), time.monotonic()
+        words = case.make(seeds, sandbox.of_case(case))
+        if max(len(word.encode(errors="replace")) for word in words) >= LONGEST_WORD:
+            continue
         command = [sys.executable, "-m", "rlzoo", *(word.replace("\x00", "") for word in words)]
         done = subprocess.run(
             command, cwd=sandbox.of_case(case), capture_output=True, timeout=LONGEST_WAIT, stdin=subprocess.DEVNULL
