@@ -8,20 +8,25 @@ from time import monotonic
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rlzoo.config import CheckpointConfig
+from rlzoo.errors import UserError
 from rlzoo.experiment.progress import (
     ADAPTERS,
     AHEAD,
     OPTIMIZER,
     PROGRESS,
     Progress,
+    check_whole,
     checkpoints,
     damage,
+    newest_whole,
     write_manifest,
 )
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
@@ -78,6 +83,34 @@ def save_checkpoint(
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
+
+
+def checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
+    """That of every process. Raises UserError on all of them for a damaged one, and for folders that differ."""
+    checkpoint, damaged = None, None
+    try:
+        checkpoint = _checkpoint_of(folder, step)
+    except UserError as error:
+        damaged = error
+    names = sorted(set(gather_object([checkpoint.name if checkpoint else "damaged" if damaged else "none"])))
+    if damaged:
+        raise damaged
+    if len(names) > 1:
+        raise UserError(
+            f"output={folder.path}: the processes find different checkpoints there ({', '.join(names)}); they need "
+            f"one folder, on a disk that all machines share"
+        )
+    return checkpoint
+
+
+def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
+    """That of a step, or the newest that is whole. Raises UserError for a damaged one where there is no other."""
+    if step is None:
+        return newest_whole(folder / "checkpoints")
+    checkpoint = folder.checkpoint(step)
+    if checkpoint is not None:
+        check_whole(checkpoint)
+    return checkpoint
 
 
 def load_weights(checkpoint: Path, policy: Policy) -> None:

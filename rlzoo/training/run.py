@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -20,7 +19,7 @@ from rlzoo.errors import Fault, UserError, is_disk_full, is_out_of_memory, one_l
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
-from rlzoo.experiment.progress import Progress, check_whole, newest_whole, read_progress, readable
+from rlzoo.experiment.progress import Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
@@ -34,7 +33,7 @@ from rlzoo.rollout.environment import environment_opened
 from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.ahead import of_all_processes, read_ahead
-from rlzoo.training.checkpoint import CheckpointTimes, load_optimizer, load_weights, save_checkpoint
+from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, load_weights, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
 from rlzoo.training.scoring import Scorer
@@ -215,7 +214,7 @@ def load(
     checkpoint, and if the processes find different ones.
     """
     config = experiment.config
-    checkpoint = _checkpoint_of_all(folder, step)
+    checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         policy = load_policy(config.model, experiment.tokenizer)
@@ -245,34 +244,6 @@ def load(
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield scorer
-
-
-def _checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
-    """That of every process. Raises UserError on all of them for a damaged one, and for folders that differ."""
-    checkpoint, damaged = None, None
-    try:
-        checkpoint = _checkpoint_of(folder, step)
-    except UserError as error:
-        damaged = error
-    names = sorted(set(gather_object([checkpoint.name if checkpoint else "damaged" if damaged else "none"])))
-    if damaged:
-        raise damaged
-    if len(names) > 1:
-        raise UserError(
-            f"output={folder.path}: the processes find different checkpoints there ({', '.join(names)}); they need "
-            f"one folder, on a disk that all machines share"
-        )
-    return checkpoint
-
-
-def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
-    """That of a step, or the newest that is whole. Raises UserError for a damaged one where there is no other."""
-    if step is None:
-        return newest_whole(folder / "checkpoints")
-    checkpoint = folder.checkpoint(step)
-    if checkpoint is not None:
-        check_whole(checkpoint)
-    return checkpoint
 
 
 def _frozen(experiment: Experiment, policy: Policy, name: str) -> Policy:
