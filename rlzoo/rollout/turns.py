@@ -13,7 +13,8 @@ from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.tool_pool import Answer, ToolPool
+from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in
 
 

@@ -1,37 +1,22 @@
 """Where tools are called: in processes that can be killed, each call with a limit of time and memory."""
 
-import json
 import os
 import resource
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from pebble import ProcessExpired, ProcessPool
 
-from rlzoo.errors import Fault, nearest, one_line
+from rlzoo.errors import Fault, one_line
 from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.grading import MEMORY_LIMIT
 from rlzoo.tasks.outside import described
+from rlzoo.tasks.tool_calls import Answer, answer_text, read_call, shortened
 from rlzoo.tasks.tools import Tool
-
-LONGEST_ANSWER = 8192
-"""Characters of an answer that go back to the model."""
-LONGEST_CALL = 65_536
-"""Characters of a call that are read."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What goes back to the model for a call."""
-
-    text: str
-    is_error: bool = False
-    """Whether the call was malformed, or its tool unknown, raised, or took too long."""
 
 
 class ToolPool:
@@ -51,7 +36,7 @@ class ToolPool:
             context = WithoutMain()
             context.set_forkserver_preload([__name__])
             initial = (dict(os.environ),)
-            self._pool = ProcessPool(self.workers, initializer=_start_worker, initargs=initial, context=context)
+            self._pool = ProcessPool(self.workers, initializer=start_worker, initargs=initial, context=context)
         return self
 
     def __exit__(
@@ -68,19 +53,12 @@ class ToolPool:
 
     def _asked(self, call: str) -> "Future[str] | Answer":
         """The call under way, or what is wrong with it."""
+        read = read_call(call, self.tools)
+        if isinstance(read, Answer):
+            return read
         try:
-            read = json.loads(call) if len(call) <= LONGEST_CALL else None
-        except (ValueError, RecursionError):
-            read = None
-        arguments = read.get("arguments", {}) if isinstance(read, dict) else None
-        if not isinstance(read, dict) or not isinstance(arguments, dict) or not isinstance(read.get("name"), str):
-            return Answer('error: a call is {"name": ..., "arguments": {...}} in JSON', is_error=True)
-        tool = self.tools.get(read["name"])
-        if tool is None:
-            close = nearest(read["name"][:100], self.tools)
-            return Answer(f"error: there is no tool of that name{close}; there are {', '.join(self.tools)}", True)
-        try:
-            called: Future[str] = self._pool.schedule(_called, (tool, arguments), timeout=self.timeout)
+            asked = (self.tools[read.name], read.arguments)
+            called: Future[str] = self._pool.schedule(_called, asked, timeout=self.timeout)
         except RuntimeError as error:
             raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
         return called
@@ -95,10 +73,11 @@ class ToolPool:
         except BrokenProcessPool as error:
             raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
         except Exception as error:
-            return Answer(_shortened(f"error: {one_line(error)}"), is_error=True)
+            return Answer(shortened(f"error: {one_line(error)}"), is_error=True)
 
 
-def _start_worker(environment: Mapping[str, str]) -> None:
+def start_worker(environment: Mapping[str, str]) -> None:
+    """The environment as it is now, and a limit of memory."""
     os.environ.update(environment)
     with suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
@@ -106,13 +85,6 @@ def _start_worker(environment: Mapping[str, str]) -> None:
 
 def _called(tool: Tool, arguments: Mapping[str, Any]) -> str:
     try:
-        value = tool.function(**arguments)
-        text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+        return answer_text(tool.function(**arguments))
     except BaseException as error:  # also exit(), and what does not survive the way back
         raise RuntimeError(described(error)) from None
-    return _shortened(text)
-
-
-def _shortened(text: str) -> str:
-    cut = f"\n... {len(text) - LONGEST_ANSWER} characters more" if len(text) > LONGEST_ANSWER else ""
-    return text[:LONGEST_ANSWER] + cut

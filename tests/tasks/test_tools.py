@@ -10,7 +10,8 @@ from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks import check_task
-from rlzoo.tasks.tool_pool import LONGEST_ANSWER, LONGEST_CALL, ToolPool
+from rlzoo.tasks.tool_calls import LONGEST_ANSWER, LONGEST_CALL
+from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in, load_tools
 from tests.conftest import error_of
 from tests.rollout.calling_model import TOOLS
@@ -53,6 +54,13 @@ def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPoo
     assert not answers[0].is_error and not answers[-1].is_error
     for answer, told in zip(answers[1:-1], wrong.values(), strict=True):
         assert answer.is_error and told in answer.text
+
+
+def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool: ToolPool) -> None:
+    asked = [called("add", a="a\ud800", b="b"), called("ad\ud800"), called("add", a=1, b="\ud800", c="\ud800")]
+    assert pool.answers(asked)[0].text == "a?b"
+    for answer in pool.answers([*asked, called("fail")]):
+        answer.text.encode("utf-8")
 
 
 def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
