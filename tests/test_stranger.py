@@ -88,7 +88,7 @@ def records(run: Path) -> Path:
 
 NAMES = [
     *(("task.name", "theirs:Arithmetic"), ("task.reward", '["theirs:reward"]'), ("model.trust_remote_code", "true")),
-    *(("rollout.engine", "theirs:Engine"), ("task.tools", '["theirs:reward"]')),
+    *(("rollout.engine", "theirs:Engine"), ("task.tools", '["theirs:reward"]'), ("task.environment", "theirs:Engine")),
 ]
 
 

@@ -1,6 +1,6 @@
 """What a recorded file may do: it is data, and says nothing of what code to import.
 
-Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, an engine, or
+Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment, an engine, or
 `model.trust_remote_code`. A name is imported if a person types it, or names a YAML file of their own that has it.
 What rlzoo has recorded (the config.yaml of a run, grid.json, kept responses) may have come from anybody: a name that
 no one but such a file says is refused, unless `trust=` names the file or a folder around it. `objective.json` is
@@ -43,7 +43,7 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
         named[str(task)] = f"task.name={task}"
     if _OUTSIDE.fullmatch(engine := str(keys.get("rollout.engine") or "")):
         named[engine] = f"rollout.engine={engine}"
-    for key in ("task.reward", "task.tools"):
+    for key in ("task.reward", "task.tools", "task.environment"):
         listed = keys.get(key) or []
         for name in listed if isinstance(listed, list | tuple) else [listed]:
             named |= {str(name): f"{key}={name}"} if name else {}

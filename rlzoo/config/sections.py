@@ -77,12 +77,16 @@ class TaskConfig:
     """Functions that grade in place of the task: `my_module:reward` or `./reward.py:reward`, in rlzoo's form
     (`reward(response, gold, **columns)`), TRL's or verl's; rlzoo/tasks/reward.py says more."""
     reward_weights: Annotated[list[Number], RESULTS, EVAL | TASK] = field(default_factory=list)
-    """What the reward of each of these functions is multiplied by before they are added up; 1 unless given."""
+    """What the reward of each of these functions is multiplied by before they are added up; 1 unless given. Behind them
+    comes the weight of an environment's `get_reward`."""
     tools: Annotated[list[str], RESULTS, EVALUATES | TASK] = field(default_factory=list)
     """Functions that the model may call between its turns, `my_module:tool` or `./tools.py:tool`; their type hints and
     docstrings tell it how. rlzoo/tasks/tools.py says more."""
+    environment: Annotated[str, RESULTS, EVAL | TASK] = ""
+    """A class whose methods the model may call, with a state that lasts for an episode, as TRL's `environment_factory`
+    takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more."""
     max_turns: Annotated[Count, RESULTS, EVALUATES | TASK] = 8
-    """Turns of the model at most, where it has tools."""
+    """Turns of the model at most, where it has tools or an environment."""
     tool_timeout: Annotated[Positive, RESULTS, EVALUATES | TASK] = 10.0
     """Seconds after which a call is ended, which the model is told."""
     options: Annotated[dict[str, Any], RESULTS, EVAL | TASK] = field(default_factory=dict)

@@ -40,7 +40,8 @@ def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[
 
 def _compares_with_gold(problem: Problem, record: Record) -> bool:
     """Whether a grader of ours does; what somebody's own reward makes of another gold answer, nobody knows."""
-    return "data_source" in problem.data and not record["task"].get("reward")
+    task = record["task"]
+    return "data_source" in problem.data and not task.get("reward") and not task.get("environment")
 
 
 def _distinct_wrong(records: Sequence[Record], places: Sequence[int]) -> list[int]:

@@ -110,7 +110,7 @@ def _place(path: Path) -> Path:
 
 
 def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
-    names: Sequence[str | None] = (written_outside(task.name), *task.reward, *task.tools, engine)
+    names: Sequence[str | None] = (written_outside(task.name), *task.reward, *task.tools, task.environment, engine)
     for name in dict.fromkeys(names):
         if name and is_outside(name) and (found := definition(name)) and not is_ours(found.module):
             yield name, found

@@ -65,7 +65,8 @@ class TaskLook:
     unknown: int
     gold: Probe | None
     """None, as `wrong`, if no problem has a gold answer."""
-    empty: Probe
+    empty: Probe | None
+    """None where episodes make the rewards, and no text by itself has one."""
     wrong: Probe | None
     fitting: Sequence[Problem]
     """The problems that are sampled, all of them short enough."""
@@ -100,6 +101,8 @@ class TaskLook:
     @property
     def without_gold(self) -> str:
         """What becomes of a problem that has no gold answer."""
+        if self.config.task.environment:
+            return "task.environment makes the rewards"
         return "task.reward gets gold=''" if self.config.task.reward else "the task's grader does without"
 
     @cached_property
@@ -136,7 +139,7 @@ class TaskLook:
             (max(self.prompt_lengths) > rollout.max_prompt_tokens, "some prompts are longer than "
              f"rollout.max_prompt_tokens={rollout.max_prompt_tokens}; raise it, or set rollout.drop_long_prompts=true"),
             (self.gold and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
-            (self.empty.reward >= gold, "an empty response earns as much as the gold answer"),
+            (self.empty and self.empty.reward >= gold, "an empty response earns as much as the gold answer"),
             (self.wrong and self.wrong.reward >= gold, "a wrong answer earns as much as the gold answer"),
             (self.truncated > UNREADABLE, "most responses are truncated; raise "
              f"rollout.max_response_tokens={rollout.max_response_tokens}"),
@@ -159,13 +162,20 @@ def look_at_task(config: Config) -> TaskLook:
     problems = [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]
     lengths = [len(tokenizer.encode(problem.prompt)) for problem in problems]
     tokens, unknown = count_unknown(tokenizer, problems)
-    with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
-        gold, wrong = _golds([problem for problem in problems if problem.answer][:PROBED], graders, config)
-        empty = _probe("empty", problems[:PROBED], lambda problem: "", graders)
-        limit = config.rollout.max_prompt_tokens
-        fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
-        check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
+    limit = config.rollout.max_prompt_tokens
+    fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
+    check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
+    gold, wrong, empty = (None, None, None) if config.task.environment else _probes(task, problems, config)
     return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
+
+
+def _probes(
+    task: Task, problems: Sequence[Problem], config: Config
+) -> tuple[Probe, Probe, Probe] | tuple[None, None, Probe]:
+    """Of golds, of wrong answers, and of empty ones."""
+    with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+        golds = _golds([problem for problem in problems if problem.answer][:PROBED], graders, config)
+        return *golds, _probe("empty", problems[:PROBED], lambda problem: "", graders)
 
 
 def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe] | tuple[None, None]:

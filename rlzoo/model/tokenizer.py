@@ -22,8 +22,9 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.model.pretrained import Pretrained, locate
 from rlzoo.signals import within
 from rlzoo.tasks.base import Message
+from rlzoo.tasks.environment_class import tool_keys, tool_schemas
 from rlzoo.tasks.text import begun_by
-from rlzoo.tasks.tools import CALLS, load_tools
+from rlzoo.tasks.tools import CALLS
 
 _PARTING = "\ufdd0"
 """Parts what looks like a special token in a prompt until its template is rendered; Unicode has no such character."""
@@ -175,14 +176,15 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
         if not uses_template or name not in str(backend.chat_template):
             why = f"the chat template of {config.name} reads no {name}" if uses_template else "no chat template is used"
             raise UserError(f"task.chat_template_kwargs.{name}={options[name]} has no effect: {why}; leave it out")
-    if task and task.tools:
+    if task and (keys := tool_keys(task)):
         if not uses_template or CALLS not in str(backend.chat_template):
             why = f"that of {config.name} has none" if uses_template else "none is used"
+            key, named = next(iter(keys.items()))
             raise UserError(
-                f"task.tools={task.tools[0]}: the chat template has to tell the model to call by {CALLS}, and {why}; "
-                f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or leave task.tools out"
+                f"{key}={named}: the chat template has to tell the model to call by {CALLS}, and {why}; "
+                f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or leave {key} out"
             )
-        options["tools"] = [tool.schema() for tool in load_tools(task)]
+        options["tools"] = tool_schemas(task)
     tokenizer = Tokenizer(backend, stops, context, uses_template, options)
     if not uses_template:
         return tokenizer

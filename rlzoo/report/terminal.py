@@ -29,6 +29,7 @@ from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.formatting import percent
 from rlzoo.report.model_card import write_model_card
 from rlzoo.statistics.accuracy import paired_difference
+from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
 from rlzoo.training.standstill import Watch, standstill
 
@@ -96,7 +97,10 @@ class Terminal:
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
         """Yields what to call with the metrics and timings of every step."""
         steps = experiment.config.train.steps
-        masks, has_tools = [part.name for part in experiment.objective.all(Mask)], bool(experiment.config.task.tools)
+        masks, has_tools = (
+            [part.name for part in experiment.objective.all(Mask)],
+            bool(tool_keys(experiment.config.task)),
+        )
         row, watch = StepRow(steps, masks, has_tools), Watch(experiment.config)
         follow = _following(experiment, done)
         every = max(1, steps // 20) if self.console.is_terminal else 1

@@ -1,4 +1,4 @@
-"""Which environment a task has: one turn, turns with tools between them, or one of its own."""
+"""Which environment a task has: one turn, several with tools or an instance of a class between them, or its own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +8,15 @@ from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Environment, SingleTurn
+from rlzoo.rollout.stateful import StatefulToolUse
 from rlzoo.rollout.turns import ToolUse
 from rlzoo.tasks import written_outside
+from rlzoo.tasks.environment_class import load_environment, tool_keys
+from rlzoo.tasks.episode import EpisodeSettings
+from rlzoo.tasks.episode_pool import EpisodePool
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.outside import load_outside
+from rlzoo.tasks.reward import load_rewards, weights_of
 from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import load_tools
 
@@ -24,12 +29,13 @@ def environment_of(config: TaskConfig) -> type[Environment]:
     written = written_outside(config.name)
     task = load_outside("task.name", written) if written else None
     own: type[Environment] | None = getattr(task, "environment", None)
-    if own is not None and config.tools:
+    if own is not None and (keys := tool_keys(config)):
+        key, named = next(iter(keys.items()))
         raise UserError(
-            f"task.tools={config.tools[0]} has no effect on task.name={config.name}, which has an environment of its "
-            f"own; leave task.tools out"
+            f"{key}={named} has no effect on task.name={config.name}, which has an environment of its own; "
+            f"leave {key} out"
         )
-    return own or (ToolUse if config.tools else SingleTurn)
+    return own or (StatefulToolUse if config.environment else ToolUse if config.tools else SingleTurn)
 
 
 @contextmanager
@@ -38,8 +44,21 @@ def environment_opened(
 ) -> Iterator[Environment]:
     """The environment of a task, with the processes of its tools while it is used."""
     kind = environment_of(config)
+    if issubclass(kind, StatefulToolUse):
+        with EpisodePool(episode_settings(config), config.grader_workers) as episodes:
+            yield kind(
+                engine, graders, tokenizer, config.grade_truncated, episodes=episodes, max_turns=config.max_turns
+            )
+        return
     if not issubclass(kind, ToolUse):
         yield kind(engine, graders, tokenizer, config.grade_truncated)
         return
     with ToolPool(load_tools(config), config.grader_workers, config.tool_timeout) as tools:
         yield kind(engine, graders, tokenizer, config.grade_truncated, tools=tools, max_turns=config.max_turns)
+
+
+def episode_settings(config: TaskConfig) -> EpisodeSettings:
+    """What the episodes of `task.environment` share. Raises UserError for what cannot be used."""
+    environment = load_environment(config.environment)
+    rewards, tools = load_rewards(config), load_tools(config)
+    return EpisodeSettings(environment, tools, rewards, weights_of(config), config.tool_timeout)

@@ -13,7 +13,7 @@ from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Grade, Problem
-from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.text import BEGUN
 
 
@@ -151,6 +151,10 @@ class SingleTurn(Environment):
         asked = [problems[number] for number in rollouts.prompt.tolist()]
         truncated = rollouts.truncated.tolist()
         empty = [cut and not self.grade_truncated for cut in truncated]
-        graded = self.graders.grade(asked, ["" if cut else text for text, cut in zip(texts, empty, strict=True)])
+        graded = self._grades(asked, ["" if cut else text for text, cut in zip(texts, empty, strict=True)])
         outcomes = ["truncated" if cut else one.outcome for one, cut in zip(graded, truncated, strict=True)]
         return [one.grade for one in graded], outcomes
+
+    def _grades(self, problems: Sequence[Problem], texts: Sequence[str]) -> list[Graded]:
+        """Of each row, with its problem and the text that counts."""
+        return self.graders.grade(problems, texts)

@@ -51,7 +51,11 @@ class Conversation:
         self.errors += sum(answer.is_error for answer in answers)
         if len(tokens) >= room:
             self.truncated = True
-            return
+        else:
+            self.add_context(tokens)
+
+    def add_context(self, tokens: Sequence[int]) -> None:
+        """Takes tokens that the policy did not choose."""
         self.tokens += tokens
         self.chosen += [False] * len(tokens)
         self.logp += [0.0] * len(tokens)
@@ -64,18 +68,16 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class ToolUse(SingleTurn):
-    """Conversations of up to `max_turns` turns of the policy, between which tools answer its calls.
+class Turns(SingleTurn):
+    """Conversations of up to `max_turns` turns of the policy, between which its calls are answered.
 
     What a turn's tokens were stays as it was sampled: no turn is tokenised again. `rollout.max_response_tokens` bounds
-    all tokens behind the prompt, those of the answers among them. The reward is that of the last turn's text; a row
-    that still calls in its last turn is graded as it is.
+    all tokens behind the prompt, those of the answers among them. The text of the last turn is graded; a row that still
+    calls in its last turn is graded as it is.
     """
 
-    grades_text = True
     grades_tokens = False
 
-    tools: ToolPool = field(kw_only=True)
     max_turns: int = field(kw_only=True)
 
     def __call__(
@@ -88,22 +90,16 @@ class ToolUse(SingleTurn):
     ) -> GradedRollouts:
         """`responses` conversations about each problem."""
         started = time.perf_counter()
-        prompts, places = self.prompts(problems), range(len(problems)) if numbers is None else numbers
-        sampled = self.engine.generate(prompts, responses, sampling, seed, numbers)
-        rows = [Conversation(prompts[number]) for number in sampled.prompt.tolist()]
-        # A row draws by its number among the rows of all processes, whatever others do.
-        lots = [places[row // responses] * responses + row % responses for row in range(len(rows))]
+        places = range(len(problems)) if numbers is None else numbers
+        sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
         self._write(rows, sampled, sampling)
         for turn in range(1, self.max_turns):
             going = self._answered(rows, sampling)
             if not going:
                 break
-            further = self.engine.generate(
-                [[*rows[row].prompt, *rows[row].tokens] for row in going],
-                1,
-                replace(sampling, max_response_tokens=max(self._room(rows[row], sampling) for row in going)),
-                _seed_of_turn(seed, turn),
-                [lots[row] for row in going],
+            lots = row_lots(places, responses)
+            further = self._sampled(
+                [rows[row] for row in going], sampling, seed_of(seed, turn), [lots[row] for row in going]
             )
             self._write([rows[row] for row in going], further, sampling)
         written = time.perf_counter()
@@ -114,6 +110,24 @@ class ToolUse(SingleTurn):
             transcripts=[str(self.tokenizer.backend.decode(row.tokens)) for row in rows],
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
+
+    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
+        """To the calls of each of some rows their answers, in order."""
+        raise NotImplementedError
+
+    def _first_turns(
+        self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
+    ) -> tuple[Rollouts, list[Conversation]]:
+        """What the policy writes first, and the rows that take it; `places` are the problems' among all ranks'."""
+        prompts = self.prompts(problems)
+        sampled = self.engine.generate(prompts, responses, sampling, seed, places)
+        return sampled, [Conversation(prompts[number]) for number in sampled.prompt.tolist()]
+
+    def _sampled(self, rows: Sequence[Conversation], sampling: Sampling, seed: int, lots: Sequence[int]) -> Rollouts:
+        """A further turn of each row, which draws by its number among the rows of all processes, its lot."""
+        room = max(self._room(row, sampling) for row in rows)
+        asked = [[*row.prompt, *row.tokens] for row in rows]
+        return self.engine.generate(asked, 1, replace(sampling, max_response_tokens=room), seed, lots)
 
     def _write(self, rows: Sequence[Conversation], sampled: Rollouts, sampling: Sampling) -> None:
         cut, texts = cut_at_stop(sampled, sampling.stop, self.tokenizer.decode)
@@ -126,9 +140,7 @@ class ToolUse(SingleTurn):
     def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
         """The rows whose calls have been answered, and that go on."""
         asking = [(number, row.open_calls) for number, row in enumerate(rows) if row.open_calls]
-        answers = iter(self.tools.answers([call for _, calls in asking for call in calls]))
-        for number, calls in asking:
-            heard = [next(answers) for _ in calls]
+        for (number, _), heard in zip(asking, self.answers(asking), strict=True):
             tokens = self.tokenizer.answered(rows[number].tokens, [answer.text for answer in heard])
             rows[number].hear(heard, tokens, self._room(rows[number], sampling))
         return [number for number, _ in asking if not rows[number].truncated]
@@ -136,6 +148,25 @@ class ToolUse(SingleTurn):
     @staticmethod
     def _room(row: Conversation, sampling: Sampling) -> int:
         return sampling.max_response_tokens - len(row.tokens)
+
+
+@dataclass(frozen=True)
+class ToolUse(Turns):
+    """Turns between which functions of the user answer; nothing lasts from one call to the next."""
+
+    grades_text = True
+
+    tools: ToolPool = field(kw_only=True)
+
+    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
+        """To the calls of each of some rows their answers, in order."""
+        answers = iter(self.tools.answers([call for _, calls in asked for call in calls]))
+        return [[next(answers) for _ in calls] for _, calls in asked]
+
+
+def row_lots(places: Sequence[int], responses: int) -> list[int]:
+    """The number of each row among those of all processes, by which it draws, whatever others do."""
+    return [place * responses + number for place in places for number in range(responses)]
 
 
 def _rollouts(first: Rollouts, rows: Sequence[Conversation]) -> Rollouts:
@@ -166,6 +197,6 @@ def _figures(rows: Sequence[Conversation]) -> dict[str, Tensor]:
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in counts.items()}
 
 
-def _seed_of_turn(seed: int, turn: int) -> int:
-    """Of the turns behind the first, which has the seed of a single one."""
-    return int.from_bytes(blake2b(f"{seed}/{turn}".encode(), digest_size=6).digest(), "big")
+def seed_of(seed: int, purpose: object) -> int:
+    """Of the turns behind the first, which has the seed of a single one, and of whatever else is drawn."""
+    return int.from_bytes(blake2b(f"{seed}/{purpose}".encode(), digest_size=6).digest(), "big")

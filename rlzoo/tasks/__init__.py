@@ -13,6 +13,7 @@ from typing import Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.environment_class import environment_named, tool_keys
 from rlzoo.tasks.outside import is_outside
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
@@ -69,8 +70,20 @@ def check_task(config: TaskConfig) -> None:
     _kind(config.name).check(config)
     load_rewards(config)
     load_tools(config)
-    if not config.tools:
-        _refuse(config, "a task without task.tools", "max_turns", "tool_timeout")
+    _check_environment(config)
+    if not tool_keys(config):
+        _refuse(config, "a task without task.tools or task.environment", "max_turns", "tool_timeout")
+
+
+def _check_environment(config: TaskConfig) -> None:
+    environment = environment_named(config)
+    if environment and not config.reward and not environment.gives_reward:
+        raise UserError(
+            f"task.environment={config.environment} gives no reward; write def get_reward(self), or give "
+            f"task.reward=./reward.py:FUNCTION, which may ask for environments"
+        )
+    if environment:
+        _refuse(config, "a task with task.environment", "teacher_prompt")  # it would lack what reset shows
 
 
 def load_to_grade(config: TaskConfig) -> Task:

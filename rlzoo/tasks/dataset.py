@@ -100,13 +100,13 @@ class DatasetTask:
     def held_out(self) -> Sequence[Problem]:
         rows = self._held_out_rows
         problems = self._split_off() if rows is None else self._problems(rows, self._other)
-        return list({question(problem.prompt): problem for problem in problems}.values())
+        return list({self._identity(problem): problem for problem in problems}.values())
 
     @cached_property
     def train(self) -> Sequence[Problem]:
         problems = self._of_split
-        held_out = {question(problem.prompt) for problem in self.held_out}
-        kept = [problem for problem in problems if question(problem.prompt) not in held_out]
+        held_out = set(map(self._identity, self.held_out))
+        kept = [problem for problem in problems if self._identity(problem) not in held_out]
         if not kept:
             raise UserError(f"all of {self._split} is held out as well; set task.held_out or task.held_out_split")
         if len(kept) < len(problems) and self._held_out_rows is not None:
@@ -115,6 +115,11 @@ class DatasetTask:
                 "%s: %d of %d problems are held out and not trained on", self._split, dropped, len(problems)
             )
         return kept
+
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether something of the user's makes the rewards, and is told what a row says."""
+        return bool(self.config.reward or self.config.environment)
 
     @property
     def _split(self) -> Split:
@@ -148,7 +153,7 @@ class DatasetTask:
     def _split_off(self) -> list[Problem]:
         """Problems to hold out of a single split."""
         problems, config = self._of_split, self.config
-        texts = {question(problem.prompt) for problem in problems}
+        texts = set(map(self._identity, problems))
         count = config.held_out_rows or min(MOST_HELD_OUT, max(1, len(texts) // 8))
         if count >= len(texts) > 1 or (len(texts) == 1 and config.held_out_rows):
             raise UserError(
@@ -159,10 +164,14 @@ class DatasetTask:
             "%s: %d of its %d questions are held out (task.held_out_rows=%d task.held_out_seed=%d)",
             *(self._split, count, len(texts), count, config.held_out_seed),
         )
-        return [problem for problem in problems if question(problem.prompt) in held_out]
+        return [problem for problem in problems if self._identity(problem) in held_out]
+
+    def _identity(self, problem: Problem) -> str:
+        """What makes two rows one: the question; with an environment nothing does, as each row begins an episode."""
+        return problem.id if self.config.environment else question(problem.prompt)
 
     def _problems(self, rows: "Dataset", split: Split) -> list[Problem]:
-        columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self.config.reward)
+        columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self._takes_rows)
         # Equal rows share one Problem: some datasets repeat theirs a hundred times.
         problems: dict[tuple[str, str], Problem] = {}
         result = []
@@ -179,7 +188,7 @@ class DatasetTask:
                     f"rewards of its own; leave it out"
                 )
             key = question(problem.prompt), problem.answer
-            result.append(problem if self.config.reward else problems.setdefault(key, problem))
+            result.append(problem if self._takes_rows else problems.setdefault(key, problem))
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
         if unusable:
@@ -197,7 +206,7 @@ class DatasetTask:
         prompt = prompt_of(raw)
         own = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
         data: dict[str, Any] = {"data_source": str(row.get("data_source") or own)}
-        if config.reward:
+        if self._takes_rows:
             data[ROW] = {
                 "question": question(prompt),
                 "ground_truth": plain(answer),
@@ -207,7 +216,7 @@ class DatasetTask:
         try:
             gold = gold_of(answer)
         except ValueError:
-            if not config.reward:
+            if not self._takes_rows:
                 raise
             gold = ""  # a reward may make something of what is no text: it has the answer as the row does
         return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)

@@ -99,7 +99,7 @@ class GraderPool:
         """Grades response i to problem i, in order. Raises Fault if workers cannot be started."""
         pairs = list(zip(problems, responses, strict=True))
         if self._is_instant:
-            return [Graded(_checked(self.grader(*pair), pair[0]), "graded") for pair in pairs]
+            return [Graded(checked_grade(self.grader(*pair), pair[0]), "graded") for pair in pairs]
         graded: dict[int, Graded] = {}
         ended = Counter[int]()
         fruitless = 0
@@ -248,7 +248,7 @@ def _grade(problem: Problem, response: str) -> Grade:
     # Should the parent be gone, nobody else ends an endless calculation.
     signal.setitimer(signal.ITIMER_REAL, _lifetime)
     try:
-        return _checked(_grader(problem, response), problem)
+        return checked_grade(_grader(problem, response), problem)
     except UserError:
         raise
     except BaseException as error:  # an answer may even call exit(); and not every exception survives the way back
@@ -261,7 +261,7 @@ ROUNDING = 1e-6
 """By which a share of what is right may be above 1 or below 0."""
 
 
-def _checked(grade: Any, problem: Problem) -> Grade:
+def checked_grade(grade: Any, problem: Problem) -> Grade:
     """The grade in plain numbers. Raises UserError for what is none: whoever wrote the grader has to know."""
     if not isinstance(grade, Grade):
         raise UserError(

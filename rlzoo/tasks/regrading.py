@@ -17,7 +17,7 @@ _TUPLE = "tuple"
 def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
     keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
-    others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights")}
+    others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights", "environment")}
     return keys | {name: value for name, value in others.items() if value}
 
 

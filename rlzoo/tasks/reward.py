@@ -11,7 +11,8 @@ Three forms run as they are, told apart by the names of their parameters.
 that it names, or all with `**columns`. A first parameter of another name is the response too.
 
 **TRL's** is called with one completion at a time, and each column as a list of one. Completions are chat messages where
-the row's prompt is, or a system prompt makes it so, and text otherwise. It may be `async`.
+the row's prompt is, or a system prompt makes it so, and text otherwise. It may be `async`. With `task.environment` it
+may ask for `environments`, in place of completions too: a list of one, the episode's.
 
 **verl's** gets the ground truth as the row has it, and the row's `extra_info`.
 
@@ -35,10 +36,12 @@ from typing import Any
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.base import Grade, Grader, Problem, Task
+from rlzoo.tasks.environment_class import environment_named
 from rlzoo.tasks.outside import described, load_outside
 from rlzoo.tasks.text import BEGUN, Prompt, question
 
 Function = Callable[..., Any]
+_ENVIRONMENTS = "environments"
 ROW = "row"
 """The key of a problem's data under which a dataset keeps the columns of its row for rewards."""
 ENOUGH = 1.0
@@ -85,10 +88,12 @@ class Reward:
     def __reduce__(self) -> tuple[Any, ...]:
         return (load_reward, (self.written,)) if self.is_named else (Reward, (self.written, self.function, False))
 
-    def __call__(self, problem: Problem, response: str) -> tuple[float, float | None]:
+    def __call__(
+        self, problem: Problem, response: str, environments: Sequence[Any] | None = None
+    ) -> tuple[float, float | None]:
         """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
         try:
-            positional, named = self._arguments(problem, response)
+            positional, named = self._arguments(problem, response, environments)
             value = self.function(*positional, **named)
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
@@ -113,16 +118,18 @@ class Reward:
     @property
     def form(self) -> str:
         """`trl`, `verl` or `ours`, by the names of the parameters."""
-        if "completions" in self.parameters:
+        if self.parameters.keys() & {"completions", _ENVIRONMENTS}:
             return "trl"
         return "verl" if {"solution_str", "ground_truth"} <= self.parameters.keys() else "ours"
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, environments: Sequence[Any] | None = None) -> None:
         """Raises UserError for a parameter that neither the row of this problem nor rlzoo has, or that has no name."""
-        positional, named = self._arguments(problem, "")
+        positional, named = self._arguments(problem, "", environments)
         asked = [it for it in self.parameters.values() if it.kind not in (it.VAR_KEYWORD, it.VAR_POSITIONAL)]
         for parameter in asked[len(positional) :]:
             if parameter.default is parameter.empty and parameter.name not in named:
+                if parameter.name == _ENVIRONMENTS:
+                    raise UserError(f"{self} asks for environments; set task.environment=./my_file.py:MyEnvironment")
                 columns = ", ".join(Row.of(problem).columns) or "none"
                 raise UserError(f"{self} asks for {parameter.name}, which no row has; the columns are {columns}")
         try:
@@ -130,7 +137,9 @@ class Reward:
         except TypeError as error:
             raise UserError(f"{self} cannot be called with a response: {error}") from None
 
-    def _arguments(self, problem: Problem, response: str) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(
+        self, problem: Problem, response: str, environments: Sequence[Any] | None
+    ) -> tuple[list[Any], dict[str, Any]]:
         row, names = Row.of(problem), self.parameters
         takes_all = any(it.kind is it.VAR_KEYWORD for it in names.values())
         if self.form == "verl":
@@ -141,6 +150,7 @@ class Reward:
             columns = {name: [value] for name, value in row.columns.items() if name not in ("prompt", "completion")}
             prompt, completion = _in_trls_words(problem.prompt, response, row.is_chat)
             given = {**columns, "prompts": [prompt], "completions": [completion]}
+            given |= {} if environments is None else {_ENVIRONMENTS: list(environments)}
             return [], given if takes_all else _known(given, names)
         own = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
         given = {**row.columns, **own}
@@ -157,11 +167,11 @@ class Reward:
                 raise TypeError
             (value,) = value
         if self.form == "verl" and isinstance(value, Mapping):
-            return _number(value.get("score")), _share(value["acc"]) if "acc" in value else None
+            return finite_number(value.get("score")), _share(value["acc"]) if "acc" in value else None
         if self.form == "ours" and isinstance(value, tuple):
             reward, correct = value
-            return _number(reward), _share(correct)
-        return _number(value), None
+            return finite_number(reward), _share(correct)
+        return finite_number(value), None
 
 
 @dataclass(frozen=True)
@@ -175,11 +185,29 @@ class RewardGrader:
     runs_users_code = True
 
     def __call__(self, problem: Problem, response: str) -> Grade:
-        found = [reward(problem, response) for reward in self.rewards]
-        rewards = tuple(reward for reward, _ in found)
-        total = sum(weight * reward for weight, reward in zip(self.weights, rewards, strict=True))
-        said = [correct for _, correct in found if correct is not None]
-        return Grade(total, said[0] if said else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ())
+        return weighted([reward(problem, response) for reward in self.rewards], self.weights)
+
+
+def weighted(found: Sequence[tuple[float, float | None]], weights: Sequence[float]) -> Grade:
+    """The grade of what several functions gave: each a reward, and a correctness if it says one."""
+    rewards = tuple(reward for reward, _ in found)
+    total = sum(weight * reward for weight, reward in zip(weights, rewards, strict=True))
+    said = [correct for _, correct in found if correct is not None]
+    return Grade(total, said[0] if said else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ())
+
+
+@dataclass(frozen=True)
+class EpisodeGrader:
+    """In place of a grader where an episode's own process makes the rewards."""
+
+    instant = True
+    """It grades nothing, so that no process is begun for it."""
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        raise UserError(
+            f"a response to {problem.id} cannot be graded by its text: the rewards of task.environment are those of "
+            f"its episodes; rlzoo eval samples and grades anew"
+        )
 
 
 @dataclass(frozen=True)
@@ -189,6 +217,7 @@ class Rewarded:
     task: Task
     grader: Grader
     rewards: tuple[Reward, ...]
+    has_environment: bool = False
 
     @property
     def name(self) -> str:
@@ -212,28 +241,42 @@ class Rewarded:
     def _checked(self, problems: Sequence[Problem]) -> Sequence[Problem]:
         for reward in self.rewards:
             for problem in problems[:1]:
-                reward.check(problem)
+                reward.check(problem, [None] if self.has_environment else None)
         return problems
 
 
 def rewarded(task: Task, config: TaskConfig) -> Task:
     """The task with the rewards that its configuration names, if it names any. Raises UserError for one of no use."""
     rewards = load_rewards(config)
+    if config.environment:
+        return Rewarded(task, EpisodeGrader(), rewards, has_environment=True)
     if not rewards:
         return task
-    weights = tuple(config.reward_weights) or (1.0,) * len(rewards)
-    return Rewarded(task, RewardGrader(rewards, weights), rewards)
+    return Rewarded(task, RewardGrader(rewards, weights_of(config)), rewards)
+
+
+def weights_of(config: TaskConfig) -> tuple[float, ...]:
+    """Of the rewards: of the functions of `task.reward`, and of an environment's own behind them."""
+    return tuple(config.reward_weights) or (1.0,) * _reward_count(config)
+
+
+def _reward_count(config: TaskConfig) -> int:
+    environment = environment_named(config)
+    return len(config.reward) + (environment is not None and environment.gives_reward)
 
 
 def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
     """The functions of `task.reward`. Raises UserError for one that is not there, and for weights that do not fit."""
-    if config.reward_weights and len(config.reward_weights) != len(config.reward):
+    count = _reward_count(config) if config.reward_weights else 0
+    if len(config.reward_weights) != count:
+        more = " and get_reward in task.environment" if count > len(config.reward) else ""
         raise UserError(
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
-            f"{len(config.reward)} functions in task.reward; give each one a weight"
+            f"{len(config.reward)} functions in task.reward{more}; give each one a weight"
         )
-    if config.reward and config.wrong_reward:
-        raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on task.reward; leave it out")
+    if (config.reward or config.environment) and config.wrong_reward:
+        key = "task.reward" if config.reward else "task.environment"
+        raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on {key}; leave it out")
     return tuple(load_reward(it) for it in config.reward)
 
 
@@ -280,7 +323,7 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-def _number(value: Any) -> float:
+def finite_number(value: Any) -> float:
     """Any finite number, of numpy and torch too. Raises TypeError or ValueError."""
     if value is None or isinstance(value, str | bytes):
         raise TypeError
@@ -291,7 +334,7 @@ def _number(value: Any) -> float:
 
 
 def _share(value: Any) -> float:
-    share = _number(value)
+    share = finite_number(value)
     if not 0 <= share <= 1:
         raise ValueError
     return share

@@ -52,6 +52,7 @@ def answer_text(value: Any) -> str:
 
 def shortened(text: str) -> str:
     """At most `LONGEST_ANSWER` characters, with how many are left out; lone surrogates, which no tokenizer takes,
-    become question marks."""
+    become question marks.
+    """
     cut = f"\n... {len(text) - LONGEST_ANSWER} characters more" if len(text) > LONGEST_ANSWER else ""
     return text[:LONGEST_ANSWER].encode("utf-8", "replace").decode("utf-8") + cut

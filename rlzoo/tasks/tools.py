@@ -37,15 +37,19 @@ class Tool:
 
     def schema(self) -> dict[str, Any]:
         """As chat templates take it. Raises UserError for a function whose hints or docstring do not say it."""
-        from transformers.utils.chat_template_utils import get_json_schema
+        return schema_of(f"task.tools={self.written}", self.function)
 
-        try:
-            return dict(get_json_schema(self.function))
-        except Exception as error:  # its parsers raise whatever a docstring makes them stumble over
-            raise UserError(
-                f"task.tools={self.written}: {one_line(error)}; give each parameter a type hint and a line under "
-                f"Args: in the docstring"
-            ) from None
+
+def schema_of(named: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Of a function that the configuration has `named` so. Raises UserError where hints or docstring do not say it."""
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    try:
+        return dict(get_json_schema(function))
+    except Exception as error:  # its parsers raise whatever a docstring makes them stumble over
+        raise UserError(
+            f"{named}: {one_line(error)}; give each parameter a type hint and a line under Args: in the docstring"
+        ) from None
 
 
 def load_tool(written: str) -> Tool:

@@ -1,0 +1,90 @@
+"""Rows of several turns with `task.environment`: each is an episode with a state of its own."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.turns import Conversation, Turns, row_lots, seed_of
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.grading import Graded
+from rlzoo.tasks.text import Prompt
+from rlzoo.tasks.tool_calls import Answer
+
+
+@dataclass(frozen=True)
+class StatefulToolUse(Turns):
+    """Turns between which an instance of the user's class answers, which lasts for the row.
+
+    What `reset` shows stands at the end of the prompt's last message. Its tokens, and those that the chat template
+    writes behind it, are context of the row, as answers are, and not the prompt that a group shares: it may differ
+    within one. All episodes of a group have the same seed, so that only what the policy does makes them differ.
+    """
+
+    grades_text = False
+
+    episodes: EpisodePool = field(kw_only=True)
+
+    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
+        """To the calls of each of some rows their answers, in order."""
+        return self.episodes.answers(asked)
+
+    def _first_turns(
+        self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
+    ) -> tuple[Rollouts, list[Conversation]]:
+        asked = [problem for problem in problems for _ in range(responses)]
+        seeds = [seed_of(seed, f"episode {place}") for place in places for _ in range(responses)]
+        shown = self.episodes.begin(asked, seeds)
+        if any(answer.text for answer in shown):
+            sampled, rows = self._shown(asked, [answer.text for answer in shown], responses, sampling, seed, places)
+        else:
+            sampled, rows = super()._first_turns(problems, responses, sampling, seed, places)
+        for row, answer in zip(rows, shown, strict=True):
+            row.errors += answer.is_error
+        return sampled, rows
+
+    def _shown(
+        self,
+        problems: Sequence[Problem],
+        texts: Sequence[str],
+        responses: int,
+        sampling: Sampling,
+        seed: int,
+        places: Sequence[int],
+    ) -> tuple[Rollouts, list[Conversation]]:
+        """The first turns of rows, each with its problem and the text that its episode shows."""
+        prompts = self.prompts(problems)
+        told = [
+            replace(problem, prompt=_appended(problem.prompt, text))
+            for problem, text in zip(problems, texts, strict=True)
+        ]
+        whole = self.prompts(told)
+        groups = [range(first, first + responses) for first in range(0, len(problems), responses)]
+        shared = [_shared([prompts[group[0]], *(whole[row] for row in group)]) for group in groups]
+        rows = []
+        for row, tokens in enumerate(whole):
+            prompt = shared[row // responses]
+            context = tokens[len(prompt) :][: sampling.max_response_tokens - 1]  # a turn has one token at least
+            rows.append(Conversation(prompt))
+            rows[row].add_context(context)
+        sampled = self._sampled(rows, sampling, seed, row_lots(places, responses))
+        return replace(sampled, prompts=shared, prompt=torch.arange(len(rows)) // responses), rows
+
+    def _grades(self, problems: Sequence[Problem], texts: Sequence[str]) -> list[Graded]:
+        return self.episodes.grades(texts)
+
+
+def _shared(rows: Sequence[Sequence[int]]) -> Sequence[int]:
+    """What all of them begin with."""
+    alike = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))
+    return [tokens[0] for tokens in alike]
+
+
+def _appended(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with a text at the end of its last message, as TRL appends what `reset` returns."""
+    if isinstance(prompt, str):
+        return prompt + text
+    return [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + text}]

@@ -1,0 +1,94 @@
+"""Tools that keep a state: a class of the user, `task.environment`, in the form of TRL's `environment_factory`.
+
+The class takes no arguments. `reset(**columns)` begins an episode with the columns of its row, and may return text,
+which is appended to the prompt's last message. Every other public method is a tool. `get_reward()`, if there is one,
+gives the episode's reward; functions of `task.reward` may ask for `environments`. Any of them may be `async`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.tasks.outside import load_outside
+from rlzoo.tasks.tools import load_tools, schema_of
+
+_RESET, _REWARD = "reset", "get_reward"
+
+
+@dataclass(frozen=True)
+class EnvironmentClass:
+    """A class from outside; pickled by the name that it was loaded by."""
+
+    written: str
+    kind: type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_environment, (self.written,)
+
+    @property
+    def gives_reward(self) -> bool:
+        """Whether an episode has a reward of its own."""
+        return _REWARD in self._methods
+
+    @property
+    def tools(self) -> list[str]:
+        """The methods that the model may call."""
+        return [name for name in self._methods if name not in (_RESET, _REWARD)]
+
+    @property
+    def _methods(self) -> list[str]:
+        named = inspect.getmembers(self.kind, inspect.isfunction)  # of the class: an instance would run its properties
+        return [name for name, _ in named if not name.startswith("_")]
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """As chat templates take them. Raises UserError for a method whose hints or docstring do not say it."""
+        return [schema_of(f"task.environment={self.written}: {name}", self._bound(name)) for name in self.tools]
+
+    def _bound(self, name: str) -> Callable[..., Any]:
+        """The method as an instance has it; none is made, as that may connect to what serves the environment."""
+        method: Callable[..., Any] = inspect.getattr_static(self.kind, name).__get__(object(), self.kind)
+        return method
+
+
+def load_environment(written: str) -> EnvironmentClass:
+    """The class of that name. Raises UserError if it is not there, no class, or one without `reset` or a tool."""
+    kind = load_outside("task.environment", written)
+    if not isinstance(kind, type):
+        raise UserError(
+            f"task.environment={written} is {one_line(repr(kind))}, and not a class; give one that takes no arguments"
+        )
+    environment = EnvironmentClass(written, kind)
+    if not callable(getattr(kind, _RESET, None)):
+        raise UserError(f"task.environment={written} has no method reset; write def reset(self, **columns)")
+    if not environment.tools:
+        raise UserError(f"task.environment={written} has no public method that the model could call; write one")
+    return environment
+
+
+def environment_named(config: TaskConfig) -> EnvironmentClass | None:
+    """The class of `task.environment`, if it names one. Raises UserError for a tool that is called as a method is."""
+    if not config.environment:
+        return None
+    environment = load_environment(config.environment)
+    for tool in load_tools(config):
+        if tool.name in environment.tools:
+            raise UserError(
+                f"task.tools={tool.written}: a method of task.environment={config.environment} is called {tool.name} "
+                f"as well; rename one of them"
+            )
+    return environment
+
+
+def tool_schemas(config: TaskConfig) -> list[dict[str, Any]]:
+    """Those of all that the model may call. Raises UserError for what has none."""
+    environment = environment_named(config)
+    return [tool.schema() for tool in load_tools(config)] + (environment.schemas() if environment else [])
+
+
+def tool_keys(config: TaskConfig) -> Mapping[str, str]:
+    """The keys that give the model something to call, with what each names."""
+    named = {"task.tools": ", ".join(config.tools), "task.environment": config.environment}
+    return {key: value for key, value in named.items() if value}

@@ -1,0 +1,179 @@
+"""Episodes of `task.environment` as a rollout sees them: begun, called and graded together, over several nurseries."""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from rlzoo.errors import Fault
+from rlzoo.scripts import WithoutMain
+from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.episode import EpisodeSettings, Order, keep_nursery
+from rlzoo.tasks.grading import Graded
+from rlzoo.tasks.tool_calls import Answer, Call, read_call
+
+_PATIENCE = 5.0
+"""Seconds that a nursery has to end its episodes."""
+_logger = logging.getLogger(__name__)
+
+
+class EpisodePool:
+    """Episodes, numbered from 0 each time that some are begun, in `workers` nurseries; a context manager.
+
+    Nothing that the user's class does ends a run. A call that raises is told to the model. An episode whose `reset` or
+    reward raises, or which takes too long or ends its process, is lost: its calls are answered by an error, and it gets
+    the reward of an episode in which nothing was done, or 0 if that has none either.
+    """
+
+    def __init__(self, settings: EpisodeSettings, workers: int) -> None:
+        self.settings, self.workers = settings, workers
+        self.names = [*(tool.name for tool in settings.tools), *settings.environment.tools]
+        self._begun: list[tuple[Problem, int]] = []
+        self._lost: dict[int, str] = {}
+        """What became of an episode."""
+        self._told = set[str]()
+
+    def __enter__(self) -> Self:
+        self._nurseries = [_NurseryProcess(self.settings) for _ in range(self.workers)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for nursery in self._nurseries:
+            nursery.stop()
+
+    def begin(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Answer]:
+        """Begins an episode of each problem in place of all there were; what each shows first, "" if nothing."""
+        self._end()
+        self._begun, self._lost = list(zip(problems, seeds, strict=True)), {}
+        return self._begin(range(len(problems)))
+
+    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
+        """What each of some episodes answers to its calls, in order."""
+        read = [(number, self._read(number, call)) for number, calls in asked for call in calls]
+        orders = [Order(number, "call", (it.name, it.arguments)) for number, it in read if not isinstance(it, Answer)]
+        done = iter(self._answer(*it) for it in zip(orders, self._done(orders), strict=True))
+        answers = iter([it if isinstance(it, Answer) else next(done) for _, it in read])
+        return [[next(answers) for _ in calls] for _, calls in asked]
+
+    def grades(self, texts: Sequence[str]) -> list[Graded]:
+        """The grade of each episode whose last turn has that text; all end."""
+        going = [number for number in range(len(texts)) if number not in self._lost]
+        graded = self._grade({number: texts[number] for number in going})
+        if lost := [number for number in range(len(texts)) if number not in graded]:
+            self._begin(lost)
+            untouched = self._grade(dict.fromkeys(lost, ""))
+            graded |= {number: Graded(untouched.get(number, self._nothing).grade, "failed") for number in lost}
+        self._end()
+        return [graded[number] for number in range(len(texts))]
+
+    @property
+    def _nothing(self) -> Graded:
+        count = len(self.settings.weights)
+        return Graded(Grade(0.0, 0.0, (0.0,) * count if count > 1 else ()), "failed")
+
+    def _begin(self, numbers: Sequence[int]) -> list[Answer]:
+        orders = [Order(number, "begin", self._begun[number]) for number in numbers]
+        answers = [self._answer(*it) for it in zip(orders, self._done(orders), strict=True)]
+        for number, answer in zip(numbers, answers, strict=True):
+            if answer.is_error:
+                self._lose(number, answer.text)
+        return [Answer("", is_error=True) if answer.is_error else answer for answer in answers]
+
+    def _grade(self, texts: dict[int, str]) -> dict[int, Graded]:
+        """Without those that have no reward."""
+        orders = [Order(number, "grade", (text,)) for number, text in texts.items()]
+        graded = {}
+        for order, done in zip(orders, self._done(orders), strict=True):
+            if "error" in done:
+                self._lose(order.number, done["error"])
+            else:
+                reward, correct, rewards = done["value"]
+                graded[order.number] = Graded(Grade(reward, correct, tuple(rewards)), "graded")
+        return graded
+
+    def _read(self, number: int, call: str) -> Call | Answer:
+        if number in self._lost:
+            return Answer(f"error: the environment is lost: {self._lost[number]}", is_error=True)
+        return read_call(call, self.names)
+
+    def _answer(self, order: Order, done: dict[str, Any]) -> Answer:
+        if "error" not in done:
+            return Answer(done["value"])
+        if done.get("is_lost"):
+            self._lose(order.number, done["error"])
+        return Answer(f"error: {done['error']}", is_error=True)
+
+    def _lose(self, number: int, error: str) -> None:
+        is_known = self._lost.setdefault(number, error) != error or error in self._told
+        if not is_known:
+            self._told.add(error)
+            _logger.warning("task.environment=%s: an episode is lost: %s", self.settings.environment.written, error)
+
+    def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
+        """What became of each order; the nurseries work side by side, each on one order at a time."""
+        parts = [[it for it in orders if it.number % self.workers == place] for place in range(self.workers)]
+        for nursery, part in zip(self._nurseries, parts, strict=True):
+            nursery.ask(part)
+        told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
+        return [next(told[order.number % self.workers]) for order in orders]
+
+    def _end(self) -> None:
+        for nursery in self._nurseries:
+            nursery.end()
+
+
+class _NurseryProcess:
+    """A nursery and the way to it; one that died is begun again when it is next asked."""
+
+    def __init__(self, settings: EpisodeSettings) -> None:
+        self.settings = settings
+        self._start()
+
+    def ask(self, orders: Sequence[Order]) -> None:
+        """Sends the orders; `told` has what becomes of them."""
+        if not self._process.is_alive():
+            self.stop()
+            self._start()
+        self._send(orders)
+
+    def told(self, count: int) -> list[dict[str, Any]]:
+        """What became of the orders that were sent last, of which there were so many."""
+        try:
+            done: list[dict[str, Any]] = json.loads(self._to_nursery.recv_bytes())
+            return done
+        except (EOFError, OSError):
+            return [{"error": "its process was ended from outside", "is_lost": True}] * count
+
+    def end(self) -> None:
+        """Ends its episodes."""
+        self._send(None)
+
+    def stop(self) -> None:
+        """Ends it, at once if it is busy."""
+        self._to_nursery.close()
+        self._process.join(_PATIENCE)
+        self._process.kill()
+        self._process.join()
+
+    def _start(self) -> None:
+        # As graders: a worker inherits the environment alone, and hears none of the signals that ask to end.
+        context = WithoutMain()
+        context.set_forkserver_preload(["rlzoo.tasks.episode"])
+        self._to_nursery, to_pool = context.Pipe()
+        arguments = (to_pool, dict(os.environ), self.settings)
+        self._process = context.Process(target=keep_nursery, args=arguments)
+        self._process.start()
+        to_pool.close()
+        try:
+            self._to_nursery.recv_bytes()
+        except (EOFError, OSError):
+            raise Fault("the processes of task.environment cannot be started; their output says why") from None
+
+    def _send(self, orders: Sequence[Order] | None) -> None:
+        with suppress(OSError):  # it is gone, which `told` says
+            self._to_nursery.send(orders)

@@ -1,0 +1,122 @@
+"""Environments in the form of TRL's examples, and hostile ones."""
+
+ENVIRONMENTS = '''
+import os
+import random
+import time
+
+class Counting:
+    """As TRL's examples are written: state for the reward, `reset` with the row, methods as tools."""
+
+    begun = []
+
+    def __init__(self):
+        self.reward = 0.0
+
+    def reset(self, **kwargs) -> str | None:
+        Counting.begun.append(self)
+        self.reward = 0.0
+        self.columns = sorted(kwargs)
+        self.secret = random.randrange(10**9)
+        return None
+
+    def add(self, a: int, b: int) -> str:
+        """Adds to what was added before.
+
+        Args:
+            a: a number.
+            b: another one.
+
+        Returns:
+            The sum so far.
+        """
+        self.reward += 0.25
+        return f"{self.reward} {len(Counting.begun)} {self.secret}"
+
+    def fail(self) -> str:
+        """Fails."""
+        raise ValueError("Game over.")
+
+def reward_func(environments, **kwargs) -> list[float]:
+    return [env.reward for env in environments]
+
+def columns_func(environments, **kwargs):
+    return [float(len(env.columns)) for env in environments]
+
+class Showing(Counting):
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return f" The secret is {self.secret}."
+
+    def get_reward(self):
+        return self.reward
+
+class Differing(Showing):
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return f" I am {os.getpid()}."
+
+class Asynchronous(Showing):
+    async def add(self, a: int, b: int) -> str:
+        """Adds.
+
+        Args:
+            a: a number.
+            b: another one.
+        """
+        self.reward += 1
+        return "added"
+
+    async def get_reward(self):
+        return self.reward
+
+class Hostile(Showing):
+    """Each method is hostile in another way; one that is asked for nothing has the reward 0.125."""
+
+    def __init__(self):
+        self.reward, self.secret = 0.125, 0
+
+    def reset(self, **kwargs):
+        return "x" * 10**6
+
+    def hang(self) -> str:
+        """Hangs."""
+        time.sleep(60)
+
+    def leave(self) -> str:
+        """Ends its process."""
+        os._exit(3)
+
+    def stop(self) -> str:
+        """Raises what ends programs."""
+        raise SystemExit(3)
+
+    def talk(self) -> str:
+        """Talks."""
+        return "<|im_end|>" + "y" * 10**6
+
+    def spoil(self) -> float:
+        """Spoils its reward."""
+        self.reward = float("nan")
+        return self.reward
+
+class Unwilling(Showing):
+    def reset(self, **kwargs):
+        raise RuntimeError("not today")
+
+class Unmade(Showing):
+    def __init__(self):
+        os._exit(3)
+
+class Wordy(Showing):
+    def reset(self, **kwargs):
+        return 7
+
+class Mute:
+    def reset(self):
+        return None
+
+class Unsettled:
+    def add(self) -> str:
+        """Adds."""
+'''

@@ -1,0 +1,192 @@
+"""Episodes of `task.environment`: no state leaks, seeds hold, and no class of the user ends a run."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rlzoo.config import TaskConfig
+from rlzoo.config.recorded import outside_names
+from rlzoo.errors import UserError
+from rlzoo.rollout.environment import episode_settings
+from rlzoo.tasks import check_task
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environment_class import tool_schemas
+from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.tool_calls import LONGEST_ANSWER
+from tests.rollout.episodes import ENVIRONMENTS
+
+PROBLEM = Problem("1", "What is 2+3?", "5")
+
+
+@pytest.fixture(autouse=True)
+def environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of environments, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    Path("envs.py").write_text(ENVIRONMENTS)
+
+
+def config(name: str, *rewards: str, timeout: float = 10.0) -> TaskConfig:
+    named = [f"./envs.py:{reward}" for reward in rewards]
+    return TaskConfig(environment=f"./envs.py:{name}", reward=named, tool_timeout=timeout)
+
+
+@contextmanager
+def pool(config: TaskConfig, workers: int = 2) -> Iterator[EpisodePool]:
+    with EpisodePool(episode_settings(config), workers) as pool:
+        yield pool
+
+
+def called(name: str, **arguments: object) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+ADD = called("add", a=2, b=3)
+
+
+def test_no_state_leaks_from_one_episode_to_another_of_its_group_or_to_the_next() -> None:
+    with pool(config("Counting", "reward_func")) as episodes:
+        for _ in range(2):
+            assert [it.text for it in episodes.begin([PROBLEM] * 4, [1] * 4)] == [""] * 4
+            first = episodes.answers([(0, [ADD, ADD]), (1, [ADD]), (3, [ADD])])
+            second = episodes.answers([(0, [ADD]), (3, [called("fail")])])
+            # The reward counts this episode's calls, and the class has begun one instance in its process.
+            assert [[answer.text.split()[:2] for answer in row] for row in first] == [
+                [["0.25", "1"], ["0.5", "1"]],
+                [["0.25", "1"]],
+                [["0.25", "1"]],
+            ]
+            assert second[0][0].text.startswith("0.75 1 ")
+            assert second[1][0].is_error and "ValueError: Game over." in second[1][0].text
+            assert [it.grade.reward for it in episodes.grades([""] * 4)] == [0.75, 0.25, 0.0, 0.25]
+
+
+def test_an_episode_depends_on_its_seed_alone_whatever_other_episodes_and_processes_there_are() -> None:
+    with pool(config("Showing"), workers=1) as alone, pool(config("Showing"), workers=3) as together:
+        several = [answer.text for answer in together.begin([PROBLEM] * 5, [1, 1, 2, 3, 3])]
+        assert several[0] == several[1] and several[3] == several[4] and len(set(several)) == 3
+        assert [answer.text for answer in alone.begin([PROBLEM] * 2, [3, 1])] == [several[4], several[0]]
+
+
+def test_a_class_as_trl_takes_it_has_the_row_and_its_methods_are_tools() -> None:
+    problem = Problem("1", "What is 2+3?", "5", {"level": 1, "kind": "sum"})
+    with pool(config("Counting", "columns_func")) as episodes:
+        episodes.begin([problem], [1])
+        assert episodes.grades([""])[0].grade.reward == len({"prompt", "answer", "level", "kind"})
+    schemas = {it["function"]["name"]: it["function"] for it in tool_schemas(config("Showing"))}
+    assert list(schemas) == ["add", "fail"]  # neither reset nor get_reward
+    assert schemas["add"]["parameters"]["required"] == ["a", "b"]
+
+
+def test_the_rewards_of_functions_and_of_the_environment_are_weighted_in_this_order() -> None:
+    both = config("Showing", "reward_func", "columns_func")
+    both.reward_weights = [1.0, 10.0, 100.0]
+    with pool(both) as episodes:
+        episodes.begin([PROBLEM], [1])
+        episodes.answers([(0, [ADD, ADD])])
+        grade = episodes.grades([""])[0].grade
+    assert grade.rewards == (0.5, 2.0, 0.5) and grade.reward == 0.5 + 20.0 + 50.0
+
+
+def test_methods_may_be_asynchronous() -> None:
+    with pool(config("Asynchronous")) as episodes:
+        episodes.begin([PROBLEM], [1])
+        assert episodes.answers([(0, [ADD])])[0][0].text == "added"
+        assert episodes.grades([""])[0].grade.reward == 1.0
+
+
+def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_not_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hostile = {
+        "hang": "error: it took more than 1 seconds",
+        "leave": "error: it ended its process",
+        "stop": "error: SystemExit: 3",
+        "talk": "<|im_end|>yyy",
+        "spoil": "NaN",
+        "unknown": "error: there is no tool of that name",
+    }
+    with pool(config("Hostile", timeout=1.0), workers=1) as episodes:
+        shown = episodes.begin([PROBLEM] * 7, [1] * 7)
+        assert all(len(it.text) < LONGEST_ANSWER + 100 and it.text.startswith("xxx") for it in shown)
+        first = episodes.answers([(6, [ADD]), *((row, [called(name)]) for row, name in enumerate(hostile))])
+        for answer, told in zip(first[1:], hostile.values(), strict=True):
+            assert answer[0].text.startswith(told) and len(answer[0].text) < LONGEST_ANSWER + 100
+        further = episodes.answers([(row, [ADD]) for row in range(7)])
+        lost = [answer[0].text.startswith("error: the environment is lost: it ") for answer in further]
+        assert lost == [True, True, False, False, False, False, False]
+        graded = episodes.grades(["text"] * 7)
+        # Hung, ended and spoilt episodes have the reward of one in which nothing was done.
+        assert [it.grade.reward for it in graded] == [0.125, 0.125, 0.375, 0.375, 0.125, 0.375, 0.625]
+        assert [it.outcome for it in graded] == ["failed", "failed", "graded", "graded", "failed", "graded", "graded"]
+        episodes.begin([PROBLEM], [1])
+        assert not episodes.answers([(0, [ADD])])[0][0].is_error
+    assert "Hostile: an episode is lost: it took more than 1 seconds" in caplog.text
+    assert "get_reward returned nan; it must return a number" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Unwilling", "Unmade", "Wordy"])
+def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = {"Unwilling": "RuntimeError: not today", "Unmade": "it ended its process", "Wordy": "reset returned 7"}
+    with caplog.at_level(logging.WARNING), pool(config(name, "reward_func")) as episodes:
+        assert [(it.text, it.is_error) for it in episodes.begin([PROBLEM] * 3, [1] * 3)] == [("", True)] * 3
+        answer = episodes.answers([(1, [ADD])])[0][0]
+        assert answer.is_error and told[name] in answer.text
+        graded = episodes.grades([""] * 3)
+    assert [(it.grade.reward, it.grade.rewards, it.outcome) for it in graded] == [(0.0, (0.0, 0.0), "failed")] * 3
+    assert caplog.text.count(told[name]) == 1
+
+
+def test_a_nursery_that_is_killed_from_outside_is_begun_again() -> None:
+    with pool(config("Showing"), workers=2) as episodes:
+        begun = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
+        episodes.answers([(row, [ADD]) for row in range(4)])
+        episodes._nurseries[1]._process.kill()
+        answers = episodes.answers([(row, [ADD]) for row in range(4)])
+        assert [row[0].is_error for row in answers] == [False, True, False, True]
+        assert [it.grade.reward for it in episodes.grades([""] * 4)] == [0.5, 0.0, 0.5, 0.0]
+        assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == begun
+
+
+def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> None:
+    wrong = {
+        "Counting": r"task\.environment=\./envs\.py:Counting gives no reward; write def get_reward",
+        "reward_func": "and not a class; give one that takes no arguments",
+        "Unsettled": "has no method reset; write def reset",
+        "Mute": "has no public method that the model could call",
+        "Countin": "has no Countin; did you mean Counting",
+    }
+    for name, told in wrong.items():
+        with pytest.raises(UserError, match=told):
+            check_task(config(name))
+    check_task(config("Counting", "reward_func"))
+    more = {
+        "wrong_reward": (-1.0, "task.wrong_reward=-1.0 has no effect on task.environment"),
+        "tools": (["./envs.py:Showing.add"], "neither my_module:name nor"),
+        "reward_weights": ([1.0, 2.0], "are 2 for 0 functions in task.reward and get_reward in task.environment"),
+        "teacher_prompt": ("{prompt} {answer}", "task.teacher_prompt=.* has no effect on a task with task.environment"),
+    }
+    for key, (value, told) in more.items():
+        with pytest.raises(UserError, match=told):
+            wrong_config = config("Showing")
+            setattr(wrong_config, key, value)
+            check_task(wrong_config)
+    Path("more.py").write_text("def add(a: int) -> int:\n    return a\n")
+    twice = config("Showing")
+    twice.tools = ["./more.py:add"]
+    with pytest.raises(UserError, match=r"task\.tools=\./more\.py:add: a method of task\.environment=.* rename one"):
+        check_task(twice)
+    with pytest.raises(UserError, match=r"asks for environments; set task\.environment="):
+        from rlzoo.tasks import load_task
+
+        len(load_task(TaskConfig(name="arithmetic", reward=["./envs.py:reward_func"])).train)
+
+
+def test_an_environment_that_a_recorded_file_names_is_code() -> None:
+    named = {"./envs.py:Showing": "task.environment=./envs.py:Showing"}
+    assert outside_names({"task.environment": "./envs.py:Showing"}) == named
