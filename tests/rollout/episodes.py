@@ -100,6 +100,13 @@ class Hostile(Showing):
         self.reward = float("nan")
         return self.reward
 
+class Noted(Hostile):
+    """Notes the number of its process."""
+
+    def reset(self, **kwargs):
+        os.makedirs("noted", exist_ok=True)
+        open(f"noted/{os.getpid()}", "w").close()
+
 class Unwilling(Showing):
     def reset(self, **kwargs):
         raise RuntimeError("not today")

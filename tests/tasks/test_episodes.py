@@ -2,7 +2,10 @@
 
 import json
 import logging
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -151,6 +154,43 @@ def test_a_nursery_that_is_killed_from_outside_is_begun_again() -> None:
         assert [row[0].is_error for row in answers] == [False, True, False, True]
         assert [it.grade.reward for it in episodes.grades([""] * 4)] == [0.5, 0.0, 0.5, 0.0]
         assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == begun
+
+
+LEFT_ALONE = """
+import os, signal, sys
+from pathlib import Path
+from rlzoo.config import TaskConfig
+from rlzoo.rollout.environment import episode_settings
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.episode_pool import EpisodePool
+
+if __name__ == "__main__":
+    config = TaskConfig(environment="./envs.py:Noted", tool_timeout=3.0)
+    with EpisodePool(episode_settings(config), 2) as episodes:
+        episodes.begin([Problem("1", "q", "5")] * 6, [1] * 6)
+        Path("begun").touch()
+        episodes.answers([(0, ['{"name": "hang"}'])])
+"""
+
+
+def test_no_process_of_an_episode_outlives_a_run_that_is_killed() -> None:
+    Path("left.py").write_text(LEFT_ALONE)
+    run = subprocess.Popen([sys.executable, "left.py"])
+    try:
+        wait_until(lambda: Path("begun").exists(), 60)
+        numbers = [int(path.name) for path in Path("noted").iterdir()]
+        assert len(numbers) == 6
+    finally:
+        run.kill()
+        run.wait()
+    wait_until(lambda: not any(Path("/proc", str(number)).exists() for number in numbers), 15)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> None:
