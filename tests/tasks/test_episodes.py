@@ -156,6 +156,18 @@ def test_a_nursery_that_is_killed_from_outside_is_begun_again() -> None:
         assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == begun
 
 
+def test_the_guides_counter_shows_its_number_counts_and_rewards_it() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tools.md").read_text(encoding="utf-8")
+    (code,) = (it for it in guide.split("```") if it.startswith("python\n") and "class Counter" in it)
+    Path("envs.py").write_text(code.removeprefix("python\n"))
+    with pool(config("Counter", "reward")) as episodes:
+        shown = episodes.begin([PROBLEM] * 2, [1, 1])
+        wanted = int(shown[0].text.removeprefix(" It is ").rstrip("."))
+        (right,), (wrong,) = episodes.answers([(0, [called("add", number=wanted)]), (1, [called("add", number=1)])])
+        assert (right.text, wrong.text) == (f"{wanted} of {wanted}", f"1 of {wanted}")
+        assert [it.grade.reward for it in episodes.grades(["", ""])] == [1.0, 0.0]
+
+
 LEFT_ALONE = """
 import os, signal, sys
 from pathlib import Path
