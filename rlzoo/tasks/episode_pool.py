@@ -136,7 +136,7 @@ class _NurseryProcess:
 
     def ask(self, orders: Sequence[Order]) -> None:
         """Sends the orders; `told` has what becomes of them."""
-        if not self._process.is_alive():
+        if self._is_gone or not self._process.is_alive():
             self.stop()
             self._start()
         self._send(orders)
@@ -147,6 +147,7 @@ class _NurseryProcess:
             done: list[dict[str, Any]] = json.loads(self._to_nursery.recv_bytes())
             return done
         except (EOFError, OSError):
+            self._is_gone = True  # for a moment a process that was killed still counts as alive
             return [{"error": "its process was ended from outside", "is_lost": True}] * count
 
     def end(self) -> None:
@@ -166,7 +167,7 @@ class _NurseryProcess:
         context.set_forkserver_preload(["rlzoo.tasks.episode"])
         self._to_nursery, to_pool = context.Pipe()
         arguments = (to_pool, dict(os.environ), self.settings)
-        self._process = context.Process(target=keep_nursery, args=arguments)
+        self._process, self._is_gone = context.Process(target=keep_nursery, args=arguments), False
         self._process.start()
         to_pool.close()
         try:

@@ -123,7 +123,7 @@ def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     assert "cannot be graded again: the rewards of" in told and "rlzoo eval samples and grades anew" in told
     told = error_of(capsys, "train", *keys, "rollout.ahead=1")
     assert "rollout.ahead=1: the environment of" in told and "leave rollout.ahead out" in told
-    assert main(["task", *words(folder, "Showing"), *SMALL, "rollout.responses_per_prompt=2"]) in (0, 1)
+    assert main(["task", *words(folder, "Showing"), "rollout.responses_per_prompt=2"]) == 0
 
 
 @pytest.mark.slow
