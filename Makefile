@@ -14,6 +14,7 @@
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
+# make leaderboard-calculator   the same on a third, products that need calls of a calculator
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
 # make map          what one update of each objective does, exactly, in ten regimes: minutes, no training
 # make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
@@ -47,7 +48,7 @@ EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
 .PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
-.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights gpu-check wheels test-wheels locks
+.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
 
@@ -98,6 +99,9 @@ leaderboard: $(VENV)/runtime
 
 leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+
+leaderboard-calculator: $(VENV)/runtime
+	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
 
 gpu-check: $(VENV)/test
 	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there

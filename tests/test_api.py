@@ -23,6 +23,7 @@ from rlzoo.comparing.grid_words import GridWords, read_grid_words
 from rlzoo.config import Config, key_and_value, load_config, resolve
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.scripts import path_of
+from rlzoo.tasks import OWN
 from tests.conftest import error_of
 from tests.processes import ONE, launch
 
@@ -43,7 +44,7 @@ KEYS = st.fixed_dictionaries(
     optional={
         "objective": st.sampled_from(["grpo", "stapo(tau_p=0.005,q=0.8)+clip_higher", "dapo-soft_overlong"]),
         "seed": st.integers(0, 99),
-        "model.name": st.sampled_from(["embedded:arithmetic", "embedded:knights", "embedded:planted_arithmetic"]),
+        "model.name": st.sampled_from([f"embedded:{name}" for name in OWN]),
         "task.name": st.sampled_from(["arithmetic", "knights", "reasoning_gym:chain_sum"]),
         "task.instruction": TEXT,
         "task.held_out": st.none() | TEXT.filter(bool),

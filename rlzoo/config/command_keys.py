@@ -179,7 +179,7 @@ class PushConfig:
 @dataclass
 class WarmupTaskConfig:
     name: str = "arithmetic"
-    """A task that comes with demonstrations: `arithmetic`, `knights` or `planted_arithmetic`."""
+    """A task that comes with demonstrations: `arithmetic`, `calculator`, `knights` or `planted_arithmetic`."""
     options: dict[str, Any] = field(default_factory=dict)
     """Parameters of the task, e.g. `task.options.digits=3`."""
 

@@ -22,6 +22,8 @@ _BESIDE = (OBJECTIVE, "environment.json", "metrics.jsonl", "checkpoints", "evalu
 _PART = re.compile(r"[\w.]+:\w+")
 _OUTSIDE = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d]\w*")
 _SHIPPED = "reasoning_gym:"
+_SHIPPED_TOOLS = ("rlzoo.tasks.calculator:calculate",)
+"""By their whole names: not everything in rlzoo may be called by whatever a model writes."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
     for key in ("task.reward", "task.tools", "task.environment"):
         listed = keys.get(key) or []
         for name in listed if isinstance(listed, list | tuple) else [listed]:
-            named |= {str(name): f"{key}={name}"} if name else {}
+            named |= {str(name): f"{key}={name}"} if name and name not in _SHIPPED_TOOLS else {}
     if keys.get("model.trust_remote_code") not in (None, False, "false"):
         named["model.trust_remote_code"] = "model.trust_remote_code=true"
     return named

@@ -60,8 +60,8 @@ class ColumnsConfig:
 @dataclass
 class TaskConfig:
     name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA] = "arithmetic"
-    """`arithmetic`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a folder; one of
-    your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
+    """`arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a
+    folder; one of your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
     split: Annotated[str, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: Annotated[str | None, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = None

@@ -37,6 +37,7 @@ __all__ = [
 
 OWN = {
     "arithmetic": ("rlzoo.tasks.arithmetic", "Arithmetic"),
+    "calculator": ("rlzoo.tasks.calculator", "Calculator"),
     "knights": ("rlzoo.tasks.knights", "Knights"),
     "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
 }

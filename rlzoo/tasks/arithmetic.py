@@ -77,19 +77,19 @@ class Arithmetic:
     def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
         """Each digit is a random other one at this rate; the rest goes on from what is written."""
         a, b, c = (problem.data[name] for name in "abc")
-        step, minuend = _slip(a + b, rng, slip_rate), _slip(c, rng, slip_rate)
-        return f"{step}-{minuend}={_slip(int(step) - int(minuend), rng, slip_rate)}"
+        step, minuend = slipped(str(a + b), rng, slip_rate), slipped(str(c), rng, slip_rate)
+        return f"{step}-{minuend}={slipped(str(int(step) - int(minuend)), rng, slip_rate)}"
 
     @cached_property
     def train(self) -> Sequence[Problem]:
         """`problems` different training problems."""
-        return _distinct(stream(self.digits, _TRAIN_SEED, held_out=False), self.problems)
+        return distinct(stream(self.digits, _TRAIN_SEED, held_out=False), self.problems)
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:
         """Different held-out problems."""
         count = min(HELD_OUT_PROBLEMS, 10 ** (3 * self.digits) // 16)
-        return _distinct(stream(self.digits, _HELD_OUT_SEED, held_out=True), count)
+        return distinct(stream(self.digits, _HELD_OUT_SEED, held_out=True), count)
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,17 @@ def is_held_out(prompt: str) -> bool:
     return text.is_held_out(prompt, one_in=8, digest_size=1)
 
 
-def _slip(number: int, rng: random.Random, rate: float) -> str:
-    return "".join(_other(d, rng) if d.isdigit() and rng.random() < rate else d for d in str(number))
+def slipped(number: str, rng: random.Random, rate: float) -> str:
+    """With each digit a random other one at this rate."""
+    return "".join(_other(d, rng) if d.isdigit() and rng.random() < rate else d for d in number)
 
 
 def _other(digit: str, rng: random.Random) -> str:
     return str((int(digit) + rng.randrange(1, 10)) % 10)
 
 
-def _distinct(problems: Iterator[Problem], count: int) -> list[Problem]:
+def distinct(problems: Iterator[Problem], count: int) -> list[Problem]:
+    """The first `count` different problems of an endless stream; fewer if it hardly has others."""
     seen: dict[str, Problem] = {}
     for problem in islice(problems, 100 * count + 1000):
         seen.setdefault(problem.id, problem)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 Message = Mapping[str, str]
 
@@ -87,4 +87,18 @@ class DemonstratedTask(Task, Protocol):
 
     def demonstration(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> str:
         """A response as a model should write it, but for slips at this rate."""
+        ...
+
+
+@runtime_checkable
+class DemonstratesTools(Protocol):
+    """What a task has besides whose demonstrations call tools."""
+
+    tools: ClassVar[tuple[str, ...]]
+    """As `task.tools` names them."""
+    pieces: ClassVar[tuple[str, ...]]
+    """Texts around a call that are one token each."""
+
+    def conversation(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> list[str]:
+        """A demonstration turn by turn: the model's, and between each two of them what a tool answers."""
         ...

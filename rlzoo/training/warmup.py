@@ -7,6 +7,7 @@ reinforcement learning finds to improve.
 
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -15,6 +16,7 @@ from pathlib import Path
 import tokenizers
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rlzoo.config import ModelConfig, RolloutConfig, TaskConfig, WarmupConfig
@@ -22,11 +24,14 @@ from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import without_progress_bars
-from rlzoo.model.tokenizer import load_tokenizer
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.environment import environment_opened
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks import demonstrated_task
-from rlzoo.tasks.base import DemonstratedTask
+from rlzoo.tasks.base import DemonstratedTask, DemonstratesTools, Problem
+from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.tools import load_tools
 
 CONTEXT = 128
 MAX_RESPONSE_TOKENS = 64
@@ -34,6 +39,15 @@ HEAD_WIDTH = 32
 
 _DEMONSTRATION_SEED = 2
 _EVALUATION_PROBLEMS, _EVALUATION_SAMPLES = 512, 8
+
+_TEMPLATE = (
+    "{# calls are <tool_call>...</tool_call> -#}"
+    "{% for message in messages -%}"
+    "{{ ':' + message.content + '=' if message.role == 'tool' else message.content }}"
+    "{{ eos_token if message.role == 'assistant' }}"
+    "{%- endfor %}"
+)
+"""Of a model that calls tools: a question as it is, turns that end, and what a tool answers between `:` and `=`."""
 
 ShowProgress = Callable[[int, int, float], None]
 """Called with the number of steps done, the number of all steps, and the loss of the last."""
@@ -62,16 +76,30 @@ def demonstrated_model(
     task: DemonstratedTask, config: WarmupConfig, progress: ShowProgress = lambda done, total, loss: None
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast, float]:
     """A model that has learnt a task's demonstrations, its tokenizer, and its last loss."""
-    tokenizer = make_tokenizer(task.characters)
+    tokenizer = tokenizer_of(task)
     model = make_model(config, tokenizer)
     return model, tokenizer, _train(model, tokenizer, task, config, progress)
 
 
-def make_tokenizer(characters: str) -> PreTrainedTokenizerFast:
-    """One token per character, and `<unk>`, `<eos>`, `<pad>`."""
-    vocabulary = {token: i for i, token in enumerate([*characters, "<unk>", "<eos>", "<pad>"])}
+def tokenizer_of(task: DemonstratedTask) -> PreTrainedTokenizerFast:
+    """What reads and writes a task's demonstrations."""
+    if not isinstance(task, DemonstratesTools):
+        return make_tokenizer(task.characters)
+    tokenizer = make_tokenizer(task.characters, task.pieces)
+    tokenizer.chat_template = _TEMPLATE
+    return tokenizer
+
+
+def make_tokenizer(characters: str, pieces: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """One token per character, and `<unk>`, `<eos>`, `<pad>`.
+
+    Each of the `pieces`, longer texts, is one as well; where there are some, so is all that lies between known ones.
+    """
+    vocabulary = {token: i for i, token in enumerate([*characters, *pieces, "<unk>", "<eos>", "<pad>"])}
+    known = "|".join(map(re.escape, [*pieces, *characters]))
+    words = rf"{known}|(?:(?!{known})[\s\S])+" if pieces else r"[\s\S]"
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(words), "isolated")
     backend.decoder = tokenizers.decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -136,47 +164,70 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _batches(
-    tokenizer: PreTrainedTokenizerFast, task: DemonstratedTask, config: WarmupConfig
+    backend: PreTrainedTokenizerFast, task: DemonstratedTask, config: WarmupConfig
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and targets [N, T] of every step; a target is the next token of the response, -100 elsewhere."""
-    rng = random.Random(config.seed)
+    """Inputs and targets [N, T] of every step; a target is the next token if the model writes it, -100 elsewhere."""
+    rng, tokenizer = random.Random(config.seed), _wrapped(backend, task)
     problems = task.to_demonstrate(_DEMONSTRATION_SEED + config.seed)
     for step in range(config.steps):
         rate = 0.0 if step < config.clean_fraction * config.steps else config.slip_rate
-        batch = list(islice(problems, config.demonstrations_per_step))
-        responses = [task.demonstration(problem, rng, rate) for problem in batch]
-        yield _encode(tokenizer, [str(problem.prompt) for problem in batch], responses)
+        batch = islice(problems, config.demonstrations_per_step)
+        rows = [encoded(tokenizer, str(it.prompt), _turns(task, it, rng, rate)) for it in batch]
+        inputs = pad_sequence([tokens for tokens, _ in rows], batch_first=True, padding_value=backend.pad_token_id)
+        targets = pad_sequence([tokens.where(own, -100) for tokens, own in rows], batch_first=True, padding_value=-100)
+        yield inputs[:, :-1], targets[:, 1:]
 
 
-def _encode(
-    tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], responses: Sequence[str]
-) -> tuple[Tensor, Tensor]:
-    texts = [prompt + response + tokenizer.eos_token for prompt, response in zip(prompts, responses, strict=True)]
-    tokens = tokenizer(texts, padding=True, padding_side="right", return_tensors="pt")
-    starts = torch.tensor([len(prompt) for prompt in prompts])[:, None]
-    position = torch.arange(tokens["input_ids"].shape[1])
-    responding = (position >= starts) & tokens["attention_mask"].bool()
-    return tokens["input_ids"][:, :-1], tokens["input_ids"].where(responding, -100)[:, 1:]
+def _turns(task: DemonstratedTask, problem: Problem, rng: random.Random, slip_rate: float) -> list[str]:
+    if isinstance(task, DemonstratesTools):
+        return task.conversation(problem, rng, slip_rate)
+    return [task.demonstration(problem, rng, slip_rate)]
+
+
+def _wrapped(backend: PreTrainedTokenizerFast, task: DemonstratedTask) -> Tokenizer:
+    ends, schemas = frozenset({backend.eos_token_id}), [tool.schema() for tool in load_tools(_keys(task))]
+    return Tokenizer(backend, ends, CONTEXT, backend.chat_template is not None, {"tools": schemas} if schemas else {})
+
+
+def _keys(task: DemonstratedTask) -> TaskConfig:
+    return TaskConfig(task.name, tools=tools_of(task))
+
+
+def tools_of(task: DemonstratedTask) -> list[str]:
+    """What a model of its demonstrations has to have as `task.tools`."""
+    return list(task.tools) if isinstance(task, DemonstratesTools) else []
+
+
+def encoded(tokenizer: Tokenizer, prompt: str, turns: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """The token ids [T] of a demonstration, as a rollout would have them, and which of them the model writes.
+
+    `turns` are the model's, and between each two of them what a tool answers.
+    """
+    tokens = tokenizer.encode(prompt)
+    own = [False] * len(tokens)
+    for number, text in enumerate(turns):
+        if number % 2:
+            written = tokenizer.answered(tokens, [text])
+        else:
+            written = [*tokenizer.backend(text, add_special_tokens=False)["input_ids"], *tokenizer.stop_tokens]
+        tokens += written
+        own += [number % 2 == 0] * len(written)
+    return torch.tensor(tokens), torch.tensor(own)
 
 
 def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
     """Held-out accuracies of a saved model."""
-    model = ModelConfig(name=str(folder))
-    tokenizer = load_tokenizer(model)
+    model, config = ModelConfig(name=str(folder)), _keys(task)
+    tokenizer = load_tokenizer(model, config)
     engine = TransformersEngine(load_policy(model, tokenizer), tokenizer, RolloutConfig(), model)
     problems = task.held_out[:_EVALUATION_PROBLEMS]
+    with GraderPool(task.grader) as graders, environment_opened(config, engine, graders, tokenizer) as environment:
 
-    def accuracy(samples: int, temperature: float) -> float:
-        prompts = [tokenizer.encode(problem.prompt) for problem in problems]
-        rollouts = engine.generate(prompts, samples, Sampling(MAX_RESPONSE_TOKENS, temperature), seed=0)
-        complete = (~rollouts.truncated).nonzero()[:, 0].tolist()
-        right = 0.0
-        for row in complete:
-            text = tokenizer.decode(rollouts.tokens[row, : rollouts.lengths[row]].tolist())
-            right += task.grader(problems[int(rollouts.prompt[row])], text).correct
-        return right / len(rollouts.tokens)
+        def accuracy(samples: int, temperature: float) -> float:
+            sampling = Sampling(MAX_RESPONSE_TOKENS, temperature)
+            return float(environment(problems, samples, sampling, seed=0).correct.mean())
 
-    return {"greedy": accuracy(1, 0.0), "sampled": accuracy(_EVALUATION_SAMPLES, 1.0)}
+        return {"greedy": accuracy(1, 0.0), "sampled": accuracy(_EVALUATION_SAMPLES, 1.0)}
 
 
 def target_folder(config: WarmupConfig) -> Path:

@@ -16,8 +16,9 @@ from rlzoo.model.pretrained import EMBEDDED
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.tasks import OWN, demonstrated_task
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.planted_arithmetic import USEFUL, PlantedArithmetic
-from rlzoo.training.warmup import evaluate_folder, make_tokenizer, warmup
+from rlzoo.training.warmup import evaluate_folder, make_tokenizer, tokenizer_of, warmup
 
 SMALL = (
     *("task.options.digits=1", "hidden_size=32", "intermediate_size=64", "layers=1"),
@@ -91,7 +92,7 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ("learning_rate=0", "learning_rate=0 must be greater than 0"),
         ("task.options.digits=7", "digits=7 must be a whole number from 1 to 6"),
         ("task.name=arithmetics", "task.name=arithmetics has no demonstrations; did you mean arithm"),
-        ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, knights, planted_arithmetic"),
+        ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, calculator, knights, planted"),
         ("output={tusk}", "is all that is filled in"),
         ("output={task.x}", "is all that is filled in"),
         ("output=/dev/null/model", "output=/dev/null/model cannot be written: "),
@@ -121,6 +122,17 @@ def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.
     assert (config.model.name, config.task.name, config.task.options) == (str(folder), "arithmetic", {"digits": 1})
 
 
+def test_what_the_command_says_next_gives_a_model_that_calls_its_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["hidden_size=32", "intermediate_size=32", "layers=1", "steps=2", "demonstrations_per_step=2"]
+    assert main(["warmup", *words, "task.name=calculator", f"output={tmp_path / 'model'}"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next")]
+    config = load_config(shlex.split(line)[3:])
+    assert config.task.tools == list(Calculator.tools)
+    assert load_tokenizer(config.model, config.task).tools
+
+
 def test_every_key_has_a_docstring() -> None:
     documented = {key.name: key.meaning for key in keys(WarmupConfig)}
     assert set(documented) == set(flat(dataclasses.asdict(WarmupConfig())))
@@ -132,8 +144,8 @@ def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str
     model = ModelConfig(f"embedded:{name}")
     policy = load_policy(model, load_tokenizer(model))
     assert sum(parameter.numel() for parameter in policy.parameters()) <= 1_000_000
-    characters = demonstrated_task(TaskConfig(name)).characters
-    assert AutoTokenizer.from_pretrained(EMBEDDED / name).get_vocab() == make_tokenizer(characters).get_vocab()
+    shipped, made = AutoTokenizer.from_pretrained(EMBEDDED / name), tokenizer_of(demonstrated_task(TaskConfig(name)))
+    assert shipped.get_vocab() == made.get_vocab() and shipped.chat_template == made.chat_template
     assert sum(file.stat().st_size for file in (EMBEDDED / name).iterdir()) < 4_000_000
 
 
