@@ -25,9 +25,9 @@ from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import without_progress_bars
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks import demonstrated_task
 from rlzoo.tasks.base import DemonstratedTask, DemonstratesTools, Problem
 from rlzoo.tasks.grading import GraderPool
@@ -219,7 +219,7 @@ def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
     """Held-out accuracies of a saved model."""
     model, config = ModelConfig(name=str(folder)), _keys(task)
     tokenizer = load_tokenizer(model, config)
-    engine = TransformersEngine(load_policy(model, tokenizer), tokenizer, RolloutConfig(), model)
+    engine = load_engine(RolloutConfig(), model, load_policy(model, tokenizer), tokenizer)
     problems = task.held_out[:_EVALUATION_PROBLEMS]
     with GraderPool(task.grader) as graders, environment_opened(config, engine, graders, tokenizer) as environment:
 
