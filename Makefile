@@ -14,7 +14,7 @@
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
-# make leaderboard-calculator   the same on a third, products that need calls of a calculator
+# make leaderboard-calculator   the same on products that need calls of a calculator
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
 # make map          what one update of each objective does, exactly, in ten regimes: minutes, no training
 # make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
