@@ -96,12 +96,15 @@ smollm2: $(VENV)/smollm2
 
 leaderboard: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard
+	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
+	$(RLZOO) leaderboard runs/leaderboard-calculator equivalence=2
 
 gpu-check: $(VENV)/test
 	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there

@@ -6,7 +6,10 @@ from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.config import own_keys
 
 SUMMARY = "train several objectives on several seeds and rank them"
-WORDS = "objectives; files and keys as of rlzoo train, besides the keys below"
+WORDS = (
+    "objectives; files and keys as of rlzoo train, besides the keys below; without train.schedule the learning rate "
+    "falls to 0 (linear)"
+)
 
 
 def declare(parser: ArgumentParser) -> None:

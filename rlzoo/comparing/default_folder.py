@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from rlzoo.config import load_config, words_of
+from rlzoo.comparing.grid_words import SCHEDULE
+from rlzoo.config import Config, load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.files import read_json, slug
@@ -17,7 +18,7 @@ LONGEST_NAME = 60
 def default_folder(words: Sequence[str]) -> Path:
     """The folder that holds a grid of these files and keys, or else a new one."""
     settings = _settings(words)
-    named = _names(settings)
+    named = _names(_beside_the_usual(settings))
     earlier = sorted(FOLDER.parent.glob(f"{FOLDER.name}*"))  # some are named after keys that decide no result
     for folder in (*named, *earlier):
         if _held(folder) == settings:
@@ -31,6 +32,15 @@ def _names(settings: Sequence[str]) -> list[Path]:
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     readable = [FOLDER.with_name(text)] if slug(text) == text and len(text) <= LONGEST_NAME else []
     return [*readable, FOLDER.with_name("-".join([FOLDER.name, *_shown(settings), digest]))]
+
+
+def _beside_the_usual(settings: Sequence[str]) -> list[str]:
+    """What a name tells: the settings that a comparison does not have by itself."""
+    if SCHEDULE in settings:
+        return [it for it in settings if it != SCHEDULE]
+    key = SCHEDULE.partition("=")[0]
+    is_told = any(it.startswith(f"{key}=") for it in settings)
+    return [*settings] if is_told else [*settings, f"{key}={Config().train.schedule}"]
 
 
 def _shown(settings: Sequence[str]) -> list[str]:

@@ -396,5 +396,7 @@ def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:
 
 
 def settings_of(config: Config) -> list[str]:
-    """The words of a run that hold for others as well."""
-    return words_of(config, GRID_IDENTITY | {MACHINE})
+    """The words of a comparison with the settings of a run, as far as they hold for others as well."""
+    words = words_of(config, GRID_IDENTITY | {MACHINE})
+    is_said = any(word.startswith("train.schedule=") for word in words)
+    return words if is_said else [*words, f"train.schedule={config.train.schedule}"]
