@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from rlzoo.comparing.grid_words import SCHEDULE
+from rlzoo.comparing.grid_words import SCHEDULE, with_schedule
 from rlzoo.config import Config, load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.errors import UserError
@@ -17,13 +17,22 @@ LONGEST_NAME = 60
 
 def default_folder(words: Sequence[str]) -> Path:
     """The folder that holds a grid of these files and keys, or else a new one."""
-    settings = _settings(words)
+    settings = _settings(with_schedule(words))
     named = _names(_beside_the_usual(settings))
     earlier = sorted(FOLDER.parent.glob(f"{FOLDER.name}*"))  # some are named after keys that decide no result
     for folder in (*named, *earlier):
         if _held(folder) == settings:
             return folder
     return next((folder for folder in named if not folder.exists()), named[-1])
+
+
+def schedule_held(folder: Path) -> str | None:
+    """`train.schedule=...` of the grid in a folder; None if there is none that can be read."""
+    settings = _held(folder)
+    if settings is None:
+        return None
+    told = [it for it in settings if it.startswith("train.schedule=")]
+    return told[0] if told else f"train.schedule={Config().train.schedule}"
 
 
 def _names(settings: Sequence[str]) -> list[Path]:
@@ -38,9 +47,8 @@ def _beside_the_usual(settings: Sequence[str]) -> list[str]:
     """What a name tells: the settings that a comparison does not have by itself."""
     if SCHEDULE in settings:
         return [it for it in settings if it != SCHEDULE]
-    key = SCHEDULE.partition("=")[0]
-    is_told = any(it.startswith(f"{key}=") for it in settings)
-    return [*settings] if is_told else [*settings, f"{key}={Config().train.schedule}"]
+    is_told = any(it.startswith("train.schedule=") for it in settings)
+    return [*settings] if is_told else [*settings, f"train.schedule={Config().train.schedule}"]
 
 
 def _shown(settings: Sequence[str]) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from objectives import Objective, ObjectiveError, parse
-from rlzoo.comparing.default_folder import GRID, default_folder
-from rlzoo.comparing.grid_words import read_grid_words
+from rlzoo.comparing.default_folder import GRID, default_folder, schedule_held
+from rlzoo.comparing.grid_words import SCHEDULE, read_grid_words, with_schedule
 from rlzoo.comparing.sweep import Sweep, variants
 from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY, MACHINE
@@ -342,12 +342,15 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     """
     asked = read_grid_words(words)
     objectives = _objectives(asked.expressions, ablated, asked.swept)
-    folder = Path(asked.keys.output) if asked.keys.output else default_folder(asked.settings)
+    settings = with_schedule(asked.settings, asked.swept)
+    folder = Path(asked.keys.output) if asked.keys.output else default_folder(settings)
+    if settings != asked.settings:
+        settings = (*asked.settings, schedule_held(folder) or SCHEDULE)
     is_ablation = bool(ablated) and not asked.expressions and not (folder / GRID).exists()
     baseline = asked.keys.baseline or (next(variants(ablated[0], ()))[0] if is_ablation else "")
     baseline = baseline and str(parse(baseline))
-    grid = Grid(folder, objectives, tuple(asked.keys.seeds), asked.settings, baseline, asked.up_to)
-    grid = grid.joined([path for path in asked.trust if f"trust={path}" not in asked.settings])
+    grid = Grid(folder, objectives, tuple(asked.keys.seeds), settings, baseline, asked.up_to)
+    grid = grid.joined([path for path in asked.trust if f"trust={path}" not in settings])
     grid = grid.without(asked.keys.leave_out).of_todays_code()
     _check(grid)
     grid.tell_of_others(objectives)

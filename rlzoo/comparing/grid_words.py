@@ -44,8 +44,8 @@ def is_setting(word: str) -> bool:
 
 def with_schedule(settings: Sequence[str], swept: Sequence[str] = ()) -> tuple[str, ...]:
     """The settings of a comparison, with its own schedule where neither they nor what is swept say one."""
-    key = SCHEDULE.partition("=")[0]
-    is_given = resolve(settings).origins[key] != "default" or any(word.startswith(f"{key}=") for word in swept)
+    is_swept = any(word.startswith("train.schedule=") for word in swept)
+    is_given = is_swept or resolve(settings).origins["train.schedule"] != "default"
     return tuple(settings) if is_given else (*settings, SCHEDULE)
 
 
@@ -83,7 +83,6 @@ def read_grid_words(words: Sequence[str]) -> GridWords:
     settings, swept = split_settings([word for word in others if is_setting(word)])
     if any(is_of_a_run(Path(word)) for word in settings):
         settings = (*settings, *(f"trust={path}" for path in trusted.trust))
-    settings = with_schedule(settings, swept)
     for _, sweep in variants("", swept):
         check_words(load_config([*settings, *sweep.words]))
     expressions = [word for word in others if not is_setting(word)]

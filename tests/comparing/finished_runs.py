@@ -7,6 +7,7 @@ import numpy as np
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.grid_words import SCHEDULE
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.config import load_config, to_yaml
 from rlzoo.config.decoding import Decoding
@@ -19,13 +20,13 @@ DECODINGS = (Decoding(1.0, 1.0), Decoding(0.7, 0.9))
 
 
 def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: float = 0.5, *words: str) -> Path:
-    """A run of the given accuracy on problems of different difficulty."""
+    """A run of the given accuracy on problems of different difficulty, with the schedule that a comparison has."""
     generator = np.random.default_rng([seed, len(objective), int(1000 * accuracy)])
     run = RunFolder(folder)
     folder.mkdir(parents=True)
     own = (f"objective={objective}", f"seed={seed}", f"output={folder}", f"train.steps={STEPS}")
     fixed = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}", "evaluation.decodings=[1/1,0.7/0.9]")
-    config = load_config([*own, *fixed, *words])
+    config = load_config([SCHEDULE, *own, *fixed, *words])
     run.config.write_text(to_yaml(config))
     run.objective.write_text(json.dumps({"key": parse(objective).key, "expression": objective}))
     (folder / "environment.json").write_text(json.dumps({"torch": "2.13.0", "commit": "0123abc", "vllm": None}))

@@ -109,7 +109,8 @@ def test_grids_are_others_and_runs_not_compared_where_what_decides_a_grid_differ
 ) -> None:
     monkeypatch.chdir(tmp_path)
     decides = key.decides in GRID_IDENTITY
-    assert (default_folder([another(key)]) != default_folder([])) == decides
+    schedule = "train.schedule=constant"
+    assert (default_folder([schedule, another(key)]) != default_folder([schedule])) == decides
     config = changed(runs["other"], key)
     config.seed += key.name == "seed"  # which is 0 in the first
     assert (
