@@ -58,6 +58,8 @@ class Terminal:
             grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
         machine = f"{device} in {counted(processes, 'process')}"
         grid.add_row("model", f"{config.model.name} on {machine}, {config.model.precision}")
+        if device == "cuda" and config.model.precision == "float32":
+            grid.add_row("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16")
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
