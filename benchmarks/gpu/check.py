@@ -61,7 +61,7 @@ RUN = (
 )
 KEYS = ((), ("model.gradient_checkpointing=true",))
 """What memory is measured with, besides."""
-PHASES = {"generate": "rollout", "score": "scoring", "train": "training"}
+PHASES = {"generate": "rollout", "score": "scoring", "train": "training", "sync": "hand-over"}
 """As the trainer and `rlzoo fit` call them."""
 
 
@@ -252,7 +252,7 @@ def peaks(keys: tuple[str, ...]) -> dict[str, tuple[float, float]]:
             with _counting(trainer) as found:
                 trainer.step()
         predicted = predict(config, shape_of(config.model), parse(config.objective), gpus=1)
-    return {it.name: (it.total - it.parts["reserved"], found[it.name]) for it in predicted}
+    return {it.name: (it.total - it.parts["reserved"], found[it.name]) for it in predicted if it.name in found}
 
 
 @contextmanager

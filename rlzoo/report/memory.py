@@ -1,5 +1,7 @@
 """How a prediction of memory and hours is shown: one table of 80 columns."""
 
+from collections.abc import Mapping
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +13,7 @@ from rlzoo.training.memory import Fit
 
 def print_fit(fit: Fit, model: str, gpus: int) -> None:
     """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
-    console = Console(highlight=False, markup=False, width=80)
+    console = _console()
     title = f"{model}: GiB on each of {gpus} GPU{'s' * (gpus > 1)} of {fit.memory / GIB:g}"
     table = Table(box=SIMPLE_HEAD)
     table.add_column("")
@@ -33,14 +35,32 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     console.print(f"It would fit with {remedy}" if remedy else "No keys make it fit; take more or larger GPUs.")
 
 
+def print_host(host: Mapping[str, float], gpus: int) -> None:
+    """What a machine with so many GPUs needs of its own memory."""
+    start, more = (host[name] / GIB for name in ("start", "checkpoint"))
+    _console().print(
+        f"Host memory: {start:.1f} GiB for each process as models load, {gpus * start:.1f} for {gpus} on one machine; "
+        f"a checkpoint takes {more:.1f} on the main process."
+    )
+
+
+def print_room(room: float, sampled: int) -> None:
+    """How many responses are decoded side by side once they are long."""
+    _console().print(f"Keys and values have room for {room:.1f} whole responses of the {sampled} that a GPU samples.")
+
+
 def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:
     """What responses of full length take at most; sampling, which waits for memory, is not predicted."""
     hours = step.hours(steps, gpus * teraflops * 1e12)
     share = step.scoring / (step.scoring + step.training)
-    Console(highlight=False, markup=False, width=80).print(
+    _console().print(
         f"A step has {step.tokens:,} response tokens at most. To score ({share:.0%}) and train {steps:,} steps of them "
         f"takes {hours:,.{0 if hours >= 10 else 1}f} hours at {teraflops:g} TFLOP/s of each GPU; sampling comes on top."
     )
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, width=80)
 
 
 def _gib(size: float | None) -> str:

@@ -129,7 +129,7 @@ def test_every_phase_that_is_predicted_is_measured(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: GIBIBYTES * 2**30)
         found = check.peaks(("model.gradient_checkpointing=true",))
         page = check.page([check.memory(DEVICE)])
-    assert list(found) == ["rollout", "scoring", "training"]
+    assert list(found) == ["rollout", "scoring", "training", "hand-over"]
     assert all(predicted > 0 and measured == GIBIBYTES * 2**30 for predicted, measured in found.values())
     assert "DOES NOT HOLD" in page and page.count("| training |") == len(check.KEYS)
 
