@@ -6,9 +6,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlzoo.config import Config
+from rlzoo.model.shape import Shape
+from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB
 from rlzoo.training.arithmetic import Arithmetic
-from rlzoo.training.memory import Fit
+from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
 
 def print_fit(fit: Fit, model: str, gpus: int) -> None:
@@ -44,9 +47,23 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
     )
 
 
-def print_room(room: float, sampled: int) -> None:
-    """How many responses are decoded side by side once they are long."""
-    _console().print(f"Keys and values have room for {room:.1f} whole responses of the {sampled} that a GPU samples.")
+def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
+    """How many responses are decoded side by side once they are long, and what would make room for more."""
+    engine = engine_class(config.rollout.engine)
+    if engine.apart or not shape.cached_numbers:
+        return
+    room, sampled = whole_responses(config, shape, gpus)
+    _console().print(f"Keys and values have {said_room(room, sampled)}.")
+    if engine.kv_cache_gib is None:
+        return
+    more, size = free_for_cache(found, room, sampled), config.rollout.kv_cache_gib or engine.kv_cache_gib
+    if more > size:
+        _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
+
+
+def said_room(room: float, sampled: int) -> str:
+    """In words."""
+    return f"room for {room:.1f} whole responses of the {sampled} that a GPU samples"
 
 
 def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:

@@ -198,6 +198,17 @@ def whole_responses(config: Config, shape: Shape, gpus: int) -> tuple[float, int
     return size / (shape.cached_numbers * (2 if model.precision == "bfloat16" else 4) * longest), sampled
 
 
+def free_for_cache(found: Fit, room: float, sampled: int) -> int:
+    """GiB that keys and values may take, of what the phases that hold them leave free, for all `sampled` responses.
+
+    `room` is for how many there is room as it is.
+    """
+    holding = [phase for phase in found.phases if "KV cache" in phase.parts]
+    cache = holding[0].parts["KV cache"]
+    free = cache + min(found.memory - phase.total for phase in holding)
+    return math.floor(min(free, cache * sampled / room) / GIB)
+
+
 def _tokens(config: Config) -> int:
     """Positions of the [N, T] batch of all processes, if responses are of full length."""
     rollout = config.rollout

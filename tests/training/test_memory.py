@@ -1,5 +1,6 @@
 """`rlzoo fit` counts what a real forward pass keeps, and says what makes the papers' settings fit."""
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -213,6 +214,21 @@ def test_it_says_room_for_how_many_whole_responses_of_how_many() -> None:
     room, sampled = whole_responses(config, shape_of(config.model), 8)
     of_a_token = 2 * 28 * 8 * 128 * 2  # keys and values of 28 layers with 8 heads of 128 numbers of two bytes
     assert sampled == 256 and room == pytest.approx(4 * GIB / (of_a_token * (1024 + 15360)))
+
+
+def test_fit_says_what_cache_takes_what_is_free_and_with_it_the_run_still_fits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [str(PAPERS["stapo_qwen3_1.7b"]), "gpus=8", "memory=80"]
+    assert main(["fit", *words]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    (key, size), (more,) = (
+        re.findall(r"(rollout.kv_cache_gib=(\d+)) takes", text)[0],
+        re.findall(r"for ([\d.]+) of them", text),
+    )
+    assert "room for 2.3 whole responses of the 256" in text and int(size) > 40 and float(more) > 20
+    assert main(["fit", *words, key]) == 0 and f"room for {more}" in " ".join(capsys.readouterr().out.split())
+    assert main(["fit", *words, f"rollout.kv_cache_gib={int(size) + 1}"]) == 1
 
 
 def test_passes_references_and_checkpoints_take_arithmetic_of_their_own() -> None:
