@@ -1,4 +1,4 @@
-"""Quantiles and choices that depend on the values of tokens alone: not on rows, padding, micro-batches or processes."""
+"""Quantiles, choices and sums that depend on the tokens' values alone: not on rows, micro-batches or processes."""
 
 import math
 
@@ -21,6 +21,13 @@ def largest(values: Tensor, among: Tensor, count: int) -> Tensor:
     if taken <= 0:
         return torch.zeros_like(among)
     return among & (values >= torch.topk(pool, taken).values[-1])
+
+
+def running_sum(values: Tensor, dim: int) -> Tensor:
+    """Tensor.cumsum, whose order of additions CUDA leaves open: on the CPU where torch is told to be deterministic."""
+    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return values.cpu().cumsum(dim).to(values.device)
+    return values.cumsum(dim)
 
 
 def drawn(lot: Tensor, among: Tensor, count: int) -> Tensor:

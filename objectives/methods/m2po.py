@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from objectives.batch import Prepared
 from objectives.kinds import Mask
 from objectives.lazy import Tensor, torch
+from objectives.order import running_sum
 from objectives.part import Part, parameter
 from objectives.parts.clip import Clip
 from objectives.parts.group_norm import GroupNorm
@@ -46,7 +47,7 @@ class SecondMomentMask(Mask):
         squares = harmful_squares(batch, self.name)
         ordered = squares[squares > 0].sort().values
         count = torch.arange(1, len(ordered) + 1, device=ordered.device)
-        beyond = (ordered.cumsum(0) > self.budget * count * (1 + 1e-6)).nonzero()
+        beyond = (running_sum(ordered, 0) > self.budget * count * (1 + 1e-6)).nonzero()
         return batch.mask if len(beyond) == 0 else batch.mask & (squares < ordered[beyond[0, 0]])
 
     def formula(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from objectives.batch import TokenBatch
 from objectives.kinds import Reward
 from objectives.lazy import Tensor
+from objectives.order import running_sum
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -36,7 +37,7 @@ class KLReward(Reward):
         divergence = batch.require("logp_old", self.name) - batch.require("logp_ref", self.name)
         if not self.to_go:
             return -self.beta * divergence.sum(1)
-        return -self.beta * divergence.flip(1).cumsum(1).flip(1) * batch.mask
+        return -self.beta * running_sum(divergence.flip(1), 1).flip(1) * batch.mask
 
     def formula(self) -> str:
         return f"R -= {self.beta:g} * sum of log p_old / p_ref" + (" from the token on" if self.to_go else "")

@@ -11,6 +11,7 @@ from objectives.batch import TokenBatch
 from objectives.groups import group_centred, group_index
 from objectives.kinds import Advantage
 from objectives.lazy import Tensor, torch
+from objectives.order import running_sum
 from objectives.part import parameter
 from objectives.zoo import register
 
@@ -39,7 +40,7 @@ class OptimalTokenBaseline(Advantage):
         index, groups = group_index(batch.require("group", self.name))
         chance = batch.require("logp_old", self.name).double().exp()
         step = (1 - 2 * chance + batch.require("sum_pi_squared_old", self.name)).clamp(min=0)
-        energy = (step * mask).cumsum(1) * mask
+        energy = running_sum(step * mask, 1) * mask
         place = index[:, None] * mask.shape[1] + (mask.cumsum(1) - 1).clamp(min=0)  # tokens of a group and a number
 
         def over_group(values: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from objectives.batch import Prepared, over_scope, scope_reads
 from objectives.kinds import Bounds, Modifier
 from objectives.lazy import Tensor, torch
+from objectives.order import running_sum
 from objectives.part import parameter
 from objectives.parts.token_ratio import log_ratio
 from objectives.zoo import register
@@ -45,7 +46,7 @@ class SecondMomentClip(Modifier):
         count, tau = len(ordered), math.inf
         if count and ordered.sum() > self.budget * count * (1 + 1e-6):
             left = count - torch.arange(count, device=ordered.device)
-            capped = ordered.cumsum(0) - ordered + left * ordered
+            capped = running_sum(ordered, 0) - ordered + left * ordered
             first = int((capped > self.budget * count * (1 + 1e-6)).nonzero()[0])
             tau = _below(ordered, first - 1) if first else 0.0
         return ordered.new_full((len(batch.mask), 1), tau)

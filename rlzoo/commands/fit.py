@@ -22,14 +22,16 @@ def run(arguments: Namespace) -> int:
     objective = parse(config.objective)
 
     from rlzoo.model.shape import shape_of, teacher_shape
-    from rlzoo.report.memory import print_fit, print_hours
+    from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
     from rlzoo.rollout.cache import GIB
     from rlzoo.training.arithmetic import arithmetic
-    from rlzoo.training.memory import fit
+    from rlzoo.training.memory import fit, host_bytes
 
     shape = shape_of(config.model)
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
     print_fit(prediction, config.model.name, machine.gpus)
+    print_host(host_bytes(config, shape, objective, machine.gpus), machine.gpus)
+    print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
     return int(not prediction.fits)

@@ -171,6 +171,9 @@ class TrainConfig:
     """Token positions (prompt and response, padding included) of one forward and backward."""
     sharding: Annotated[Literal["none", "fsdp"], MACHINE, FIT] = "none"
     """`fsdp` shares weights, gradients and moments out over the processes (FSDP2); `none` leaves each a whole copy."""
+    deterministic: Annotated[bool, MACHINE] = False
+    """Score and train on CUDA by deterministic algorithms alone, which are slower: the same rollouts then give the same
+    weights, bit for bit. On the CPU they always do, and it is refused."""
 
 
 @dataclass
@@ -220,7 +223,8 @@ class Config:
     objective: Annotated[Expression, CELL, TASK | FIT] = "stapo+clip_higher"
     """What is optimised: a recipe or part, plus additions, minus removals. `rlzoo objectives` lists them."""
     seed: Annotated[Natural, CELL, EVALUATES | TASK] = 0
-    """Seeds prompts, rollouts and evaluation; the same seed on the same machine gives the same metrics."""
+    """Seeds prompts, rollouts and evaluation; the same seed on the same machine gives the same metrics,
+    on CUDA as far as its kernels are deterministic: see train.deterministic."""
     output: Annotated[str, FOLDER, EVALUATES] = "runs/{task}-{objective}-{seed}"
     """The run folder. `{task}`, `{objective}` and `{seed}` are filled in, unless there is one for another spelling of
     the objective."""

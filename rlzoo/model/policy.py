@@ -103,7 +103,7 @@ class Policy(nn.Module):
             logp, entropy, squares = token_stats_of_logits(logits, targets, temperature, with_entropy, with_squares)
 
         def placed(values: Tensor) -> Tensor:  # the gradient of a masked scatter would wait for the device
-            return values.new_zeros(mask.shape).put(places, values)
+            return values.new_zeros(mask.numel()).index_copy(0, places, values).view(mask.shape)
 
         entropy, squares = (None if values is None else placed(values) for values in (entropy, squares))
         return TokenStats(placed(logp), entropy, squares, layout.inputs.numel())

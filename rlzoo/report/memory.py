@@ -1,17 +1,22 @@
 """How a prediction of memory and hours is shown: one table of 80 columns."""
 
+from collections.abc import Mapping
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlzoo.config import Config
+from rlzoo.model.shape import Shape
+from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB
 from rlzoo.training.arithmetic import Arithmetic
-from rlzoo.training.memory import Fit
+from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
 
 def print_fit(fit: Fit, model: str, gpus: int) -> None:
     """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
-    console = Console(highlight=False, markup=False, width=80)
+    console = _console()
     title = f"{model}: GiB on each of {gpus} GPU{'s' * (gpus > 1)} of {fit.memory / GIB:g}"
     table = Table(box=SIMPLE_HEAD)
     table.add_column("")
@@ -33,14 +38,46 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     console.print(f"It would fit with {remedy}" if remedy else "No keys make it fit; take more or larger GPUs.")
 
 
+def print_host(host: Mapping[str, float], gpus: int) -> None:
+    """What a machine with so many GPUs needs of its own memory."""
+    start, more = (host[name] / GIB for name in ("start", "checkpoint"))
+    _console().print(
+        f"Host memory: {start:.1f} GiB for each process as models load, {gpus * start:.1f} for {gpus} on one machine; "
+        f"a checkpoint takes {more:.1f} on the main process."
+    )
+
+
+def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
+    """How many responses are decoded side by side once they are long, and what would make room for more."""
+    engine = engine_class(config.rollout.engine)
+    if engine.apart or not shape.cached_numbers:
+        return
+    room, sampled = whole_responses(config, shape, gpus)
+    _console().print(f"Keys and values have {said_room(room, sampled)}.")
+    if engine.kv_cache_gib is None:
+        return
+    more, size = free_for_cache(found, room, sampled), config.rollout.kv_cache_gib or engine.kv_cache_gib
+    if more > size:
+        _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
+
+
+def said_room(room: float, sampled: int) -> str:
+    """In words."""
+    return f"room for {room:.1f} whole responses of the {sampled} that a GPU samples"
+
+
 def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:
     """What responses of full length take at most; sampling, which waits for memory, is not predicted."""
     hours = step.hours(steps, gpus * teraflops * 1e12)
     share = step.scoring / (step.scoring + step.training)
-    Console(highlight=False, markup=False, width=80).print(
+    _console().print(
         f"A step has {step.tokens:,} response tokens at most. To score ({share:.0%}) and train {steps:,} steps of them "
         f"takes {hours:,.{0 if hours >= 10 else 1}f} hours at {teraflops:g} TFLOP/s of each GPU; sampling comes on top."
     )
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, width=80)
 
 
 def _gib(size: float | None) -> str:

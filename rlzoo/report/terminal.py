@@ -23,13 +23,17 @@ from rlzoo.evaluation.regrade import Change
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines
+from rlzoo.model.shape import shape_of
 from rlzoo.report.console import plain_console
 from rlzoo.report.curves import curves_of, save_figure
 from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.formatting import percent
+from rlzoo.report.memory import said_room
 from rlzoo.report.model_card import write_model_card
+from rlzoo.rollout import engine_class
 from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.tasks.environment_class import tool_keys
+from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
 from rlzoo.training.standstill import Watch, standstill
 
@@ -58,9 +62,14 @@ class Terminal:
             grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
         machine = f"{device} in {counted(processes, 'process')}"
         grid.add_row("model", f"{config.model.name} on {machine}, {config.model.precision}")
+        if device == "cuda" and config.model.precision == "float32":
+            grid.add_row("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16")
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
+        if device == "cuda" and engine_class(config.rollout.engine).kv_cache_gib is not None:
+            room = said_room(*whole_responses(config, shape_of(config.model), processes))
+            grid.add_row("", f"rollout.kv_cache_gib: {room}")
         grid.add_row("learning rate", experiment.learning_rate())
         grid.add_row("run folder", str(experiment.folder))
         self.console.print(grid)

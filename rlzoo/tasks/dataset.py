@@ -172,13 +172,19 @@ class DatasetTask:
 
     def _problems(self, rows: "Dataset", split: Split) -> list[Problem]:
         columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self._takes_rows)
-        # Equal rows share one Problem: some datasets repeat theirs a hundred times.
+        # Equal rows share one Problem, and are understood once: some datasets repeat theirs a hundred times.
         problems: dict[tuple[str, str], Problem] = {}
+        understood: dict[str, Problem] = {}
         result = []
         unusable = []
-        for number, row in in_order(rows, split):
+        place = f"{Path(split.source).stem}/{split.split}"
+        for number, row in in_order(rows if self._takes_rows else rows.select_columns(columns.read(rows)), split):
+            written = "" if self._takes_rows else repr(row)
+            if written in understood:
+                result.append(understood[written])
+                continue
             try:
-                problem = self._problem(row, columns, f"{Path(split.source).stem}/{split.split}/{number - 1}")
+                problem = self._problem(row, columns, f"{place}/{number - 1}")
             except ValueError as error:
                 unusable.append(f"row {number} {error}")
                 continue
@@ -187,8 +193,10 @@ class DatasetTask:
                     f"task.wrong_reward={self.config.wrong_reward} has no effect on {split}: Knights and Knaves has "
                     f"rewards of its own; leave it out"
                 )
-            key = question(problem.prompt), problem.answer
-            result.append(problem if self._takes_rows else problems.setdefault(key, problem))
+            if not self._takes_rows:
+                problem = problems.setdefault((question(problem.prompt), problem.answer), problem)
+                understood[written] = problem
+            result.append(problem)
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
         if unusable:

@@ -1,7 +1,9 @@
 """How much memory a run will take of each GPU, phase by phase, before anything is loaded.
 
-Counted are weights, gradients, moments, keys and values, what a forward pass keeps for its backward pass, and the
-blocks of logits. Not counted are kernels' workspaces and fragmentation, for which `RESERVED` stands.
+Counted are weights, gradients, moments, DDP's buckets, what FSDP2 gathers, keys and values, the tokens of the whole
+batch, what a forward pass keeps for its backward pass, and the blocks of logits. At the start every process has whole
+models: they are sharded after the engine has started. Not counted are kernels' workspaces and fragmentation, for which
+`RESERVED` stands.
 """
 
 import math
@@ -21,6 +23,10 @@ from rlzoo.rollout.cache import GIB, cache_bytes
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
+TOKEN_FIELDS = frozenset(
+    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher"}
+)
+"""Fields of a batch that are [N, T] and filled by forward passes."""
 BLOCKS = 3
 """Blocks of logits that are alive at once: the logits, their weights, and the gradient."""
 
@@ -125,20 +131,88 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     widest = max(_kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
     layer = positions * (widest + _mask_per_position(masked, bfloat16) + masked)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
-    gathered = {"gathered layers": 8.0 * shape.linear / shape.layers} if share > 1 else {}
+    gathered = {"gathered weights": gathered_bytes(shape)} if share > 1 else {}
+    tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
+    buckets = {"DDP's buckets": 4.0 * trained} if gpus > 1 and share == 1 else {}
+    merged = {"merged adapters": 4.0 * shape.linear} if model.lora.rank and (needs_copy or engine.apart) else {}
     resident = {} if engine.sleeps else copy
     rows = math.ceil(positions / longest)
     kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
     reserved = {"reserved": float(RESERVED)}
+    whole = {name: size * share for name, size in held.items() if name != "Adam"}
+    set_aside = {"KV cache": cache} if engine.kv_cache_gib is not None else {}
+    trains = {**held, **resident, **buckets, **gathered, **tokens}
     return [
-        Phase("rollout", {**held, **copy, "KV cache": cache, **reserved}),
-        Phase("scoring", {**held, **resident, **gathered, "activations": float(layer), **head, **reserved}),
-        Phase(
-            "training",
-            {**held, **resident, **gathered, "gradients": gradients, "activations": kept, **head, **reserved},
-        ),
+        Phase("start", {**whole, **copy, **merged, **set_aside, **reserved}),
+        Phase("rollout", {**held, **buckets, **copy, **tokens, "KV cache": cache, **reserved}),
+        Phase("scoring", {**trains, "activations": float(layer), **head, **reserved}),
+        Phase("training", {**trains, "gradients": gradients, "activations": kept, **head, **reserved}),
+        Phase("hand-over", {**held, **buckets, **copy, **merged, **gathered, **tokens, **reserved}),
     ]
+
+
+def gathered_bytes(shape: Shape) -> float:
+    """Bytes of whole float32 weights that a process with a share of them has at once: FSDP2's units.
+
+    Two layers, the one that runs and the next; and embedding and head, the root's unit, which stays gathered from a
+    step's first forward pass to the end of the backward one.
+    """
+    return 8.0 * shape.linear / shape.layers + 4.0 * (shape.parameters - shape.linear)
+
+
+def token_bytes(objective: Objective) -> int:
+    """Bytes that every process holds for each position of the [N, T] batch of all processes.
+
+    Mask, lot and the sampler's log-probs; a float32 for each field that the objective reads; advantages in float32; and
+    of a plan coefficients in float32 and which tokens are active.
+    """
+    return 1 + 8 + 4 + 4 * len(objective.needs & TOKEN_FIELDS) + 4 + 4 + 1
+
+
+def host_bytes(config: Config, shape: Shape, objective: Objective, gpus: int) -> Mapping[str, float]:
+    """Bytes of the machine's memory of one process at the start, and what a checkpoint adds on the main process.
+
+    Models are loaded there in float32 before they go to the GPU; sharded ones are gathered there to be saved, moments
+    and all, and vLLM's weights sleep there.
+    """
+    train, model = config.train, config.model
+    sharded, weights = train.sharding == "fsdp" and gpus > 1, float(shape.parameters)
+    models = 1 + ("logp_ref" in objective.needs and not (model.lora.rank and model.reference == INITIAL))
+    trained = float(shape.adapters(model.lora.rank) if model.lora.rank else weights)
+    sleeping = (
+        (2.0 if model.precision == "bfloat16" else 4.0) * weights if engine_class(config.rollout.engine).sleeps else 0
+    )
+    return {
+        "start": 4.0 * weights * models,
+        "checkpoint": 8.0 * trained + (4.0 * weights if sharded else 0.0) + (sleeping if sharded else 0.0),
+    }
+
+
+def whole_responses(config: Config, shape: Shape, gpus: int) -> tuple[float, int]:
+    """How many responses of full length a GPU's keys and values have room for, of how many it samples in a step."""
+    rollout, model = config.rollout, config.model
+    longest = rollout.max_prompt_tokens + rollout.max_response_tokens
+    sampled = math.ceil(rollout.prompts_per_step * rollout.responses_per_prompt / gpus)
+    size = cache_bytes(rollout, model, shape, min(rollout.rows_per_batch, sampled), longest)
+    return size / (shape.cached_numbers * (2 if model.precision == "bfloat16" else 4) * longest), sampled
+
+
+def free_for_cache(found: Fit, room: float, sampled: int) -> int:
+    """GiB that keys and values may take, of what the phases that hold them leave free, for all `sampled` responses.
+
+    `room` is for how many there is room as it is.
+    """
+    holding = [phase for phase in found.phases if "KV cache" in phase.parts]
+    cache = holding[0].parts["KV cache"]
+    free = cache + min(found.memory - phase.total for phase in holding)
+    return math.floor(min(free, cache * sampled / room) / GIB)
+
+
+def _tokens(config: Config) -> int:
+    """Positions of the [N, T] batch of all processes, if responses are of full length."""
+    rollout = config.rollout
+    return rollout.prompts_per_step * rollout.responses_per_prompt * rollout.max_response_tokens
 
 
 def fit(

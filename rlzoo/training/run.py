@@ -23,6 +23,7 @@ from rlzoo.experiment.progress import Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
+from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
@@ -113,6 +114,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     experiment = check(config)
     folder = RunFolder(experiment.folder)
     accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path)
+    prepare_deterministic(config.train.deterministic, accelerator.device)
     if not accelerator.is_main_process:
         view.silence()
     with claim(folder, config) if accelerator.is_main_process else nullcontext():

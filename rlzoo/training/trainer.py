@@ -13,6 +13,7 @@ from objectives import Advantage, Loop, Plan, Prepared, Step, Update
 from rlzoo.config import TrainConfig
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
+from rlzoo.model.deterministic import deterministic
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import shard
 from rlzoo.rollout.sampler import Environment, GradedRollouts
@@ -65,7 +66,8 @@ class Trainer(Scorer):
         learning_rate = self._set_learning_rate(done.step)
         following = self._following(done.step + 1, collected.problems_used)
         self.is_learning = True
-        batch, tally, skipped = self.learn(collected)
+        with deterministic(self.config.train.deterministic):
+            batch, tally, skipped = self.learn(collected)
         with self._timed("generate"):
             self.ahead = None if following is None else replace(following.result(), seconds={})
         updates = done.updates + self.experiment.updates_per_step

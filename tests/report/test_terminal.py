@@ -2,17 +2,21 @@
 
 import io
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from objectives import parse
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import counted
+from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.terminal import StepRow, _next, _time_spent
+from rlzoo.model.shape import shape_of
+from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
+from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import MODEL_PHASES, PHASES
 
 
@@ -56,3 +60,27 @@ def test_what_to_type_next_can_be_copied_whatever_the_folder_is_called() -> None
     (_, beside, _) = _next(SimpleNamespace(experiment=taught, folder=outcome.folder))  # type: ignore[arg-type]
     assert beside[2] == "grpo+opd(coefficient=0)"
     assert evaluate[2] == "my runs/first one"
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "says_so"),
+    [("cuda", "float32", True), ("cuda", "bfloat16", False), ("cpu", "float32", False)],
+)
+def test_slow_precision_on_a_gpu_is_said_at_the_start(
+    device: str, precision: str, says_so: bool, tmp_path: Path
+) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    experiment = check(load_config([f"output={tmp_path / 'run'}", f"model.precision={precision}"]))
+    Terminal(console).introduce(experiment, device, 1)
+    assert ("ten times slower than model.precision=bfloat16" in console.export_text()) == says_so
+
+
+def test_room_for_whole_responses_is_said_where_a_cache_is_set_aside(tmp_path: Path) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    experiment = check(load_config([f"output={tmp_path / 'run'}"]))
+    rollout = replace(experiment.config.rollout, engine="vllm", kv_cache_gib=1.0)
+    experiment = replace(experiment, config=replace(experiment.config, rollout=rollout))
+    Terminal(console).introduce(experiment, "cuda", 2)
+    room, sampled = whole_responses(experiment.config, shape_of(experiment.config.model), 2)
+    text = console.export_text()
+    assert f"room for {room:.1f} whole responses of the {sampled} that a GPU samples" in text

@@ -5,9 +5,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
@@ -99,3 +101,17 @@ def test_an_address_where_no_server_can_be_is_refused(words: list[str], says: li
 def test_an_address_without_an_engine_that_asks_there_is_refused() -> None:
     with pytest.raises(UserError, match=r"rollout\.server=http://a:1 has no effect with rollout\.engine=transformers"):
         check_engine(load_config(["rollout.server=http://a:1"]))
+
+
+def test_weights_are_sent_once_the_device_has_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    engine = object.__new__(VllmServer)
+    config = load_config([])
+    engine.config, engine.model, engine.source = config.rollout, config.model, SimpleNamespace(policy=None)  # type: ignore[assignment]
+    engine.transfer = SimpleNamespace(is_sender=True, send_weights=lambda: events.append("sent"))
+    monkeypatch.setattr(VllmServer, "_call", lambda self, method, path, content=None: {"weight_version": "1"})
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append(f"waited for {device}"))
+    for device in ("cuda:1", "cpu"):
+        policy: Any = SimpleNamespace(model=SimpleNamespace(device=torch.device(device)))
+        engine.sync(policy, version=1)
+    assert events == ["waited for cuda:1", "sent", "sent"]

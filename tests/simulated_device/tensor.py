@@ -15,6 +15,7 @@ CPU = torch.device("cpu")
 
 aten = torch.ops.aten
 INDEXING = (aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index)
+UNDETERMINED = (aten.put, aten.put_, aten.kthvalue, aten.histc)
 CUDA_KERNELS = (aten.mm.dtype, aten.bmm.dtype, aten.addmm.dtype)
 """Products with a result of another dtype, which the CPU has not."""
 
@@ -90,6 +91,8 @@ class OnDevice(Tensor):
         elsewhere = [tensor for tensor in tensors if not isinstance(tensor, OnDevice) and tensor.dim() > 0]
         if elsewhere and func.overloadpacket is not aten.copy_:
             _refuse(func, args, elsewhere)
+        if torch.are_deterministic_algorithms_enabled():
+            _refuse_undetermined(func, args)
         if cls.watcher is not None:
             cls.watcher(func, args, kwargs)
         inner_args, inner_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.inner, (args, kwargs))
@@ -118,6 +121,13 @@ def _refuse(func: Any, args: Any, elsewhere: Sequence[Tensor]) -> None:
         f"{func}: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu "
         f"(CPU tensor of shape {list(elsewhere[0].shape)}, {elsewhere[0].dtype})"
     )
+
+
+def _refuse_undetermined(func: Any, args: Any) -> None:
+    """Raises for the operations that torch.use_deterministic_algorithms lists as without a deterministic algorithm."""
+    is_running_sum = func.overloadpacket in (aten.cumsum, aten.cumsum_)
+    if func.overloadpacket in UNDETERMINED or (is_running_sum and args[0].is_floating_point()):
+        raise RuntimeError(f"{func.overloadpacket} does not have a deterministic implementation, but you set ...")
 
 
 class _ToDevice(torch.autograd.Function):

@@ -4,14 +4,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from benchmarks.gpu import check
+from objectives import TokenBatch
+from objectives.parts.top_entropy import TopEntropy
 from rlzoo.model import varlen
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import SIZES
+from rlzoo.model.policy import Policy
 from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.machine import DEVICE
 
@@ -60,6 +65,38 @@ def test_gradients_hold_there_and_waits_are_counted(monkeypatch: pytest.MonkeyPa
         assert "waits 0 times" in check.gradients(DEVICE).text
 
 
+NOISE = 1e-7
+"""What another order of additions leaves on hidden states."""
+TIED = "entropy20(fraction=0.35)"
+"""Its quantile falls on an entropy that several tokens behind equal prefixes have."""
+
+
+def test_rounding_that_decides_ties_is_no_false_alarm_and_a_wrong_choice_among_them_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.objectives.zoo_sample.RECIPES", [TIED])
+    monkeypatch.setattr("tests.objectives.zoo_sample.PARTS", [])
+    body, chosen, noise = Policy._body, TopEntropy.keeps, torch.Generator().manual_seed(0)
+
+    def rounded(policy: Policy, inputs: Tensor, **options: Any) -> Tensor:
+        states = body(policy, inputs, **options)
+        if not inputs.is_cuda:
+            return states
+        return states + (NOISE * torch.randn(states.shape, generator=noise)).to(DEVICE)
+
+    def surest(part: TopEntropy, batch: TokenBatch) -> Tensor:
+        kept = chosen(part, batch)
+        return batch.mask & ~kept if batch.mask.is_cuda else kept
+
+    with SimulatedDevice() as machine:
+        monkeypatch.setattr(check, "_only_the_cpu", lambda: left(machine))
+        monkeypatch.setattr(Policy, "_body", rounded)
+        assert check.gradients(DEVICE).holds
+        monkeypatch.setattr(TopEntropy, "keeps", surest)
+        finding = check.gradients(DEVICE)
+    assert not finding.holds and f"**{TIED}**" in finding.text
+
+
 def test_rows_without_masks_hold_there_and_a_wrong_result_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with SimulatedDevice():
         assert check.attention(DEVICE).holds
@@ -92,7 +129,7 @@ def test_every_phase_that_is_predicted_is_measured(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: GIBIBYTES * 2**30)
         found = check.peaks(("model.gradient_checkpointing=true",))
         page = check.page([check.memory(DEVICE)])
-    assert list(found) == ["rollout", "scoring", "training"]
+    assert list(found) == ["rollout", "scoring", "training", "hand-over"]
     assert all(predicted > 0 and measured == GIBIBYTES * 2**30 for predicted, measured in found.values())
     assert "DOES NOT HOLD" in page and page.count("| training |") == len(check.KEYS)
 
@@ -100,3 +137,10 @@ def test_every_phase_that_is_predicted_is_measured(monkeypatch: pytest.MonkeyPat
 def test_a_check_that_fails_costs_no_other() -> None:
     finding = check.attempted(lambda device: 1 / 0, DEVICE)  # type: ignore[arg-type, return-value]
     assert not finding.holds and "ZeroDivisionError" in finding.text
+
+
+def test_statistics_that_differ_are_far_though_the_gradients_planned_with_them_are_equal() -> None:
+    gradient, entropy = torch.ones(3), torch.linspace(0.1, 2.0, 6).view(2, 3)
+    there = check.Updates([gradient], [(entropy, None)])
+    assert there.farthest(check.Updates([gradient], [(entropy + 1e-7, None)])) < check.GRADIENT
+    assert there.farthest(check.Updates([gradient], [(entropy * 1.01, None)])) > check.GRADIENT

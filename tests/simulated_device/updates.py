@@ -1,6 +1,7 @@
 """Updates through the real trainer, on rollouts made here: on the pretended device or without one."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,21 @@ Step = tuple[Collected, Policy, Policy]
 """The rollouts of a step, and the policy's weights before and after they moved."""
 
 
+Statistics = tuple[Tensor | None, ...]
+"""[N, T] log-probs, entropies and sums of squares, as one scoring returns them."""
+
+
 class Counting(Recording):
-    """Counts micro-batches, and how often the host waits for them, by phase."""
+    """Counts micro-batches, and how often the host waits for them, by phase; keeps what each scoring measured."""
 
     machine: SimulatedDevice | None = None
+    measured: list[Statistics]
+    given: Iterator[Statistics] | None
 
-    def begin(self, machine: SimulatedDevice | None) -> None:
-        """Counts from here on."""
+    def begin(self, machine: SimulatedDevice | None, given: Sequence[Statistics] | None = None) -> None:
+        """Counts from here on; with `given`, updates are planned with these statistics in place of those measured."""
         self.machine, self.waits, self.micro_batches = machine, Counter[str](), Counter[str]()
+        self.measured, self.given = [], None if given is None else iter(given)
 
     def _forward(self, policy: Any, collected: Collected, rows: Tensor, *given: Any) -> Any:
         self.micro_batches[given[1]] += 1
@@ -45,7 +53,8 @@ class Counting(Recording):
         self._count("train", super()._differentiate, *arguments)
 
     def _statistics(self, *arguments: Any, **options: Any) -> Any:
-        return self._count("score", super()._statistics, *arguments, **options)
+        self.measured.append(self._count("score", super()._statistics, *arguments, **options))
+        return self.measured[-1] if self.given is None else next(self.given)
 
     def _count(self, phase: str, function: Any, *arguments: Any, **options: Any) -> Any:
         before = self.machine.syncs.total() if self.machine else 0

@@ -12,7 +12,7 @@ import pytest
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.tasks import Problem, Task, load_task
+from rlzoo.tasks import Problem, Task, dataset, load_task
 from rlzoo.tasks.dataset import gold_of
 
 KK_PROMPT = "<|im_start|>user\nWho is who?<|im_end|>\n<|im_start|>assistant\n<think>"
@@ -194,3 +194,20 @@ def test_an_unreachable_hub_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) 
     ) as caught:
         _ = task("nobody/nothing:main", held_out="nobody/nothing").train
     assert "\n" not in str(caught.value)
+
+
+def test_rows_are_read_many_at_a_time_and_equal_ones_are_understood_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [verl(f"{number}+1?", str(number + 1)) for number in range(8)]
+    repeated = parquet(
+        tmp_path / "rows" / "train.parquet", [{**row, "extra_info": {"index": i}} for i in range(200) for row in rows]
+    )
+    reads: list[Any] = []
+    understood: list[Any] = []
+    monkeypatch.setattr(dataset, "gold_of", lambda value: understood.append(value) or gold_of(value))
+    read = datasets.Dataset.__getitem__
+    monkeypatch.setattr(datasets.Dataset, "__getitem__", lambda self, key: reads.append(key) or read(self, key))
+    loaded = task(repeated)
+    assert len(loaded.train) == 7 * 200 and len(loaded.held_out) == 1
+    assert len(understood) == 8 and len(reads) == 2
