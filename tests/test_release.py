@@ -96,7 +96,7 @@ def test_a_lock_keeps_to_what_is_required_and_to_what_is_constrained(path: Path)
     [
         ("venv", ("gguf", "test", "slurm", "ray", "dev")),
         ("venv-docs", ("docs", "pages", "test")),
-        ("venv-trl", ("test", "trl")),
+        ("venv-trl", ("test", "trl", "verifiers", "openenv")),
         ("venv-vllm", ("gguf", "test")),
         ("venv-harness", ("test",)),
         ("venv-peers", ("test",)),

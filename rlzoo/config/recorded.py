@@ -1,7 +1,8 @@
 """What a recorded file may do: it is data, and says nothing of what code to import.
 
-Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment, an engine, or
-`model.trust_remote_code`. A name is imported if a person types it, or names a YAML file of their own that has it.
+Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment (also the
+address of a server that is one), an engine, or `model.trust_remote_code`. A name is imported if a person types it, or
+names a YAML file of their own that has it.
 What rlzoo has recorded (the config.yaml of a run, grid.json, kept responses) may have come from anybody: a name that
 no one but such a file says is refused, unless `trust=` names the file or a folder around it. `objective.json` is
 compared by its key; nothing is imported for it.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 
 CONFIG, OBJECTIVE = "config.yaml", "objective.json"
@@ -41,7 +43,8 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
     """
     objective, task = (keys.get(key) or "" for key in ("objective", "task.name"))
     named = {name: f"objective={objective}" for name in _PART.findall(str(objective))}
-    if _OUTSIDE.fullmatch(str(task)) and not str(task).startswith(_SHIPPED):
+    is_outside = _OUTSIDE.fullmatch(str(task)) and not str(task).startswith(_SHIPPED)
+    if is_outside or str(task).startswith(VERIFIERS):
         named[str(task)] = f"task.name={task}"
     if _OUTSIDE.fullmatch(engine := str(keys.get("rollout.engine") or "")):
         named[engine] = f"rollout.engine={engine}"
@@ -69,8 +72,9 @@ def check_recorded(
     for file, names in naming:
         if not any(_covers(path, file) for path in trust):
             name, said = next(iter(names.items()))
+            code = "it" if "://" in name else name.removeprefix(VERIFIERS).rpartition(":")[0] or "it"
             raise UserError(
-                f"{file} names code of its own, {said}, and is not obeyed; read {name.rpartition(':')[0] or 'it'}, "
+                f"{file} names code of its own, {said}, and is not obeyed; read {code}, "
                 f"and add trust={file} if you trust it"
             )
 

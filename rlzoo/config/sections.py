@@ -10,6 +10,9 @@ from rlzoo.config.kinds import Count, Expression, Mark, Natural, Number, Positiv
 
 Decay = Annotated[Number, Ge(0), Lt(1)]
 
+VERIFIERS = "verifiers:"
+"""What `task.name` begins with for an environment of the package `verifiers`."""
+
 
 @dataclass
 class LoraConfig:
@@ -60,8 +63,9 @@ class ColumnsConfig:
 @dataclass
 class TaskConfig:
     name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA] = "arithmetic"
-    """`arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON, a
-    folder; one of your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
+    """`arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; `verifiers:NAME`, an
+    environment of that package; a hub id, parquet, JSON, a folder; one of your own, `my_module:MyTask` or
+    `./my_file.py:MyTask`."""
     split: Annotated[str, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: Annotated[str | None, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = None
@@ -84,13 +88,15 @@ class TaskConfig:
     docstrings tell it how. rlzoo/tasks/tools.py says more."""
     environment: Annotated[str, RESULTS, EVAL | TASK] = ""
     """A class whose methods the model may call, with a state that lasts for an episode, as TRL's `environment_factory`
-    takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more."""
+    takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more. Or
+    an OpenEnv server, `openenv:http://HOST:PORT`."""
     max_turns: Annotated[Count, RESULTS, EVALUATES | TASK] = 8
     """Turns of the model at most, where it has tools or an environment."""
     tool_timeout: Annotated[Positive, RESULTS, EVALUATES | TASK] = 10.0
     """Seconds after which a call is ended, which the model is told."""
     options: Annotated[dict[str, Any], RESULTS, EVAL | TASK] = field(default_factory=dict)
-    """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
+    """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`, or
+    arguments of `load_environment` for `verifiers:NAME`."""
     problems: Annotated[Count, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = 20_000
     """How many training problems a procedural task makes."""
     few_shot: Annotated[Natural, RESULTS, EVAL | TASK] = 0
@@ -112,6 +118,11 @@ class TaskConfig:
     """Processes that grade; as many answer the calls of tools."""
     grader_timeout: Annotated[Positive, MACHINE, EVALUATES | TASK] = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
+
+    @property
+    def episodes(self) -> str:
+        """What begins episodes: `task.environment`, or a task that comes with its environment; "" if neither does."""
+        return self.name if self.name.startswith(VERIFIERS) else self.environment
 
 
 @dataclass

@@ -11,11 +11,13 @@ from typing import Any
 
 from objectives import Objective, module_name
 from rlzoo.config import Config, TaskConfig
+from rlzoo.config.sections import VERIFIERS
 from rlzoo.experiment.meaning import meaning
 from rlzoo.files import folder_written_atomically
 from rlzoo.source import Definition, code_digest, digest, is_ours, labelled, used_source
 from rlzoo.tasks import written_outside
 from rlzoo.tasks.outside import definition, definition_in, is_outside
+from rlzoo.tasks.verifiers import loader
 
 Sources = Mapping[str, Mapping[str, str]]
 """Name from outside -> file, as it is called from the folder of its module -> digest of what the name uses of it."""
@@ -110,7 +112,8 @@ def _place(path: Path) -> Path:
 
 
 def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
-    names: Sequence[str | None] = (written_outside(task.name), *task.reward, *task.tools, task.environment, engine)
+    made = loader(task.name) if task.name.startswith(VERIFIERS) else written_outside(task.name)
+    names: Sequence[str | None] = (made, *task.reward, *task.tools, task.environment, engine)
     for name in dict.fromkeys(names):
         if name and is_outside(name) and (found := definition(name)) and not is_ours(found.module):
             yield name, found

@@ -112,13 +112,13 @@ class Tokenizer:
             list(self.backend(plain, add_special_tokens=False, split_special_tokens=True)["input_ids"]) if plain else []
         )
 
-    def answered(self, turn: Sequence[int], answers: Sequence[str]) -> list[int]:
-        """What the chat template writes behind a turn for the answers of tools, up to where the next one begins.
+    def answered(self, turn: Sequence[int], answers: Sequence[Message]) -> list[int]:
+        """What the chat template writes behind a turn for the answers to it, up to where the next one begins.
 
         The token that ends the turn is the policy's, unless a stop text has cut the turn before it.
         """
         messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}]
-        messages += [{"role": "tool", "content": self._special.sub(_parted, text)} for text in answers]
+        messages += [{**it, "content": self._special.sub(_parted, it["content"])} for it in answers]
         options = {"add_generation_prompt": True, **self.template_options}
         with _in_time():
             rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
@@ -177,14 +177,17 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
             why = f"the chat template of {config.name} reads no {name}" if uses_template else "no chat template is used"
             raise UserError(f"task.chat_template_kwargs.{name}={options[name]} has no effect: {why}; leave it out")
     if task and (keys := tool_keys(task)):
-        if not uses_template or CALLS not in str(backend.chat_template):
+        schemas = tool_schemas(task)
+        if not uses_template or (schemas and CALLS not in str(backend.chat_template)):
             why = f"that of {config.name} has none" if uses_template else "none is used"
             key, named = next(iter(keys.items()))
+            other = "choose another task" if key == "task.name" else f"leave {key} out"
+            does = f"tell the model to call by {CALLS}" if schemas else "part turns"
             raise UserError(
-                f"{key}={named}: the chat template has to tell the model to call by {CALLS}, and {why}; "
-                f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or leave {key} out"
+                f"{key}={named}: the chat template has to {does}, and {why}; "
+                f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or {other}"
             )
-        options["tools"] = tool_schemas(task)
+        options |= {"tools": schemas} if schemas else {}
     tokenizer = Tokenizer(backend, stops, context, uses_template, options)
     if not uses_template:
         return tokenizer

@@ -11,7 +11,7 @@ from rlzoo.rollout.sampler import Environment, SingleTurn
 from rlzoo.rollout.stateful import StatefulToolUse
 from rlzoo.rollout.turns import ToolUse
 from rlzoo.tasks import written_outside
-from rlzoo.tasks.environment_class import load_environment, tool_keys
+from rlzoo.tasks.environment_class import environment_named, tool_keys
 from rlzoo.tasks.episode import EpisodeSettings
 from rlzoo.tasks.episode_pool import EpisodePool
 from rlzoo.tasks.grading import GraderPool
@@ -35,7 +35,7 @@ def environment_of(config: TaskConfig) -> type[Environment]:
             f"{key}={named} has no effect on task.name={config.name}, which has an environment of its own; "
             f"leave {key} out"
         )
-    return own or (StatefulToolUse if config.environment else ToolUse if config.tools else SingleTurn)
+    return own or (StatefulToolUse if config.episodes else ToolUse if config.tools else SingleTurn)
 
 
 @contextmanager
@@ -59,6 +59,7 @@ def environment_opened(
 
 def episode_settings(config: TaskConfig) -> EpisodeSettings:
     """What the episodes of `task.environment` share. Raises UserError for what cannot be used."""
-    environment = load_environment(config.environment)
+    environment = environment_named(config)
+    assert environment is not None
     rewards, tools = load_rewards(config), load_tools(config)
     return EpisodeSettings(environment, tools, rewards, weights_of(config), config.tool_timeout)

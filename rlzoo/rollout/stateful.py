@@ -32,6 +32,22 @@ class StatefulToolUse(Turns):
         """To the calls of each of some rows their answers, in order."""
         return self.episodes.answers(asked)
 
+    def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
+        return self._told(rows, is_last=False) if self.episodes.answers_turns else super()._heard(rows)
+
+    def _finish(self, rows: Sequence[Conversation]) -> None:
+        if self.episodes.answers_turns:
+            self._told(rows, is_last=True)
+
+    def _told(self, rows: Sequence[Conversation], is_last: bool) -> dict[int, list[Answer]]:
+        """The answers to turns that episodes have not heard: of truncated rows when all are at their end."""
+        unheard = [number for number, row in enumerate(rows) if row.heard < len(row.turns)]
+        asked = [number for number in unheard if is_last or not rows[number].truncated]
+        for number in asked:
+            rows[number].heard = len(rows[number].turns)
+        answers = self.episodes.respond([(number, rows[number].turns[-1], rows[number].truncated) for number in asked])
+        return dict(zip(asked, answers, strict=True))
+
     def _first_turns(
         self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
     ) -> tuple[Rollouts, list[Conversation]]:

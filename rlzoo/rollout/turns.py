@@ -31,6 +31,8 @@ class Conversation:
     turns: list[str] = field(default_factory=list)
     """What the policy wrote in each turn."""
     truncated: bool = False
+    heard: int = 0
+    """How many turns an environment that answers turns has been told."""
     calls: int = 0
     errors: int = 0
 
@@ -46,8 +48,8 @@ class Conversation:
         self.turns.append(text)
 
     def hear(self, answers: Sequence[Answer], tokens: Sequence[int], room: int) -> None:
-        """Takes what the tools answer; a row without room for it, and for a token behind it, is truncated."""
-        self.calls += len(answers)
+        """Takes what tools or an environment answer; a row without room for a token behind it is truncated."""
+        self.calls += sum(answer.role == "tool" for answer in answers)
         self.errors += sum(answer.is_error for answer in answers)
         if len(tokens) >= room:
             self.truncated = True
@@ -102,6 +104,7 @@ class Turns(SingleTurn):
                 [rows[row] for row in going], sampling, seed_of(seed, turn), [lots[row] for row in going]
             )
             self._write([rows[row] for row in going], further, sampling)
+        self._finish(rows)
         written = time.perf_counter()
         graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
         return replace(
@@ -139,11 +142,20 @@ class Turns(SingleTurn):
 
     def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
         """The rows whose calls have been answered, and that go on."""
+        heard = {number: answers for number, answers in self._heard(rows).items() if answers}
+        for number, answers in heard.items():
+            messages = [{"role": answer.role, "content": answer.text} for answer in answers]
+            tokens = self.tokenizer.answered(rows[number].tokens, messages)
+            rows[number].hear(answers, tokens, self._room(rows[number], sampling))
+        return [number for number in heard if not rows[number].truncated]
+
+    def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
+        """The answers to the last turn of each row that asks something, by the row's number."""
         asking = [(number, row.open_calls) for number, row in enumerate(rows) if row.open_calls]
-        for (number, _), heard in zip(asking, self.answers(asking), strict=True):
-            tokens = self.tokenizer.answered(rows[number].tokens, [answer.text for answer in heard])
-            rows[number].hear(heard, tokens, self._room(rows[number], sampling))
-        return [number for number, _ in asking if not rows[number].truncated]
+        return {number: heard for (number, _), heard in zip(asking, self.answers(asking), strict=True)}
+
+    def _finish(self, rows: Sequence[Conversation]) -> None:
+        """Called when no row goes on, before they are graded."""
 
     @staticmethod
     def _room(row: Conversation, sampling: Sampling) -> int:

@@ -119,7 +119,7 @@ class DatasetTask:
     @property
     def _takes_rows(self) -> bool:
         """Whether something of the user's makes the rewards, and is told what a row says."""
-        return bool(self.config.reward or self.config.environment)
+        return bool(self.config.reward or self.config.episodes)
 
     @property
     def _split(self) -> Split:
@@ -168,7 +168,7 @@ class DatasetTask:
 
     def _identity(self, problem: Problem) -> str:
         """What makes two rows one: the question; with an environment nothing does, as each row begins an episode."""
-        return problem.id if self.config.environment else question(problem.prompt)
+        return problem.id if self.config.episodes else question(problem.prompt)
 
     def _problems(self, rows: "Dataset", split: Split) -> list[Problem]:
         columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self._takes_rows)

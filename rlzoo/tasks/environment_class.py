@@ -6,16 +6,55 @@ gives the episode's reward; functions of `task.reward` may ask for `environments
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from rlzoo.config import TaskConfig
+from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, one_line
+from rlzoo.tasks.openenv import OPENENV, connect
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tools import load_tools, schema_of
 
 _RESET, _REWARD = "reset", "get_reward"
+
+
+class EpisodeSource(Protocol):
+    """What makes the instances of episodes, each with a `reset` and, if it `gives_reward`, a `get_reward`. Picklable.
+
+    One that `answers_turns` is told each turn of the policy by `respond`, and finds the calls in it; of any other the
+    policy calls the tools.
+    """
+
+    answers_turns: ClassVar[bool]
+
+    @property
+    def written(self) -> str:
+        """How the configuration names it."""
+        ...
+
+    @property
+    def gives_reward(self) -> bool:
+        """Whether an episode has a reward of its own."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """What the model may call."""
+        ...
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools as chat templates take them."""
+        ...
+
+    def make(self) -> Any:
+        """An instance for an episode."""
+        ...
+
+    def tool(self, instance: Any, name: str) -> Callable[..., Any]:
+        """What answers calls of that name."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,9 +63,19 @@ class EnvironmentClass:
 
     written: str
     kind: type
+    answers_turns: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_environment, (self.written,)
+        return load_class, (self.written,)
+
+    def make(self) -> Any:
+        """An instance."""
+        return self.kind()
+
+    def tool(self, instance: Any, name: str) -> Callable[..., Any]:
+        """Its method of that name."""
+        method: Callable[..., Any] = getattr(instance, name)
+        return method
 
     @property
     def gives_reward(self) -> bool:
@@ -53,7 +102,7 @@ class EnvironmentClass:
         return method
 
 
-def load_environment(written: str) -> EnvironmentClass:
+def load_class(written: str) -> EnvironmentClass:
     """The class of that name. Raises UserError if it is not there, no class, or one without `reset` or a tool."""
     kind = load_outside("task.environment", written)
     if not isinstance(kind, type):
@@ -68,11 +117,11 @@ def load_environment(written: str) -> EnvironmentClass:
     return environment
 
 
-def environment_named(config: TaskConfig) -> EnvironmentClass | None:
-    """The class of `task.environment`, if it names one. Raises UserError for a tool that is called as a method is."""
-    if not config.environment:
+def environment_named(config: TaskConfig) -> EpisodeSource | None:
+    """What a task's episodes are made by, if it has any. Raises UserError for a tool that is called as a method is."""
+    if not config.episodes:
         return None
-    environment = load_environment(config.environment)
+    environment = _source(config)
     for tool in load_tools(config):
         if tool.name in environment.tools:
             raise UserError(
@@ -80,6 +129,16 @@ def environment_named(config: TaskConfig) -> EnvironmentClass | None:
                 f"as well; rename one of them"
             )
     return environment
+
+
+def _source(config: TaskConfig) -> EpisodeSource:
+    if config.name.startswith(VERIFIERS):
+        from rlzoo.tasks.verifiers import load_verifiers
+
+        return load_verifiers(config.name, config.options)
+    if config.environment.startswith(OPENENV):
+        return connect(config.environment)
+    return load_class(config.environment)
 
 
 def tool_schemas(config: TaskConfig) -> list[dict[str, Any]]:
@@ -90,5 +149,6 @@ def tool_schemas(config: TaskConfig) -> list[dict[str, Any]]:
 
 def tool_keys(config: TaskConfig) -> Mapping[str, str]:
     """The keys that give the model something to call, with what each names."""
-    named = {"task.tools": ", ".join(config.tools), "task.environment": config.environment}
+    key = "task.name" if config.name == config.episodes else "task.environment"
+    named = {"task.tools": ", ".join(config.tools), key: config.episodes}
     return {key: value for key, value in named.items() if value}

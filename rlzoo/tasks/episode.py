@@ -15,17 +15,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from rlzoo.errors import one_line
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.environment_class import EnvironmentClass
+from rlzoo.tasks.environment_class import EpisodeSource
 from rlzoo.tasks.grading import checked_grade
 from rlzoo.tasks.outside import described
 from rlzoo.tasks.reward import Reward, Row, finite_number, weighted
-from rlzoo.tasks.tool_calls import answer_text, shortened
+from rlzoo.tasks.tool_calls import Answer, answer_text, shortened
 from rlzoo.tasks.tool_pool import start_worker
 from rlzoo.tasks.tools import Tool
 
@@ -40,7 +40,7 @@ _fork = multiprocessing.get_context("fork")
 class EpisodeSettings:
     """What all episodes share."""
 
-    environment: EnvironmentClass
+    environment: EpisodeSource
     tools: tuple[Tool, ...]
     rewards: tuple[Reward, ...]
     weights: tuple[float, ...]
@@ -69,7 +69,7 @@ class Episode:
         random.seed(seed)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(seed % 2**32)
-        self.problem, self.instance = problem, self.settings.environment.kind()
+        self.problem, self.instance = problem, self.settings.environment.make()
         observation = self._waited(self.instance.reset(**_columns(self.instance.reset, problem)))
         if observation is not None and not isinstance(observation, str):
             raise TypeError(f"reset returned {one_line(repr(observation))}; it must return text, or None")
@@ -78,8 +78,13 @@ class Episode:
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """What a method, or a function of `task.tools`, answers."""
         functions = {tool.name: tool.function for tool in self.settings.tools}
-        function = functions.get(name) or getattr(self.instance, name)
+        function = functions.get(name) or self.settings.environment.tool(self.instance, name)
         return answer_text(self._waited(function(**arguments)))
+
+    def respond(self, turn: str, is_truncated: bool) -> Sequence[Sequence[Any]]:
+        """The fields of each answer to a turn of the policy; none if the episode ends with it."""
+        answers: Sequence[Answer] = self._waited(self.instance.respond(turn, is_truncated))
+        return [astuple(replace(answer, text=shortened(answer.text))) for answer in answers]
 
     def grade(self, response: str) -> Sequence[Any]:
         """Reward, correctness, and the rewards that these are made of, for the text of the last turn."""

@@ -60,6 +60,19 @@ class EpisodePool:
         answers = iter([it if isinstance(it, Answer) else next(done) for _, it in read])
         return [[next(answers) for _ in calls] for _, calls in asked]
 
+    @property
+    def answers_turns(self) -> bool:
+        """Whether an episode is told whole turns, by `respond`, and not calls."""
+        return self.settings.environment.answers_turns
+
+    def respond(self, turns: Sequence[tuple[int, str, bool]]) -> list[list[Answer]]:
+        """What each of some episodes answers to a turn, which may be truncated; nothing where it ends."""
+        orders = [Order(number, "respond", tuple(turn)) for number, *turn in turns if number not in self._lost]
+        answers = {
+            order.number: self._responses(order, done) for order, done in zip(orders, self._done(orders), strict=True)
+        }
+        return [answers.get(number, []) for number, *_ in turns]
+
     def grades(self, texts: Sequence[str]) -> list[Graded]:
         """The grade of each episode whose last turn has that text; all end."""
         going = [number for number in range(len(texts)) if number not in self._lost]
@@ -108,11 +121,16 @@ class EpisodePool:
             self._lose(order.number, done["error"])
         return Answer(f"error: {done['error']}", is_error=True)
 
+    def _responses(self, order: Order, done: dict[str, Any]) -> list[Answer]:
+        if "error" in done:
+            self._lose(order.number, done["error"])
+        return [Answer(*fields) for fields in done.get("value", [])]
+
     def _lose(self, number: int, error: str) -> None:
         is_known = self._lost.setdefault(number, error) != error or error in self._told
         if not is_known:
             self._told.add(error)
-            _logger.warning("task.environment=%s: an episode is lost: %s", self.settings.environment.written, error)
+            _logger.warning("%s: an episode is lost: %s", self.settings.environment.written, error)
 
     def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
         """What became of each order; the nurseries work side by side, each on one order at a time."""

@@ -248,7 +248,7 @@ class Rewarded:
 def rewarded(task: Task, config: TaskConfig) -> Task:
     """The task with the rewards that its configuration names, if it names any. Raises UserError for one of no use."""
     rewards = load_rewards(config)
-    if config.environment:
+    if config.episodes:
         return Rewarded(task, EpisodeGrader(), rewards, has_environment=True)
     if not rewards:
         return task
@@ -274,7 +274,7 @@ def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
             f"{len(config.reward)} functions in task.reward{more}; give each one a weight"
         )
-    if (config.reward or config.environment) and config.wrong_reward:
+    if (config.reward or config.episodes) and config.wrong_reward:
         key = "task.reward" if config.reward else "task.environment"
         raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on {key}; leave it out")
     return tuple(load_reward(it) for it in config.reward)

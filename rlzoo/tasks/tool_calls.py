@@ -15,11 +15,13 @@ LONGEST_CALL = 65_536
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back to the model for a call."""
+    """What goes back to the model for a call, or for a turn."""
 
     text: str
     is_error: bool = False
     """Whether the call was malformed, or its tool unknown, raised, or took too long."""
+    role: str = "tool"
+    """Of the message that it becomes: `tool` for a call; an environment may also speak as `user`."""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def encoded(tokenizer: Tokenizer, prompt: str, turns: Sequence[str]) -> tuple[Te
     own = [False] * len(tokens)
     for number, text in enumerate(turns):
         if number % 2:
-            written = tokenizer.answered(tokens, [text])
+            written = tokenizer.answered(tokens, [{"role": "tool", "content": text}])
         else:
             written = [*tokenizer.backend(text, add_special_tokens=False)["input_ids"], *tokenizer.stop_tokens]
         tokens += written

@@ -96,7 +96,7 @@ def test_one_pass_over_a_conversation_gives_the_log_probs_that_were_sampled(samp
 def test_the_template_ends_a_turn_that_a_stop_text_has_cut(sample: Any) -> None:
     tokenizer = sample.tokenizer
     end, letter = (tokenizer.backend.convert_tokens_to_ids(text) for text in ("<|im_end|>", "a"))
-    ended, cut = tokenizer.answered([letter, end], ["5"]), tokenizer.answered([letter], ["5"])
+    ended, cut = (tokenizer.answered(it, [{"role": "tool", "content": "5"}]) for it in ([letter, end], [letter]))
     assert cut == [end, *ended]
     assert tokenizer.backend.decode(ended) == "\n<|im_start|>tool\n5<|im_end|>\n<|im_start|>assistant\n"
 

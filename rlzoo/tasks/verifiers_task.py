@@ -1,0 +1,33 @@
+"""The problems of `task.name=verifiers:NAME`: the rows of the environment's datasets."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from rlzoo.config import ColumnsConfig, TaskConfig
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.dataset import DatasetTask
+from rlzoo.tasks.verifiers import load_verifiers
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class VerifiersTask(DatasetTask):
+    """Held out is the evaluation dataset; without one, or with `task.held_out_rows`, a part of the dataset."""
+
+    def __init__(self, config: TaskConfig) -> None:
+        super().__init__(replace(config, columns=ColumnsConfig(question="prompt")))
+
+    @property
+    def _environment(self) -> Any:
+        return load_verifiers(self.config.name, self.config.options).environment
+
+    @cached_property
+    def _held_out_rows(self) -> "Dataset | None":
+        has_no_other = self.config.held_out_rows or self._environment.eval_dataset_source is None
+        return None if has_no_other else self._environment.get_eval_dataset()
+
+    @cached_property
+    def _of_split(self) -> list[Problem]:
+        return self._problems(self._environment.get_dataset(), self._split)
