@@ -11,10 +11,12 @@ writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.account import Account, Action, Entry
 from objectives.batch import (
+    OF_TURNS,
     UNREPORTED,
     Prepared,
     Selected,
     TokenBatch,
+    Writer,
     concatenated,
     over_scope,
     scope_reads,
@@ -53,6 +55,7 @@ from objectives.zoo import Name, known, names, recipe, register
 __all__ = [
     "ASKED",
     "MISSING",
+    "OF_TURNS",
     "PROVENANCE",
     "TROUBLES",
     "UNREPORTED",
@@ -88,6 +91,7 @@ __all__ = [
     "Trouble",
     "Update",
     "Weight",
+    "Writer",
     "concatenated",
     "definitions_only",
     "described",

@@ -3,6 +3,10 @@
 The class takes no arguments. `reset(**columns)` begins an episode with the columns of its row, and may return text,
 which is appended to the prompt's last message. Every other public method is a tool. `get_reward()`, if there is one,
 gives the episode's reward; functions of `task.reward` may ask for `environments`. Any of them may be `async`.
+
+What turns earn and where they begin are attributes or properties that the class itself has, so that a model never sees
+them: `turn_reward`, a number, is read when a turn has ended and its calls are answered, and is then the class's again;
+`turn_state` tells states apart.
 """
 
 import inspect
@@ -16,6 +20,7 @@ from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tools import load_tools, schema_of
 
 _RESET, _REWARD = "reset", "get_reward"
+TURN_REWARD, TURN_STATE = "turn_reward", "turn_state"
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,21 @@ class EnvironmentClass:
     def gives_reward(self) -> bool:
         """Whether an episode has a reward of its own."""
         return _REWARD in self._methods
+
+    @property
+    def gives_turn_rewards(self) -> bool:
+        """Whether a turn has a reward of its own."""
+        return hasattr(self.kind, TURN_REWARD)
+
+    @property
+    def tells_states(self) -> bool:
+        """Whether it says itself in which state it is."""
+        return hasattr(self.kind, TURN_STATE)
+
+    @property
+    def reward_names(self) -> list[str]:
+        """What of it the reward of an episode is made of, in the order of `task.reward_weights`."""
+        return [_REWARD] * self.gives_reward + [TURN_REWARD] * self.gives_turn_rewards
 
     @property
     def tools(self) -> list[str]:

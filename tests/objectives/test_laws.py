@@ -269,7 +269,7 @@ def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expr
     equal = {"reward": np.full(len(case.reward), 0.1), "rewards": np.full(case.rewards.shape, 0.1)}
     batch = token_batch(replace(case, **equal, max_length=1000))
     surrogate = next(part for part in objective.parts if hasattr(part, "follows_advantage"))
-    charged = bool({"kl_reward", "teacher_advantage"} & {part.name for part in objective.parts})
+    charged = bool({"kl_reward", "teacher_advantage", "turn_advantage"} & {part.name for part in objective.parts})
     centred = not charged and objective.the(Advantage).centred
     if not surrogate.follows_advantage or "reward" not in objective.the(Advantage).needs:
         batch = batch.with_fields(correct=torch.ones_like(batch.correct))
