@@ -21,6 +21,7 @@ from objectives.batch import (
     over_scope,
     scope_reads,
     statistic,
+    writers,
 )
 from objectives.definitions import definitions_only, end_reading, module_name
 from objectives.described import described
@@ -115,4 +116,5 @@ __all__ = [
     "statistic",
     "whole_groups",
     "with_examples",
+    "writers",
 ]

@@ -36,6 +36,11 @@ class Writer(IntEnum):
     """An environment or a chat template behind the prompt: it is context."""
 
 
+def writers(chosen: Tensor, present: Tensor) -> Tensor:
+    """[N, T] int: the policy where tokens are `chosen`, nobody where none are `present`, elsewhere the environment."""
+    return torch.where(chosen, Writer.POLICY, torch.where(present, Writer.ENVIRONMENT, Writer.NONE))
+
+
 @dataclass(frozen=True)
 class TokenBatch:
     """N rollouts of up to T tokens: what was sampled, graded and scored, before an objective has done anything to it.

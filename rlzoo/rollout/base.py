@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from objectives import Writer
+from objectives import Writer, writers
 from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
@@ -75,8 +75,7 @@ class Rollouts:
 
     def writers(self) -> Tensor:
         """[N, T] int64: who wrote each token, a `Writer`."""
-        is_there = torch.arange(self.mask.shape[1]) < self.lengths[:, None]
-        return torch.where(self.mask, Writer.POLICY, torch.where(is_there, Writer.ENVIRONMENT, Writer.NONE))
+        return writers(self.mask, torch.arange(self.mask.shape[1]) < self.lengths[:, None])
 
     def prompt_tokens(self) -> list[Sequence[int]]:
         """The prompt of each response."""
