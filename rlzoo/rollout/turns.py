@@ -108,7 +108,7 @@ class Turns(SingleTurn):
         places = range(len(problems)) if numbers is None else numbers
         sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
         self._write(rows, sampled, sampling)
-        lots, writing = row_lots(places, responses), range(len(rows))
+        lots, writing = row_lots(places, responses), [*range(len(rows))]
         for turn in range(1, self.max_turns):
             going = self._answered(rows, sampling)
             self.look(rows, writing)

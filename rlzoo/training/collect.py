@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -205,6 +206,7 @@ def _shared_batch(
     def shared(values: Tensor) -> Tensor:
         return accelerator.gather(widened(values.to(device), width).contiguous())
 
+    of_turns: dict[str, Any] = {name: shared(graded.credit[name]) for name in sorted(read)}
     return TokenBatch(
         mask=shared(rollouts.mask),
         length=shared(rollouts.mask.sum(1)),
@@ -215,7 +217,7 @@ def _shared_batch(
         max_length=max_length,
         logp_sampler=shared(rollouts.logp),
         writer=shared(rollouts.writers()),
-        **{name: shared(graded.credit[name]) for name in sorted(read)},
+        **of_turns,
     )
 
 
