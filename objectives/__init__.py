@@ -11,14 +11,17 @@ writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
 from objectives import methods, parts  # noqa: F401  (these register themselves)
 from objectives.account import Account, Action, Entry
 from objectives.batch import (
+    OF_TURNS,
     UNREPORTED,
     Prepared,
     Selected,
     TokenBatch,
+    Writer,
     concatenated,
     over_scope,
     scope_reads,
     statistic,
+    writers,
 )
 from objectives.definitions import definitions_only, end_reading, module_name
 from objectives.described import described
@@ -53,6 +56,7 @@ from objectives.zoo import Name, known, names, recipe, register
 __all__ = [
     "ASKED",
     "MISSING",
+    "OF_TURNS",
     "PROVENANCE",
     "TROUBLES",
     "UNREPORTED",
@@ -88,6 +92,7 @@ __all__ = [
     "Trouble",
     "Update",
     "Weight",
+    "Writer",
     "concatenated",
     "definitions_only",
     "described",
@@ -111,4 +116,5 @@ __all__ = [
     "statistic",
     "whole_groups",
     "with_examples",
+    "writers",
 ]

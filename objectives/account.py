@@ -43,6 +43,8 @@ class Action(StrEnum):
     """[N, T]: what the penalty is multiplied by, passes aside."""
     CHOICE = "choice"
     """The same of a penalty that is on some tokens only."""
+    OBSERVATION = "observation"
+    """The same of a penalty on what the environment wrote."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Account:
     @property
     def policy_coefficient(self) -> Tensor:
         """[N, T]: what the surrogate's loss is multiplied by, 0 where a mask or the pass leaves a token out."""
-        (entry,), kept = self.of(Action.COEFFICIENT), self._in_pass("policy")
+        (entry,), kept = self.of(Action.COEFFICIENT), self.of(Action.TOKENS)[-1].value & self._in_pass("policy")
         for mask in self.of(Action.MASK):
             kept = kept & mask.value
         return torch.where(kept, entry.value, 0.0)
@@ -118,16 +120,20 @@ class Account:
     @property
     def penalty_coefficients(self) -> dict[str, Tensor]:
         """Penalty -> [N, T]: what it is multiplied by, 0 where the pass leaves a token out."""
-        kept = self._in_pass("penalty")
-        entries = [entry for entry in self.entries if entry.action in (Action.PENALTY, Action.CHOICE)]
-        return {entry.part: torch.where(kept, entry.value, 0.0) for entry in entries}
+        in_pass, coefficients = self._in_pass("penalty"), {}
+        tokens = self.of(Action.TOKENS)[-1].value & in_pass
+        for entry in self.entries:
+            if entry.action in (Action.PENALTY, Action.CHOICE, Action.OBSERVATION):
+                kept = in_pass if entry.action is Action.OBSERVATION else tokens
+                coefficients[entry.part] = torch.where(kept, entry.value, 0.0)
+        return coefficients
 
     def _in_pass(self, name: str) -> Tensor:
-        """[N, T] bool: tokens that the loss sees and whose terms of this name the pass updates."""
-        tokens = self.of(Action.TOKENS)[-1].value
+        """[N, T] bool: tokens whose terms of this name the pass updates, in the loss or not."""
+        updated = torch.ones_like(self.of(Action.TOKENS)[-1].value)
         for entry in self.of(Action.PASS):
-            tokens = tokens & entry.value if entry.name == name else tokens
-        return tokens
+            updated = updated & entry.value if entry.name == name else updated
+        return updated
 
     @cached_property
     def touched(self) -> dict[str, Tensor]:

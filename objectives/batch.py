@@ -6,6 +6,7 @@ prompt group, V vocabulary; n and t are those of a part of the rows cut to its l
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
 from typing import Any, Self, TypeVar
 
 from objectives.account import Account, Action, joined
@@ -14,12 +15,30 @@ from objectives.lazy import Tensor, torch
 
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
-    | {"clipped", "sum_pi_squared_old", "logp_teacher"}
+    | {"clipped", "sum_pi_squared_old", "logp_teacher", "writer", "turn", "turn_reward", "turn_state"}
 )
 ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
 UNREPORTED = {"logp_prompt": "the log-probs of prompts", "sum_pi_squared_old": "sums of squares"}
 """Field of the policy at rollout time that no engine reports, only a scoring pass -> what it is, in words."""
+OF_TURNS = frozenset({"turn", "turn_reward", "turn_state"})
+"""Fields of rollouts of several turns."""
 Batch = TypeVar("Batch", bound="TokenBatch")
+
+
+class Writer(IntEnum):
+    """Who wrote a token of a row."""
+
+    NONE = 0
+    """Nobody: it is padding."""
+    POLICY = 1
+    """The policy chose it, whether the loss sees it or not."""
+    ENVIRONMENT = 2
+    """An environment or a chat template behind the prompt: it is context."""
+
+
+def writers(chosen: Tensor, present: Tensor) -> Tensor:
+    """[N, T] int: the policy where tokens are `chosen`, nobody where none are `present`, elsewhere the environment."""
+    return torch.where(chosen, Writer.POLICY, torch.where(present, Writer.ENVIRONMENT, Writer.NONE))
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,14 @@ class TokenBatch:
     """[N, T]: a teacher, log-prob of the sampled token; another model, or one whose prompt knows more."""
     logp_prompt: Tensor | None = None
     """[N]: the policy at rollout time, mean log-prob of the tokens of the response's prompt, but the first."""
+    writer: Tensor | None = None
+    """[N, T] int: who wrote each token, a `Writer`; `mask` lacks what an environment wrote."""
+    turn: Tensor | None = None
+    """[N, T] int: the policy's turn that a token of `mask` belongs to, from 0."""
+    turn_reward: Tensor | None = None
+    """[N, T]: what that turn earned, the same on all of its tokens; those of a response add up to its reward."""
+    turn_state: Tensor | None = None
+    """[N, T] int: the environment's state in which that turn began; equal numbers of a group are one state."""
     lot: Tensor | None = None
     """[N, T] int: a number drawn for each token, the same on every process; see `objectives.order.lots`."""
     on_policy: bool = False
@@ -156,6 +183,12 @@ class TokenBatch:
     def right(self, reader: str) -> Tensor:
         """[N] bool: responses that are correct in full."""
         return self.require("correct", reader) == 1
+
+    def observed(self, reader: str) -> Tensor:
+        """[N, T] bool: what the environment wrote behind the policy's first token, or an error that names who reads."""
+        writer = self.require("writer", reader)
+        answers = (writer == Writer.POLICY).cumsum(1) > 0
+        return answers & (writer == Writer.ENVIRONMENT)
 
     def like_tokens(self, row_values: Tensor) -> Tensor:
         """[N] -> [N, T]: a value per response on each of its token positions; [N, T] stays."""

@@ -233,6 +233,8 @@ class Penalty(Part):
     needs_entropy_gradient: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     """Whether it is on some tokens only, those with a coefficient that is not zero."""
+    learns_observations: ClassVar[bool] = False
+    """Whether it is on what the environment wrote, and on nothing else: such a part reads `writer`."""
 
     def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
         """[N, T]: what each token's penalty is multiplied by; unless written, aggregated over all response tokens."""

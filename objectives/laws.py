@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from objectives.batch import TokenBatch
+from objectives.batch import TokenBatch, Writer
 from objectives.kinds import Mask, Penalty
 from objectives.lazy import Tensor, torch
 from objectives.loop import Loop
@@ -24,7 +24,7 @@ LAWS = (
 )
 DECLARED = frozenset(
     {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher", "logp_prompt"}
-    | {"rewards"}
+    | {"rewards", "writer", "turn", "turn_reward", "turn_state"}
 )
 """Fields that only an objective which declares them is given."""
 HEEDS_PADDING = "its gradient changes with the padding: leave out what batch.mask is False for"
@@ -136,7 +136,7 @@ def gradients(
         plan = step.plan(update, lambda: (logp, entropy), lambda: numbers)
         gradient = torch.zeros(2, *batch.mask.shape)
         for rows in cut or [torch.arange(len(batch.mask))]:
-            width = int(batch.mask[rows].any(0).nonzero().amax()) + 1
+            width = int(plan.read[rows].any(0).nonzero().amax()) + 1
             leaves = [field[rows, :width].clone().requires_grad_() for field in (logp, entropy)]
             loss = objective.loss(plan, rows, *leaves)
             if not bool(loss.isfinite()):
@@ -205,19 +205,24 @@ def _with_holes(batch: TokenBatch) -> TokenBatch:
 
 def _padded(batch: TokenBatch, more: int = PADDING) -> TokenBatch:
     """The batch with more positions, and with other values outside the mask."""
+    kept = batch.mask if batch.writer is None else batch.mask | (batch.writer == Writer.ENVIRONMENT)
 
     def changed(field: Tensor) -> Tensor:
-        others = torch.where(batch.mask, field, field.flip(0))
+        others = torch.where(kept, field, field.flip(0))
         return torch.cat((others, field.flip(0).repeat(1, 2)[:, :more]), 1)
 
-    wide = {name: changed(field) for name, field in batch.token_fields().items() if name != "mask"}
-    return batch.with_fields(**wide, mask=torch.nn.functional.pad(batch.mask, (0, more)))
+    same = {"mask": batch.mask} if batch.writer is None else {"mask": batch.mask, "writer": batch.writer}
+    wide = {name: changed(field) for name, field in batch.token_fields().items() if name not in same}
+    padded = {name: torch.nn.functional.pad(field, (0, more)) for name, field in same.items()}
+    return batch.with_fields(**wide, **padded)
 
 
 def _reordered(batch: TokenBatch, order: Tensor) -> TokenBatch:
     """The rows in another order, with other numbers for groups and micro-batches."""
     assert batch.group is not None and batch.micro_batch is not None
     numbers = {"group": (7 * batch.group + 3) % 101, "micro_batch": (5 * batch.micro_batch + 2) % 101}
+    if batch.turn_state is not None:
+        numbers["turn_state"] = (3 * batch.turn_state + 1) % 101
     return batch.with_fields(**numbers).rows(order)
 
 

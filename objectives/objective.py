@@ -28,7 +28,14 @@ from objectives.kinds import (
 from objectives.lazy import Tensor, torch, without_gradients
 from objectives.part import Part, Stage
 from objectives.plan import Plan
-from objectives.stages import require_read, shaped, weighted, with_bounds_entered, with_pass_entered
+from objectives.stages import (
+    penalty_action,
+    require_read,
+    shaped,
+    weighted,
+    with_bounds_entered,
+    with_pass_entered,
+)
 from objectives.zoo import is_registered
 
 Kind = TypeVar("Kind", bound=Part)
@@ -126,6 +133,11 @@ class Objective:
     def needs_entropy_gradient(self) -> bool:
         """Whether the loss differentiates the entropy."""
         return any(part.needs_entropy_gradient for part in self.all(Penalty))
+
+    @property
+    def learns_observations(self) -> bool:
+        """Whether the loss differentiates the log-probs of what an environment wrote."""
+        return any(part.learns_observations for part in self.all(Penalty))
 
     @property
     def reads_current(self) -> bool:
@@ -257,8 +269,9 @@ class Objective:
             counted = counted & keeps if mask.shrinks_denominator else counted
         account = account.entered(aggregate.name, Action.COEFFICIENT, aggregate.coefficients(batch, counted).to(dtype))
         for penalty in self.all(Penalty):
-            coefficients = torch.where(batch.mask, penalty.coefficients(batch, aggregate).to(dtype), 0.0)
-            account = account.entered(penalty.name, Action.CHOICE if penalty.chooses else Action.PENALTY, coefficients)
+            tokens = batch.observed(penalty.name) if penalty.learns_observations else batch.mask
+            coefficients = torch.where(tokens, penalty.coefficients(batch, aggregate).to(dtype), 0.0)
+            account = account.entered(penalty.name, penalty_action(penalty), coefficients)
         return Plan(
             batch=batch.with_fields(account=account),
             policy_coefficient=account.policy_coefficient,
@@ -288,17 +301,17 @@ class Objective:
         """The loss of some rows of a plan, a scalar to differentiate; the losses of all rows sum to the mini-batch's.
 
         `logp` [n, t] and `entropy` [n, t] are the current policy's, with gradient, for those rows and the first t <= T
-        positions; whatever is beyond the mask is ignored.
+        positions; whatever is beyond the mask is ignored, but for what an environment wrote where a part learns it.
         """
         part = plan.rows(rows, logp.shape[1])
-        logp = torch.where(part.batch.mask, logp, 0.0)
+        everywhere, logp = logp, torch.where(part.batch.mask, logp, 0.0)
         total = (part.policy_coefficient * self._surrogate(part, logp, part.bounds)).sum()
         if self.all(Penalty):
             entropy = None if entropy is None else torch.where(part.batch.mask, entropy, 0.0)
-            total = total + sum(
-                (part.penalty_coefficients[penalty.name] * penalty.penalty(part.batch, logp, entropy)).sum()
-                for penalty in self.all(Penalty)
-            )
+            for penalty in self.all(Penalty):
+                coefficients = part.penalty_coefficients[penalty.name]
+                seen = torch.where(coefficients != 0, everywhere, 0.0) if penalty.learns_observations else logp
+                total = total + (coefficients * penalty.penalty(part.batch, seen, entropy)).sum()
         return total
 
     def _surrogate(self, part: Plan, logp: Tensor, bounds: Bounds) -> Tensor:

@@ -43,6 +43,14 @@ class Plan:
             active = active | (coefficients != 0).any(1)
         return active
 
+    @property
+    def read(self) -> Tensor:
+        """[N, T] bool: tokens whose log-prob the loss reads: those of the mask, and observations that a part learns."""
+        read = self.batch.mask
+        for coefficients in self.penalty_coefficients.values():
+            read = read | (coefficients != 0)
+        return read
+
     def rows(self, rows: Tensor | slice, width: int) -> "Plan":
         """The part of some rows and their first `width` positions.
 
@@ -50,7 +58,7 @@ class Plan:
         """
         batch = self.batch.rows(rows)
         if width < batch.mask.shape[1]:
-            if batch.mask[:, width:].any():
+            if self.read[rows][:, width:].any():
                 raise ObjectiveError(f"the log-probs have {width} positions, but the rows' responses are longer")
             batch = batch.first_tokens(width)
 

@@ -31,6 +31,8 @@ dppo | trl | code, read | huggingface/trl@06d22b6 trl/experimental/dppo | not ru
 dppo | prime_rl | code, run | PrimeIntellect-ai/prime-rl@559b447 | 0 |
 dr_grpo | paper | code, run | sail-sg/understand-r1-zero@dfca49d (oat's lines), huggingface/trl@f2cd577 | 2e-16 |
 dro | verl | code, run | verl-project/verl@1dda039 core_algos.py:2014 | 0 |
+echo | paper | notes on the paper | arXiv:2605.24517, public notes | 0 | GRPO's settings; the denominator
+echo | prime_rl | code, run | PrimeIntellect-ai/prime-rl@559b447 loss.py:109-259, 394 | 2e-15, vectors | the template
 entropy20 | paper | paper's equation | arXiv:2506.01939 | 0 |
 entropy20 | authors | code, run | Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR@6f5dda6 core_algos.py | 4e-8, vectors | ties
 entropy20 | v1 | notes on the paper | arXiv:2506.01939v1 | 0 |
@@ -38,6 +40,9 @@ entropy_advantage | paper | notes on the paper | arXiv:2506.14758 | 0 | nobody's
 fipo | paper | code, run | modelscope/ms-swift@3602360 grpo_trainer.py:899-945, 1062-1074 | 1e-15, vectors | its base
 gdpo | paper | code, run | NVlabs/GDPO@b080e63 grpo_trainer.py:1222-1248 | 4e-16 | the paper was not read
 gdpo | verl | code, run | verl-project/verl@1dda039 core_algos.py:362-466, 1286-1361 | 2e-9, vectors |
+gigpo | paper | paper's equation | arXiv:2505.10978 eq. 3-9 | 0 | over what a turn's tokens are averaged
+gigpo | unscaled | paper's equation | arXiv:2505.10978 eq. 3-9, F_norm = 1 | 0 | likewise
+gigpo | authors | code, run | langfengQ/DrMAS@19c632b core_algos.py:128-447, 826-887 | 2e-7, vectors | similar states
 gmpo | paper | code, run | callsys/GMPO@205b2bf, verl-project/verl@1dda039 | 2e-16 |
 gpg | paper | paper's equation | arXiv:2504.02546 eq. 5 | 0 | resampling to a share of valid groups
 gpg | authors | code, run | AMAP-ML/GPG@e096da8 open_r1/gpg_trainer.py:269-318 | 4e-15, vectors | likewise

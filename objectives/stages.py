@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from objectives.account import Account, Action
 from objectives.batch import Batch, Prepared, TokenBatch
-from objectives.kinds import Bounds, Reward, Weight, in_working_order
+from objectives.kinds import Bounds, Penalty, Reward, Weight, in_working_order
 from objectives.lazy import Tensor, torch
 from objectives.part import Part
 
@@ -59,3 +59,10 @@ def with_bounds_entered(batch: Prepared, part: Part, bounds: Bounds, names: Sequ
         elif math.isfinite(bound):
             account = account.entered(part.name, Action.BOUND, torch.tensor(bound, dtype=torch.float64), name)
     return account
+
+
+def penalty_action(penalty: Penalty) -> Action:
+    """By which the account knows the coefficients of a penalty."""
+    if penalty.learns_observations:
+        return Action.OBSERVATION
+    return Action.CHOICE if penalty.chooses else Action.PENALTY

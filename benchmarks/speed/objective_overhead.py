@@ -79,7 +79,8 @@ def main(words: list[str]) -> None:
             _finish()
             forward = time.perf_counter() - started
             fields = dict.fromkeys(("logp_old", "logp", "logp_ref", "logp_teacher"), logp)
-            fields |= {"entropy_old": entropy, "entropy": entropy}
+            fields |= {"entropy_old": entropy, "entropy": entropy, "turn_reward": torch.zeros_like(logp)}
+            fields |= dict.fromkeys(("turn", "turn_state"), torch.zeros_like(logp, dtype=torch.long))
             numbers = trainer.micro_batch_numbers(collected, torch.arange(len(logp), device=logp.device))
             batch = collected.batch.with_fields(**fields, micro_batch=numbers)
             machine = environment()

@@ -19,7 +19,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 from trl import GRPOConfig, GRPOTrainer
 
-from objectives import Loop, Objective, ObjectiveError, Plan, Step, Sums, TokenBatch, concatenated, lots, parse, shares
+from objectives import (
+    Loop,
+    Objective,
+    ObjectiveError,
+    Plan,
+    Step,
+    Sums,
+    TokenBatch,
+    concatenated,
+    lots,
+    parse,
+    shares,
+    writers,
+)
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.trl_settings import check_peer, check_state, settled
 
@@ -145,18 +158,19 @@ class ZooGRPOTrainer(GRPOTrainer):
         made, device = self._generate_and_score_completions(examples), self.accelerator.device
         tokens = {name: self._everywhere(made[name], left=name.startswith("prompt")) for name in _TOKENS}
         present, rewards = tokens["completion_mask"].bool(), self._rewards
-        length, group = present.sum(1), torch.arange(len(present), device=device) // self.num_generations
-        last = tokens["completion_ids"].gather(1, (length - 1).clamp(min=0)[:, None])[:, 0]
+        group = torch.arange(len(present), device=device) // self.num_generations
+        last = tokens["completion_ids"].gather(1, (present.sum(1) - 1).clamp(min=0)[:, None])[:, 0]
         ends = torch.tensor([*self.eos_token_ids, self._tokenizer.pad_token_id], device=device)
         scored = ~rewards.isnan().all(1)
         whole = scored.view(-1, self.num_generations).all(1).repeat_interleave(self.num_generations)
-        mask = present & self._everywhere(made["tool_mask"]).bool() if "tool_mask" in made else present
+        chosen = present & self._everywhere(made["tool_mask"]).bool() if "tool_mask" in made else present
         log_probs: dict[str, Any] = {
             field: self._everywhere(made[name]) for field, name in _LOG_PROBS_OF_TRL if name in made
         }
         batch = TokenBatch(
-            mask=mask & whole[:, None],  # a group without rewards is no part of the batch
-            length=length,
+            mask=chosen & whole[:, None],  # a group without rewards is no part of the batch
+            length=chosen.sum(1),
+            writer=writers(chosen, present),
             group=first_group + group,
             reward=(rewards * self.reward_weights.to(device)).nansum(1),
             rewards=self._rewards_apart(whole),
@@ -164,7 +178,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             correct=self._correctness(),
             truncated=~torch.isin(last, ends),
             max_length=self.max_completion_length,
-            lot=lots(first_group + group, mask.shape[1], seed=(self.args.seed << 32) + self.state.global_step),
+            lot=lots(first_group + group, chosen.shape[1], seed=(self.args.seed << 32) + self.state.global_step),
             **log_probs,
         )
         if not self.objective.refills:

@@ -27,6 +27,13 @@ from objectives.parts.token_mean import TokenMean
 from objectives.zoo import recipe
 
 _SHARED: tuple[Part, ...] = (SamplerRatio(), SinglePass())
+PRIME_RL: tuple[Part, ...] = (
+    *_SHARED,
+    GroupCenter(),
+    TokenMean(),
+    DivergenceClip(delta=0.2),
+    Drift(beta=0.001, estimator="square", to="sampler"),
+)
 
 recipe(
     "dppo",
@@ -36,13 +43,7 @@ recipe(
         "paper": (*_SHARED, GroupCenter(), TokenMean(), DivergenceClip()),
         "authors": (*_SHARED, GroupCenter(), TokenMean(scope="microbatch"), DivergenceClip(cap=10.0)),
         "trl": (*_SHARED, GroupNorm(eps=1e-4), TokenMean(), DivergenceClip(cap=20.0)),
-        "prime_rl": (
-            *_SHARED,
-            GroupCenter(),
-            TokenMean(),
-            DivergenceClip(delta=0.2),
-            Drift(beta=0.001, estimator="square", to="sampler"),
-        ),
+        "prime_rl": PRIME_RL,
     },
     contribution=("group_center", "sampler_ratio", "divergence_clip"),
     doc=__doc__,

@@ -47,7 +47,7 @@ class Lopti(Schedule):
 
     def passes(self, batch: Prepared) -> Sequence[Prepared]:
         low = batch.mask & self._low(batch)
-        groups = [low, batch.mask & ~low]
+        groups = [low, ~low]  # what an environment wrote is among the others
         if self.order == "high_first":
             groups.reverse()
         batch = batch.entered(self.name, Action.GROUP, low)

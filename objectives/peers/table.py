@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from objectives.batch import UNREPORTED
+from objectives.batch import OF_TURNS, UNREPORTED
 from objectives.errors import ObjectiveError
 
-UNREAD = {**UNREPORTED, "logp_teacher": "the log-probs of a teacher"}
+UNREAD = {
+    **UNREPORTED,
+    "logp_teacher": "the log-probs of a teacher",
+    **dict.fromkeys(sorted(OF_TURNS), "the rewards and states of turns"),
+}
 """Field of the batch that our own loop fills, and an adapter only where it is `reported` -> what it is, in words."""
 
 
@@ -78,7 +82,8 @@ class PeerTable:
 
     def lacking(self, needs: frozenset[str]) -> str:
         """Which of the fields that an objective needs the adapter does not get, in words; empty if none."""
-        return " and ".join(what for name, what in UNREAD.items() if name in needs - self.reported)
+        lacking = [what for name, what in UNREAD.items() if name in needs - self.reported]
+        return " and ".join(dict.fromkeys(lacking))
 
 
 def matches(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:

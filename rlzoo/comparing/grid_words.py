@@ -16,7 +16,7 @@ from rlzoo.statistics.sequential import FIRST
 AUTO = "seeds=auto"
 SCHEDULE = "train.schedule=linear"
 """The schedule of a comparison that is told none: with a rate that ends near 0, what is measured after the last step is
-not that step's luck (benchmarks/leaderboard: successive evaluations differ by 0.35 points, at a constant rate by 1.5)."""
+not that step's luck (successive evaluations differ by 0.35 points, at a constant rate by 1.5)."""
 UP_TO = 10
 """Seeds that an objective may get where the number is not given."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from objectives import UNREPORTED, Objective, parse
+from objectives import OF_TURNS, UNREPORTED, Objective, parse
 from rlzoo.config import Config, ModelConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
@@ -138,6 +138,20 @@ def check_objective(objective: Objective, config: Config) -> None:
             f"set model.reference=initial, or remove the part with -{readers[0]}"
         )
     check_teacher_is_there(objective, config.model, config.task)
+    _check_turns(objective, config)
+
+
+def _check_turns(objective: Objective, config: Config) -> None:
+    """Raises UserError if a part reads what only rows of several turns have, and the task's have one."""
+    read = objective.needs & (OF_TURNS | {"writer"})
+    if not read or environment_of(config.task).has_turns:
+        return
+    reader = next(part.name for part in objective.parts if part.needs & read)
+    what = "the rewards and states of turns" if read & OF_TURNS else "what an environment answers"
+    raise UserError(
+        f"objective={objective}: {reader} reads {what}, but a response to task.name={config.task.name} is one turn; "
+        f"set task.tools or task.environment, or remove the part with -{reader}"
+    )
 
 
 def _check_ahead(objective: Objective, config: Config) -> None:

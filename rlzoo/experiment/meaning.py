@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from objectives import Loop, Objective, TokenBatch, lots
+from objectives import Loop, Objective, TokenBatch, Writer, lots
 from rlzoo.source import digest, is_ours
 
 _GROUPS, _LENGTH = 5, 24
@@ -95,9 +95,18 @@ def _batch(size: int, moved: bool, uncertain: float) -> TokenBatch:
         logp_ref=1.1 * logp,
         logp_teacher=0.9 * logp,
         logp_prompt=logp[:, 0],
+        writer=torch.where(mask, Writer.POLICY, Writer.ENVIRONMENT),
+        turn=(torch.arange(_LENGTH) // 4).repeat(rows, 1),
+        turn_reward=_of_turns(torch.arange(rows * _LENGTH // 4) * 3 % 7 / 4, rows).double(),
+        turn_state=_of_turns(torch.arange(rows * _LENGTH // 4) * 5 % 3, rows),
         lot=lots(group, _LENGTH, seed=0),
         micro_batch=torch.arange(rows) // size,
     )
+
+
+def _of_turns(values: Tensor, rows: int) -> Tensor:
+    """[N, T] a value for each turn, four tokens of each."""
+    return values.view(rows, -1).repeat_interleave(4, 1)
 
 
 def _irregular(rows: int, step: float) -> Tensor:

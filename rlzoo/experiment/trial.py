@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from objectives import Objective, ObjectiveError, Part, TokenBatch, kinds, lots
+from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, lots
 from objectives.laws import check_finite, check_laws
 from objectives.watched import BrokenLaw
 from rlzoo.config import RolloutConfig
@@ -108,9 +108,20 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         logp_teacher=torch.where(group[:, None] == 0, logp, 0.9 * logp),
         logp_prompt=logp[:, 0],
         logp_sampler=logp,
+        writer=_writers(length),
+        turn=(torch.arange(LENGTH) // 2).repeat(rows, 1),
+        turn_reward=torch.stack([reward, reward / 2, 1 - reward], 1).repeat_interleave(2, 1),
+        turn_state=torch.stack([0 * length, length % 2, length % 3], 1).repeat_interleave(2, 1),
         lot=lots(group, LENGTH, seed=0),
         micro_batch=torch.arange(rows) // 2,
     )
+
+
+def _writers(length: torch.Tensor) -> torch.Tensor:
+    """[N, LENGTH]: the policy for so many tokens, and the environment for the next one."""
+    position = torch.arange(LENGTH)
+    behind = torch.where(position == length[:, None], Writer.ENVIRONMENT, Writer.NONE)
+    return torch.where(position < length[:, None], Writer.POLICY, behind)
 
 
 def _kind(part: Part) -> type:

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from objectives import Writer, writers
 from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
@@ -66,10 +67,15 @@ class Rollouts:
         """The same responses with room for `width` tokens, at least as many as there is room for now."""
         return Rollouts(self.prompts, **{name: widened(tensor, width) for name, tensor in self.tensors().items()})
 
-    def responses(self) -> Responses:
-        """What a policy takes of them, no wider than the longest."""
+    def responses(self, observed: bool = False) -> Responses:
+        """What a policy takes of them, no wider than the longest; if `observed`, with what an environment wrote."""
         width = int(self.lengths.max())
-        return Responses(self.prompt_tokens(), self.tokens[:, :width], self.lengths, self.mask[:, :width])
+        asked = self.writers() != Writer.NONE if observed else self.mask
+        return Responses(self.prompt_tokens(), self.tokens[:, :width], self.lengths, asked[:, :width])
+
+    def writers(self) -> Tensor:
+        """[N, T] int64: who wrote each token, a `Writer`."""
+        return writers(self.mask, torch.arange(self.mask.shape[1]) < self.lengths[:, None])
 
     def prompt_tokens(self) -> list[Sequence[int]]:
         """The prompt of each response."""

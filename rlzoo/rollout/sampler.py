@@ -35,6 +35,8 @@ class GradedRollouts:
     """[N, K] what each reward function gave, where there are several."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
     """[N] each: what an environment counts, such as turns."""
+    credit: Mapping[str, Tensor] = field(default_factory=dict)
+    """[N, T] each, by the names that objectives have for them: of several turns `turn`, `turn_reward`, `turn_state`."""
     transcripts: Sequence[str] = ()
     """All that was written behind each prompt, special tokens included, where `texts` are the last turns alone."""
 
@@ -68,6 +70,9 @@ class Environment:
     """Whether a reward depends on the problem and the response's text alone, so that a kept one is graded again."""
     grades_tokens: ClassVar[bool]
     """Whether `graded` makes the rewards of rows that were sampled before, so that these may lie in a checkpoint."""
+
+    has_turns: ClassVar[bool] = False
+    """Whether rows have `credit`: which turn a token belongs to, what the turn earned, and in which state it began."""
 
     engine: RolloutEngine
     graders: GraderPool

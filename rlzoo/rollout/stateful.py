@@ -58,9 +58,17 @@ class StatefulToolUse(Turns):
             sampled, rows = self._shown(asked, [answer.text for answer in shown], responses, sampling, seed, places)
         else:
             sampled, rows = super()._first_turns(problems, responses, sampling, seed, places)
-        for row, answer in zip(rows, shown, strict=True):
+        states = self.episodes.turn_states(range(len(rows))) or [answer.text for answer in shown]
+        for row, answer, state in zip(rows, shown, states, strict=True):
             row.errors += answer.is_error
+            row.state = state
         return sampled, rows
+
+    def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
+        """Notes of some rows, by number, what the turn that has ended earned, and the state that is there now."""
+        states = self.episodes.turn_states(numbers) or [rows[number].state for number in numbers]
+        for number, earned, state in zip(numbers, self.episodes.turn_rewards(numbers), states, strict=True):
+            rows[number].earned[-1], rows[number].state = earned, state
 
     def _shown(
         self,

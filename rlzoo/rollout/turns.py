@@ -1,5 +1,6 @@
 """Rows of several turns: the policy writes, tools answer, and the policy goes on until a turn calls nothing."""
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,8 +29,16 @@ class Conversation:
     """Whether the policy chose the token; the others are what tools answered."""
     logp: list[float] = field(default_factory=list)
     entropy: list[float] = field(default_factory=list)
+    turn: list[int] = field(default_factory=list)
+    """The turn that the token belongs to, from 0; of what tools answered, 0."""
     turns: list[str] = field(default_factory=list)
     """What the policy wrote in each turn."""
+    earned: list[float] = field(default_factory=list)
+    """What each turn earned."""
+    states: list[str] = field(default_factory=list)
+    """The state in which each turn began."""
+    state: str = ""
+    """That which is there now: what the policy was shown last, unless the environment says it."""
     truncated: bool = False
     heard: int = 0
     """How many turns an environment that answers turns has been told."""
@@ -42,15 +51,19 @@ class Conversation:
         kept = min(length, room)
         self.tokens += sampled.tokens[row, :kept].tolist()
         self.chosen += [True] * kept
+        self.turn += [len(self.turns)] * kept
         self.logp += sampled.logp[row, :kept].tolist()
         self.entropy += sampled.entropy[row, :kept].tolist()
         self.truncated = kept < length or bool(sampled.truncated[row])
         self.turns.append(text)
+        self.earned.append(0.0)
+        self.states.append(self.state)
 
     def hear(self, answers: Sequence[Answer], tokens: Sequence[int], room: int) -> None:
         """Takes what tools or an environment answer; a row without room for a token behind it is truncated."""
         self.calls += sum(answer.role == "tool" for answer in answers)
         self.errors += sum(answer.is_error for answer in answers)
+        self.state = json.dumps([answer.text for answer in answers])
         if len(tokens) >= room:
             self.truncated = True
         else:
@@ -60,6 +73,7 @@ class Conversation:
         """Takes tokens that the policy did not choose."""
         self.tokens += tokens
         self.chosen += [False] * len(tokens)
+        self.turn += [0] * len(tokens)
         self.logp += [0.0] * len(tokens)
         self.entropy += [0.0] * len(tokens)
 
@@ -79,6 +93,7 @@ class Turns(SingleTurn):
     """
 
     grades_tokens = False
+    has_turns = True
 
     max_turns: int = field(kw_only=True)
 
@@ -95,21 +110,26 @@ class Turns(SingleTurn):
         places = range(len(problems)) if numbers is None else numbers
         sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
         self._write(rows, sampled, sampling)
+        lots, writing = row_lots(places, responses), [*range(len(rows))]
         for turn in range(1, self.max_turns):
             going = self._answered(rows, sampling)
+            self.look(rows, writing)
             if not going:
                 break
-            lots = row_lots(places, responses)
+            writing = going
             further = self._sampled(
                 [rows[row] for row in going], sampling, seed_of(seed, turn), [lots[row] for row in going]
             )
             self._write([rows[row] for row in going], further, sampling)
+        else:
+            self.look(rows, writing)
         self._finish(rows)
         written = time.perf_counter()
         graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
         return replace(
             graded,
             figures=_figures(rows),
+            credit=credit_of(rows, graded.reward.tolist()),
             transcripts=[str(self.tokenizer.backend.decode(row.tokens)) for row in rows],
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
@@ -117,6 +137,9 @@ class Turns(SingleTurn):
     def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
         """To the calls of each of some rows their answers, in order."""
         raise NotImplementedError
+
+    def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
+        """Notes of some rows, by number, what the turn that has ended earned, and the state that is there now."""
 
     def _first_turns(
         self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
@@ -185,9 +208,6 @@ def _rollouts(first: Rollouts, rows: Sequence[Conversation]) -> Rollouts:
     """The rows as rollouts; `first` has what they were sampled for, and by which policy."""
     lengths = torch.tensor([len(row.tokens) for row in rows])
 
-    def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
-        return pad_sequence([torch.tensor(each, dtype=dtype) for each in values], batch_first=True)
-
     return replace(
         first,
         tokens=padded([row.tokens for row in rows], torch.long),
@@ -197,6 +217,31 @@ def _rollouts(first: Rollouts, rows: Sequence[Conversation]) -> Rollouts:
         entropy=padded([row.entropy for row in rows], torch.float32),
         truncated=torch.tensor([row.truncated for row in rows]),
     )
+
+
+def credit_of(rows: Sequence[Conversation], reward: Sequence[float]) -> dict[str, Tensor]:
+    """[N, T] each: turns, what they earned, and the states in which they began.
+
+    What the `reward` of a row is more than its turns earned is its last turn's.
+    """
+    numbers: dict[str, int] = {}
+    earned, states = [], []
+    for row, whole in zip(rows, reward, strict=True):
+        last = row.earned[-1] + whole - sum(row.earned)
+        by_turn = [*row.earned[:-1], last]
+        of_state = [numbers.setdefault(state, len(numbers)) for state in row.states]
+        earned.append([by_turn[turn] for turn in row.turn])
+        states.append([of_state[turn] for turn in row.turn])
+    return {
+        "turn": padded([row.turn for row in rows], torch.long),
+        "turn_reward": padded(earned, torch.float32),
+        "turn_state": padded(states, torch.long),
+    }
+
+
+def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
+    """[N, T] lists of numbers, with zeros behind them."""
+    return pad_sequence([torch.tensor(each, dtype=dtype) for each in values], batch_first=True)
 
 
 def _figures(rows: Sequence[Conversation]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from objectives import Objective, ObjectiveError, parse
+from objectives import OF_TURNS, Objective, ObjectiveError, parse
 from rlzoo.errors import UserError
 from rlzoo.files import append_json_line, locked, read_json_lines, write_json_lines
 from rlzoo.records import COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
@@ -88,6 +88,8 @@ def _asked(arm: Arm) -> Objective:
     objective = parse(arm.objective)
     if "logp_teacher" in objective.needs:
         raise ObjectiveError(f"objective={objective} reads a teacher, and no experiment has one")
+    if objective.needs & (OF_TURNS | {"writer"}):
+        raise ObjectiveError(f"objective={objective} reads turns, and responses of the experiments are one each")
     return objective
 
 

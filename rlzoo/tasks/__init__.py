@@ -79,7 +79,7 @@ def check_task(config: TaskConfig) -> None:
 
 def _check_environment(config: TaskConfig) -> None:
     environment = environment_named(config)
-    if environment and not config.reward and not environment.gives_reward:
+    if environment and not config.reward and not environment.reward_names:
         raise UserError(
             f"task.environment={config.environment} gives no reward; write def get_reward(self), or give "
             f"task.reward=./reward.py:FUNCTION, which may ask for environments"

@@ -3,6 +3,10 @@
 The class takes no arguments. `reset(**columns)` begins an episode with the columns of its row, and may return text,
 which is appended to the prompt's last message. Every other public method is a tool. `get_reward()`, if there is one,
 gives the episode's reward; functions of `task.reward` may ask for `environments`. Any of them may be `async`.
+
+What turns earn and where they begin are attributes or properties that the class itself has, so that a model never sees
+them: `turn_reward`, a number, is read when a turn has ended and its calls are answered, and is then the class's again;
+`turn_state` tells states apart.
 """
 
 import inspect
@@ -17,11 +21,12 @@ from rlzoo.tasks.openenv import OPENENV, connect
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tools import load_tools, schema_of
 
-_RESET, _REWARD = "reset", "get_reward"
+_RESET = "reset"
+REWARD, TURN_REWARD, TURN_STATE = "get_reward", "turn_reward", "turn_state"
 
 
 class EpisodeSource(Protocol):
-    """What makes the instances of episodes, each with a `reset` and, if it `gives_reward`, a `get_reward`. Picklable.
+    """What makes the instances of episodes, each with a `reset`, and with the rewards that it names. Picklable.
 
     One that `answers_turns` is told each turn of the policy by `respond`, and finds the calls in it; of any other the
     policy calls the tools.
@@ -35,8 +40,13 @@ class EpisodeSource(Protocol):
         ...
 
     @property
-    def gives_reward(self) -> bool:
-        """Whether an episode has a reward of its own."""
+    def reward_names(self) -> Sequence[str]:
+        """What of it the reward of an episode is made of, in the order of `task.reward_weights`."""
+        ...
+
+    @property
+    def tells_states(self) -> bool:
+        """Whether it says itself in which state it is."""
         ...
 
     @property
@@ -78,14 +88,19 @@ class EnvironmentClass:
         return method
 
     @property
-    def gives_reward(self) -> bool:
-        """Whether an episode has a reward of its own."""
-        return _REWARD in self._methods
+    def tells_states(self) -> bool:
+        """Whether it says itself in which state it is."""
+        return hasattr(self.kind, TURN_STATE)
+
+    @property
+    def reward_names(self) -> list[str]:
+        """What of it the reward of an episode is made of, in the order of `task.reward_weights`."""
+        return [REWARD] * (REWARD in self._methods) + [TURN_REWARD] * hasattr(self.kind, TURN_REWARD)
 
     @property
     def tools(self) -> list[str]:
         """The methods that the model may call."""
-        return [name for name in self._methods if name not in (_RESET, _REWARD)]
+        return [name for name in self._methods if name not in (_RESET, REWARD)]
 
     @property
     def _methods(self) -> list[str]:

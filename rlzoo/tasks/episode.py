@@ -16,12 +16,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
+from hashlib import blake2b
 from multiprocessing.connection import Connection
 from typing import Any
 
 from rlzoo.errors import one_line
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.environment_class import EpisodeSource
+from rlzoo.tasks.environment_class import REWARD, TURN_REWARD, TURN_STATE, EpisodeSource
 from rlzoo.tasks.grading import checked_grade
 from rlzoo.tasks.outside import described
 from rlzoo.tasks.reward import Reward, Row, finite_number, weighted
@@ -69,7 +70,7 @@ class Episode:
         random.seed(seed)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(seed % 2**32)
-        self.problem, self.instance = problem, self.settings.environment.make()
+        self.problem, self.instance, self.earned = problem, self.settings.environment.make(), 0.0
         observation = self._waited(self.instance.reset(**_columns(self.instance.reset, problem)))
         if observation is not None and not isinstance(observation, str):
             raise TypeError(f"reset returned {one_line(repr(observation))}; it must return text, or None")
@@ -86,11 +87,31 @@ class Episode:
         answers: Sequence[Answer] = self._waited(self.instance.respond(turn, is_truncated))
         return [astuple(replace(answer, text=shortened(answer.text))) for answer in answers]
 
+    def turn_reward(self) -> float:
+        """The weighted reward of the turn that has ended; from here on it is the class's own until one is set."""
+        earned = _number(TURN_REWARD, getattr(self.instance, TURN_REWARD))
+        vars(self.instance).pop(TURN_REWARD, None)
+        self.earned += earned
+        return earned * self.settings.weights[-1]
+
+    def turn_state(self) -> str:
+        """By what the state that is there now is told from others."""
+        state = getattr(self.instance, TURN_STATE)
+        try:
+            return blake2b(json.dumps(state, sort_keys=True).encode()).hexdigest()
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{TURN_STATE} is {one_line(repr(state))}; it must be text, a number, or lists and dictionaries of them"
+            ) from None
+
     def grade(self, response: str) -> Sequence[Any]:
         """Reward, correctness, and the rewards that these are made of, for the text of the last turn."""
         found = [reward(self.problem, response, [self.instance]) for reward in self.settings.rewards]
-        if self.settings.environment.gives_reward:
-            found.append((_reward(self._waited(self.instance.get_reward())), None))
+        names = self.settings.environment.reward_names
+        if REWARD in names:
+            found.append((_number(REWARD, self._waited(self.instance.get_reward())), None))
+        if TURN_REWARD in names:
+            found.append((self.earned, None))
         grade = checked_grade(weighted(found, self.settings.weights), self.problem)
         return grade.reward, grade.correct, grade.rewards
 
@@ -98,11 +119,13 @@ class Episode:
         return self.loop.run_until_complete(value) if inspect.isawaitable(value) else value
 
 
-def _reward(value: Any) -> float:
+def _number(name: str, value: Any) -> float:
     try:
         return finite_number(value)
     except (TypeError, ValueError):
-        raise ValueError(f"get_reward returned {one_line(repr(value))}; it must return a number") from None
+        gave = "is" if name == TURN_REWARD else "returned"
+        must = "be" if name == TURN_REWARD else "return"
+        raise ValueError(f"{name} {gave} {one_line(repr(value))}; it must {must} a number") from None
 
 
 def _columns(reset: Any, problem: Problem) -> dict[str, Any]:

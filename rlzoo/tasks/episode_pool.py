@@ -11,6 +11,7 @@ from typing import Any, Self
 from rlzoo.errors import Fault
 from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.environment_class import TURN_REWARD
 from rlzoo.tasks.episode import EpisodeSettings, Order, keep_nursery
 from rlzoo.tasks.grading import Graded
 from rlzoo.tasks.tool_calls import Answer, Call, read_call
@@ -73,6 +74,18 @@ class EpisodePool:
         }
         return [answers.get(number, []) for number, *_ in turns]
 
+    def turn_rewards(self, numbers: Sequence[int]) -> list[float]:
+        """What the turn that has ended earned in each of some episodes; 0 where turns earn nothing."""
+        earned = self._asked("turn_reward", numbers) if TURN_REWARD in self.settings.environment.reward_names else {}
+        return [earned.get(number, 0.0) for number in numbers]
+
+    def turn_states(self, numbers: Sequence[int]) -> list[str] | None:
+        """By what the states of some episodes are told apart; None if their class does not say it."""
+        if not self.settings.environment.tells_states:
+            return None
+        states = self._asked("turn_state", numbers)
+        return [states.get(number, "") for number in numbers]
+
     def grades(self, texts: Sequence[str]) -> list[Graded]:
         """The grade of each episode whose last turn has that text; all end."""
         going = [number for number in range(len(texts)) if number not in self._lost]
@@ -83,6 +96,17 @@ class EpisodePool:
             graded |= {number: Graded(untouched.get(number, self._nothing).grade, "failed") for number in lost}
         self._end()
         return [graded[number] for number in range(len(texts))]
+
+    def _asked(self, method: str, numbers: Sequence[int]) -> dict[int, Any]:
+        """What episodes that are not lost say; one that fails is lost."""
+        orders = [Order(number, method, ()) for number in numbers if number not in self._lost]
+        said = {}
+        for order, done in zip(orders, self._done(orders), strict=True):
+            if "error" in done:
+                self._lose(order.number, done["error"])
+            else:
+                said[order.number] = done["value"]
+        return said
 
     @property
     def _nothing(self) -> Graded:

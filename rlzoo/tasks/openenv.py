@@ -31,7 +31,8 @@ class OpenEnvServer:
     functions: tuple[Mapping[str, Any], ...]
     """Name, description and parameters of each tool, as a JSON schema has them."""
     lists_tools: bool
-    gives_reward: ClassVar[bool] = True
+    reward_names: ClassVar[Sequence[str]] = ("get_reward",)
+    tells_states: ClassVar[bool] = False
     answers_turns: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -262,14 +262,16 @@ def weights_of(config: TaskConfig) -> tuple[float, ...]:
 
 def _reward_count(config: TaskConfig) -> int:
     environment = environment_named(config)
-    return len(config.reward) + (environment is not None and environment.gives_reward)
+    return len(config.reward) + (len(environment.reward_names) if environment else 0)
 
 
 def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
     """The functions of `task.reward`. Raises UserError for one that is not there, and for weights that do not fit."""
     count = _reward_count(config) if config.reward_weights else 0
     if len(config.reward_weights) != count:
-        more = " and get_reward in task.environment" if count > len(config.reward) else ""
+        environment = environment_named(config)
+        own = " and ".join(environment.reward_names) if environment else ""
+        more = f" and {own} in task.environment" if own else ""
         raise UserError(
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
             f"{len(config.reward)} functions in task.reward{more}; give each one a weight"

@@ -30,7 +30,8 @@ class VerifiersEnvironment:
     options: str
     """The arguments in JSON."""
     environment: Any
-    gives_reward: ClassVar[bool] = True
+    reward_names: ClassVar[Sequence[str]] = ("get_reward",)
+    tells_states: ClassVar[bool] = False
     answers_turns: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import Selected, TokenBatch, concatenated, lots
+from objectives import OF_TURNS, Selected, TokenBatch, concatenated, lots
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
@@ -172,7 +173,8 @@ def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int,
 def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt) -> _Round:
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
-    batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens)
+    read = experiment.objective.needs & OF_TURNS
+    batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens, read)
     batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
@@ -191,14 +193,20 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     return _Round(selected, reward, part.count, correct, tokens, graded, own_group, figures)
 
 
-def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int) -> TokenBatch:
-    """What objectives need to know of the responses of all processes; each has as many rows as the others."""
+def _shared_batch(
+    graded: GradedRollouts, group: Tensor, accelerator: Accelerator, max_length: int, read: frozenset[str]
+) -> TokenBatch:
+    """What objectives need to know of the responses of all processes; each has as many rows as the others.
+
+    `read` are the fields of turns that are among it.
+    """
     rollouts, device = graded.rollouts, accelerator.device
     width = int(accelerator.gather(torch.tensor([rollouts.mask.shape[1]], device=device)).max())
 
     def shared(values: Tensor) -> Tensor:
         return accelerator.gather(widened(values.to(device), width).contiguous())
 
+    of_turns: dict[str, Any] = {name: shared(graded.credit[name]) for name in sorted(read)}
     return TokenBatch(
         mask=shared(rollouts.mask),
         length=shared(rollouts.mask.sum(1)),
@@ -208,6 +216,8 @@ def _shared_batch(graded: GradedRollouts, group: Tensor, accelerator: Accelerato
         truncated=shared(rollouts.truncated),
         max_length=max_length,
         logp_sampler=shared(rollouts.logp),
+        writer=shared(rollouts.writers()),
+        **of_turns,
     )
 
 

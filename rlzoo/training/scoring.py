@@ -184,7 +184,8 @@ class Scorer:
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
-        return self._calculate(policy, whole.rows(rows).responses(), with_entropy, phase, with_squares)
+        observed = phase == "train" and self.objective.learns_observations
+        return self._calculate(policy, whole.rows(rows).responses(observed), with_entropy, phase, with_squares)
 
     def _calculate(
         self, policy: Policy, responses: Responses, with_entropy: bool, phase: str, with_squares: bool = False

@@ -91,6 +91,7 @@ def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
         ("arm(alpha=0.5)", 4, 2, {}, "log-probs of prompts"),
         ("otb", 4, 2, {}, "sums of squares"),
         ("opd", 4, 2, {}, "log-probs of a teacher"),
+        ("gigpo", 4, 2, {}, "the rewards and states of turns, which TRL does not give"),
         ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from objectives import Objective, TokenBatch, lots
+from objectives import Objective, TokenBatch, lots, writers
 from tests.guide import learn
 
 MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
@@ -77,9 +77,11 @@ def given() -> Given:
     written = (torch.arange(n) % 3 == 0)[:, None] & (position >= 2) & (position < 5)
     correct = torch.rand(n, generator=generator).round()
     correct[::SIZE], correct[1::SIZE] = 0.0, 1.0
+    present = position < length[:, None]
     batch = TokenBatch(
-        mask=(position < length[:, None]) & ~written,
-        length=length,
+        mask=present & ~written,
+        length=(present & ~written).sum(1),
+        writer=writers(present & ~written, present),
         group=torch.arange(n) // SIZE,
         reward=correct,
         rewards=torch.stack([correct, (length % 3).float()], 1),

@@ -87,6 +87,7 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("gdpo", {}, r"as in \+algorithm.gdpo_reward_keys=\[accuracy,format\]"),
         ("gdpo", WITH_KEYS | {"algorithm.gdpo_reward_weights": [1.0]}, "has 1 numbers for 2 of"),
         ("opd", {}, "log-probs of a teacher"),
+        ("gigpo", {}, "the rewards and states of turns"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(objective: str, changes: dict[str, Any], said: str) -> None:

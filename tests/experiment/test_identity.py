@@ -22,6 +22,7 @@ from rlzoo.experiment.identity import trained_in
 from rlzoo.experiment.meaning import meaning
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_lines, write_json_lines, write_text
+from tests.objectives.zoo_names import of_one_turn
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -110,6 +111,7 @@ def expressions(draw: st.DrawFn) -> str:
         if removable and draw(st.booleans()):
             expression = f"{expression}-{draw(st.sampled_from(removable))}"
         assume("logp_teacher" not in parse(expression).needs)  # a teacher has to be named besides
+        assume(of_one_turn([expression]))
     except ObjectiveError:
         assume(False)
     return expression

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import TokenBatch, lots, parse
+from objectives import TokenBatch, lots, parse, writers
 from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
 from tests.objectives.zoo_sample import RECIPES, fitting
 
@@ -33,6 +33,10 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         logp_sampler=logp,
         sum_pi_squared_old=(2 * logp).exp(),
         logp_prompt=logp[:, 0],
+        writer=writers(mask, mask),
+        turn=(torch.arange(width) // 4).repeat(n, 1),
+        turn_reward=correct[:, None].repeat(1, width),
+        turn_state=torch.zeros(n, width, dtype=torch.long),
         lot=lots(torch.arange(groups).repeat_interleave(size), width, 0),
     )
 

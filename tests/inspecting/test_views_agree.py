@@ -76,7 +76,8 @@ def the_account_multiplied_out_is_what_the_gradient_has(objective: Objective) ->
         torch.testing.assert_close(advantage, plan.batch.advantage, rtol=1e-14, atol=0)
         assert torch.equal(account.of(Action.TOKENS)[-1].value, plan.batch.mask)
         coefficients = {entry.part: entry.value for entry in account if entry.action in PENALISED}
-        updated: dict[str, Tensor] = {"policy": plan.batch.mask, "penalty": plan.batch.mask}
+        written = {entry.part: plan.read for entry in account.of(Action.OBSERVATION)}
+        updated: dict[str, Tensor] = {"policy": plan.batch.mask, "penalty": torch.ones_like(plan.batch.mask)}
         for entry in account.of(Action.PASS):
             updated[entry.name] = updated[entry.name] & entry.value
         for entry in account.of(Action.MASK):
@@ -86,12 +87,15 @@ def the_account_multiplied_out_is_what_the_gradient_has(objective: Objective) ->
             plan,
             batch=plan.batch.with_fields(advantage=advantage),
             policy_coefficient=policy.value * updated["policy"],
-            penalty_coefficients={name: value * updated["penalty"] for name, value in coefficients.items()},
+            penalty_coefficients={
+                name: value * (updated["penalty"] & written.get(name, plan.batch.mask))
+                for name, value in coefficients.items()
+            },
         )
         torch.testing.assert_close(objective.push(again), objective.push(plan), rtol=1e-12, atol=1e-15)
 
 
-PENALISED = (Action.PENALTY, Action.CHOICE)
+PENALISED = (Action.PENALTY, Action.CHOICE, Action.OBSERVATION)
 
 
 # ---- the views -------------------------------------------------------------------------------------------------------

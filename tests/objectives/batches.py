@@ -5,12 +5,13 @@ Every number lies on a grid that float32 holds exactly, so that float32 and floa
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from objectives import TokenBatch
+from objectives import TokenBatch, Writer
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -19,7 +20,7 @@ GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
 TOKEN_FIELDS = (
     *("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy"),
-    *("logp_ref", "logp_teacher", "logp_sampler"),
+    *("logp_ref", "logp_teacher", "logp_sampler", "turn_reward"),
 )
 
 
@@ -44,6 +45,9 @@ class Case:
     logp_sampler: Array
     logp_prompt: Array
     lot: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    turn_reward: Array
+    turn_state: NDArray[np.int64]
     logp: Array | None = None
     entropy: Array | None = None
 
@@ -56,6 +60,13 @@ class Case:
     def current_entropy(self) -> Array:
         """[N, T] entropies there."""
         return self.entropy_old if self.logp is None or self.entropy is None else self.entropy
+
+    @property
+    def writer(self) -> NDArray[np.int64]:
+        """[N, T] who wrote each token: the environment what the mask lacks of a response."""
+        is_there = np.arange(self.mask.shape[1]) < self.length[:, None]
+        others = np.where(is_there, Writer.ENVIRONMENT, Writer.NONE)
+        return np.where(self.mask, Writer.POLICY, others).astype(np.int64)
 
 
 @cache
@@ -120,11 +131,22 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
         lot=np.random.default_rng([seed, 1]).permutation(shape[0] * shape[1]).reshape(shape),
         logp_prompt=-((np.array(group)[order] + 5) % 4 / 2 + 0.25),
+        **_turns(np.random.default_rng([seed, 4]), shape),
         **current,
     )
     if draw.random() < 0.5:
         case = with_holes(case, draw)
-    return beyond_the_mask(case, float(draw.choice(GARBAGE))) if extreme else case
+    return beyond_the_mask(case, float(draw.choice(GARBAGE)), observed=False) if extreme else case
+
+
+def _turns(draw: np.random.Generator, shape: tuple[int, int]) -> dict[str, Any]:
+    """Turns of about three tokens; in each row their rewards and states, of which few values differ."""
+    turn = np.cumsum(draw.random(shape) < 0.3, axis=1)
+    turn -= turn[:, :1]
+    reward, state = draw.integers(-1, 3, size=shape) / 2, draw.integers(0, 3, size=shape)
+    state[:, 0] = 0
+    of_tokens = {"turn_reward": reward, "turn_state": state}
+    return {"turn": turn} | {name: np.take_along_axis(values, turn, axis=1) for name, values in of_tokens.items()}
 
 
 def with_holes(case: Case, draw: np.random.Generator) -> Case:
@@ -192,10 +214,11 @@ def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:
     return np.round((chance**2 + others) * GRID**2) / GRID**2
 
 
-def beyond_the_mask(case: Case, garbage: float) -> Case:
-    """The same batch with another value on all padding."""
+def beyond_the_mask(case: Case, garbage: float, observed: bool = True) -> Case:
+    """The same batch with another value on all padding, and on what an environment wrote where `observed`."""
     values = {name: getattr(case, name) for name in TOKEN_FIELDS}
-    spoiled = {name: np.where(case.mask, value, garbage) for name, value in values.items() if value is not None}
+    kept = case.mask if observed else case.writer != Writer.NONE
+    spoiled = {name: np.where(kept, value, garbage) for name, value in values.items() if value is not None}
     return replace(case, **spoiled)
 
 
@@ -208,4 +231,4 @@ def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:
             value = torch.from_numpy(value)
             value = value.to(dtype) if value.is_floating_point() else value
         values[field.name] = value
-    return TokenBatch(**values)
+    return TokenBatch(**values, writer=torch.from_numpy(case.writer))

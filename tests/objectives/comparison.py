@@ -48,7 +48,7 @@ def evaluate(
         plan = objective.plan(prepared.with_fields(**current))
         gradient, entropy_gradient, loss = torch.zeros_like(batch.logp), torch.zeros_like(batch.logp), 0.0
         for rows in [torch.arange(len(batch.mask))] if cut is None else cut:
-            width = last_position(plan.batch.mask[rows]) if trim else batch.mask.shape[1]
+            width = last_position(plan.read[rows]) if trim else batch.mask.shape[1]
             logp, entropy = (field[rows][:, :width].clone().requires_grad_() for field in current.values())
             part = objective.loss(plan, rows, logp, entropy)
             by_logp, by_entropy = torch.autograd.grad(part, (logp, entropy), allow_unused=True)

@@ -50,6 +50,8 @@ CONTRIBUTIONS = {
     "opsd": {"teacher_advantage"},
     "rlsd": {"evidence_reweighting"},
     "sdar": {"gated_distillation"},
+    "gigpo": {"turn_advantage"},
+    "echo": {"observation_nll"},
     "otb": {"optimal_token_baseline"},
     "gdpo": {"decoupled_norm"},
     "par": {"positive_reweighting"},

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from objectives import Objective, Penalty, TokenBatch, parse
-from tests.objectives.batches import beyond_the_mask, random_case, token_batch, with_holes, without_holes
+from objectives import Objective, Penalty, TokenBatch, Writer, parse
+from tests.objectives.batches import Case, beyond_the_mask, random_case, token_batch, with_holes, without_holes
 from tests.objectives.comparison import Update, at_current, evaluate, same
 
 SEEDS = (1, 2)
@@ -116,13 +116,21 @@ def values_outside_the_mask_have_no_influence_and_no_gradient(expression: str) -
     objective = parse(expression)
     for seed in (1, 3):
         case = with_holes(random_case(seed, moved=True), np.random.default_rng(seed))
-        clean = evaluate(objective, token_batch(beyond_the_mask(case, 0.0)))
+        unread = beyond_what_is_read(objective, case)
+        clean = evaluate(objective, token_batch(beyond_the_mask(case, 0.0, observed=not objective.learns_observations)))
         for garbage in (math.nan, 1e300):
-            dirty = evaluate(objective, token_batch(beyond_the_mask(case, garbage)))
+            spoiled = beyond_the_mask(case, garbage, observed=not objective.learns_observations)
+            dirty = evaluate(objective, token_batch(spoiled))
             assert same(clean, dirty)
             for update in dirty:
-                assert (update.gradient[~torch.from_numpy(case.mask)] == 0).all()
+                assert (update.gradient[unread] == 0).all()
                 assert (update.entropy_gradient[~torch.from_numpy(case.mask)] == 0).all()
+
+
+def beyond_what_is_read(objective: Objective, case: Case) -> Tensor:
+    """[N, T] bool: what is not in the mask, less what the environment wrote where a part declares that it learns it."""
+    is_observation = torch.from_numpy(case.writer == Writer.ENVIRONMENT) & objective.learns_observations
+    return ~torch.from_numpy(case.mask) & ~is_observation
 
 
 def holes_in_the_mask_are_as_good_as_tokens_that_are_not_there(expression: str) -> None:
@@ -131,6 +139,8 @@ def holes_in_the_mask_are_as_good_as_tokens_that_are_not_there(expression: str) 
         case = with_holes(random_case(seed, moved=True), np.random.default_rng(seed))
         closed = without_holes(case)
         expected, found = (evaluate(objective, token_batch(one)) for one in (closed, case))
+        if objective.learns_observations:  # what was written before the policy's first token is none
+            expected, found = ([replace(update, loss=0.0) for update in updates] for updates in (expected, found))
         tokens, left = (torch.from_numpy(one.mask).nonzero(as_tuple=True) for one in (case, closed))
         assert agree(of_tokens(found, tokens), of_tokens(expected, left))
 
@@ -156,7 +166,7 @@ def what_is_touched_is_in_the_responses_and_the_same_in_any_cut(expression: str)
         assert set(touched) <= {part.name for part in objective.parts}
         assert all(mask.dtype == torch.bool and not (mask & ~batch.mask).any() for mask in touched.values())
         for rows in torch.arange(len(batch.mask)).split(3):
-            width = batch.mask.shape[1] - 1 if not plan.batch.mask[rows, -1].any() else batch.mask.shape[1]
+            width = batch.mask.shape[1] - 1 if not plan.read[rows, -1].any() else batch.mask.shape[1]
             piece = objective.touched(plan, rows, plan.batch.logp[rows][:, :width])
             assert all(torch.equal(mask, touched[name][rows][:, :width]) for name, mask in piece.items())
 

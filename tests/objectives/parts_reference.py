@@ -14,7 +14,7 @@ from tests.objectives.reference import Reference, Share, Term, groups, per_token
 
 
 def soft_overlong(limit: int | None = None, cache: float | None = None) -> Callable[[Case], Array]:
-    """DAPO eq. 13: 0 up to L - C, then falling linearly to -1 at L; lengths count tokens of tools."""
+    """DAPO eq. 13: 0 up to L - C, then falling linearly to -1 at L, of the lengths that the batch has."""
 
     def shaping(case: Case) -> Array:
         longest = limit or case.max_length

@@ -51,6 +51,10 @@ class Reference:
     masks: Sequence[Callable[[Case, Array], tuple[Flags, bool]]] = ()
     """Advantages [N, T] -> tokens whose policy term counts, and whether the others leave the denominator."""
     penalties: Sequence[Callable[[Case, Array, Share], Term]] = ()
+    additions: Sequence[Callable[[Case], tuple[Array, Array]]] = ()
+    """What is added to advantages before they are multiplied, and its size, [N, T] each."""
+    observations: Sequence[Callable[[Case, Flags], Term]] = ()
+    """The whole batch and the rows [N] that are trained on -> penalties on what the environment wrote."""
     passes: Callable[[Case], Sequence[Flags]] = lambda case: [case.mask]
     """The tokens that each update pass trains."""
     stops_gradients: bool = False
@@ -70,7 +74,7 @@ class Pass:
 
 def reference(method: Reference, case: Case) -> list[Pass]:
     """The passes of a method at `case.current`, with the whole batch as one mini-batch."""
-    case = beyond_the_mask(case, 0.0)
+    whole, case = case, beyond_the_mask(case, 0.0)
     reward = case.reward
     for shaping in method.rewards:
         added = shaping(case)
@@ -82,6 +86,8 @@ def reference(method: Reference, case: Case) -> list[Pass]:
     values = method.advantage(replace(case, mask=case.mask & left[:, None]), reward)
     plain, size = (per_token(case, value) for value in values)
     case = replace(case, mask=case.mask & selected[:, None])
+    for addition in method.additions:
+        plain, size = (before + added for before, added in zip((plain, size), addition(case), strict=True))
     weight = np.ones(case.mask.shape)
     for weigh in method.weights:
         weight = weight * weigh(case, plain)
@@ -100,13 +106,17 @@ def reference(method: Reference, case: Case) -> list[Pass]:
     scale = share * (terms_size * rounding + zero * ratio * size)
     loss_scale = share * (abs(objective) * rounding + zero * ratio * size)
     terms = [penalty(case, advantage, method.share) for penalty in method.penalties]
+    observed = [observation(whole, selected) for observation in method.observations]
     return [
         Pass(
-            gradient=tokens * (share * by_logp - sum(term.by_logp for term in terms)),
-            scale=tokens * (scale + sum(term.size for term in terms)),
+            gradient=tokens * (share * by_logp - sum(term.by_logp for term in terms))
+            - sum(term.by_logp for term in observed),
+            scale=tokens * (scale + sum(term.size for term in terms)) + sum(term.size for term in observed),
             entropy_gradient=tokens * -sum((term.by_entropy for term in terms), start=np.zeros(case.mask.shape)),
-            loss=float((tokens * (sum(term.loss for term in terms) - share * objective)).sum()),
-            loss_scale=float((tokens * (loss_scale + sum(term.size + abs(term.loss) for term in terms))).sum()),
+            loss=float((tokens * (sum(term.loss for term in terms) - share * objective)).sum())
+            + sum(float(term.loss.sum()) for term in observed),
+            loss_scale=float((tokens * (loss_scale + sum(term.size + abs(term.loss) for term in terms))).sum())
+            + sum(float(term.size.sum() + abs(term.loss).sum()) for term in observed),
         )
         for tokens in (updated & case.mask for updated in method.passes(case))
     ]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from objectives import Advantage, Mask, Objective, ObjectiveError, TokenBatch, parse
-from tests.objectives.batches import random_case, token_batch
+from objectives import Advantage, Mask, Objective, ObjectiveError, TokenBatch, Writer, parse
+from tests.objectives.batches import random_case, token_batch, with_holes
 from tests.objectives.comparison import at_current, evaluate, same
 from tests.objectives.laws import DTYPES, LAWS, SEEDS, agree, batch_of, of_tokens, without_penalties
 from tests.objectives.zoo_sample import PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, VARIANTS
@@ -258,6 +258,16 @@ def test_equal_rewards_have_an_advantage_of_exactly_zero(
     assert (advantage[size:] != 0).all()
 
 
+@pytest.mark.parametrize("expression", thinned([*RECIPES, *PARTS], 3))
+def test_only_what_declares_it_learns_what_an_environment_wrote(expression: str) -> None:
+    objective, learns = parse(expression), False
+    for seed in range(3):
+        case = with_holes(random_case(seed, extreme=False, moved=True), np.random.default_rng(seed))
+        written = torch.from_numpy(case.writer == Writer.ENVIRONMENT)
+        learns |= any(bool((update.gradient[written] != 0).any()) for update in evaluate(objective, token_batch(case)))
+    assert learns == objective.learns_observations == (expression in ("echo", "observation_nll"))
+
+
 HELD = ("gvpo", "tpo")
 """Whose loss holds a policy that has moved near the old one, whatever the rewards."""
 
@@ -269,7 +279,7 @@ def test_equal_rewards_have_no_policy_gradient_where_advantages_are_centred(expr
     equal = {"reward": np.full(len(case.reward), 0.1), "rewards": np.full(case.rewards.shape, 0.1)}
     batch = token_batch(replace(case, **equal, max_length=1000))
     surrogate = next(part for part in objective.parts if hasattr(part, "follows_advantage"))
-    charged = bool({"kl_reward", "teacher_advantage"} & {part.name for part in objective.parts})
+    charged = bool({"kl_reward", "teacher_advantage", "turn_advantage"} & {part.name for part in objective.parts})
     centred = not charged and objective.the(Advantage).centred
     if not surrogate.follows_advantage or "reward" not in objective.the(Advantage).needs:
         batch = batch.with_fields(correct=torch.ones_like(batch.correct))

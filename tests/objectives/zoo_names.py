@@ -1,6 +1,8 @@
 """The names of the zoo as expressions."""
 
-from objectives import names, parse, with_examples
+from collections.abc import Iterable
+
+from objectives import OF_TURNS, names, parse, with_examples
 
 RECIPES = [with_examples(name) for name in names() if name.kind == "recipe"]
 VARIANTS = [with_examples(name, f"variant={variant}") for name in names() for variant in name.variants]
@@ -19,3 +21,8 @@ TELLING = {
 def taught(expression: str) -> list[str]:
     """The keys that give an objective a teacher where it reads one: the policy with the answer in its prompt."""
     return ["task.teacher_prompt={answer}={prompt}"] if "logp_teacher" in parse(expression).needs else []
+
+
+def of_one_turn(expressions: Iterable[str]) -> list[str]:
+    """Those that a task whose responses are one turn can serve."""
+    return [expression for expression in expressions if not parse(expression).needs & (OF_TURNS | {"writer"})]

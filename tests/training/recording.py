@@ -30,10 +30,15 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
     logp = near_uniform.where(present, 0.0)
     written = (torch.arange(n) % 3 == 0)[:, None] & (torch.arange(LENGTH) >= 2) & (torch.arange(LENGTH) < 5)
     mask = present & ~written
+    turn = (torch.arange(LENGTH) // 4).repeat(n, 1)
     sampled = sampled_responses(prompts, group, tokens, lengths, logp, mask)
     batch = TokenBatch(
         mask=mask,
-        length=lengths,
+        length=mask.sum(1),
+        writer=sampled.writers(),
+        turn=turn,
+        turn_reward=(turn + group[:, None]) % 3 / 2,
+        turn_state=torch.arange(n)[:, None] * turn % 2,
         group=group,
         lot=lots(group, mask.shape[1], 0),
         reward=correct,

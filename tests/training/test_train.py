@@ -32,7 +32,7 @@ from rlzoo.training import run as loop
 from rlzoo.training.run import load_trainer, train
 from rlzoo.training.trainer import Trainer
 from tests.conftest import interruptible
-from tests.objectives.zoo_names import taught
+from tests.objectives.zoo_names import of_one_turn, taught
 from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS, fitting
 from tests.thinned import thinned
 
@@ -60,7 +60,10 @@ def run(folder: Path, *words: str) -> RunFolder:
 
 @pytest.mark.parametrize(
     "objective",
-    [*thinned(fitting(4, RECIPES), fast=24, slow=2), *thinned(fitting(4, SAMPLE_PAIRS), fast=0, slow=26)],
+    [
+        *thinned(of_one_turn(fitting(4, RECIPES)), fast=24, slow=2),
+        *thinned(of_one_turn(fitting(4, SAMPLE_PAIRS)), fast=0, slow=26),
+    ],
 )
 def test_every_recipe_and_some_pairs_of_them_train_three_steps(objective: str, tmp_path: Path) -> None:
     config = small(tmp_path / "run", f"objective={objective}", "train.steps=3", *taught(objective))

@@ -24,7 +24,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 from verl.workers.utils.padding import response_from_nested
 
-from objectives import Loop, Objective, ObjectiveError, TokenBatch, lots, parse
+from objectives import Loop, Objective, ObjectiveError, TokenBatch, lots, parse, writers
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, padded, spread
@@ -234,11 +234,12 @@ class Outcomes:
         """Rows [n] with mask, length, group, reward, correct and truncated, and rewards [n, K] where they are read."""
         numbers = {uid: i for i, uid in enumerate(dict.fromkeys(map(_group_of, keys)))}
         last = torch.tensor([int(response[-1]) if len(response) else -1 for response in data["responses"].unbind()])
-        length = data["responses"].offsets().diff()
+        length, chosen = data["responses"].offsets().diff(), padded(data["response_mask"]).bool()
         reward = padded(data["rm_scores"]).sum(1).float()
         return TokenBatch(
-            mask=padded(data["response_mask"]).bool(),
-            length=length,
+            mask=chosen,
+            length=chosen.sum(1),
+            writer=writers(chosen, torch.arange(chosen.shape[1]) < length[:, None]),
             group=torch.tensor([numbers[_group_of(key)] for key in keys]),
             reward=reward,
             rewards=self._rewards(data),

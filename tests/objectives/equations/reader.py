@@ -160,7 +160,8 @@ class Reader:
         value = self.evaluate(surrogate)
         total = -(self.coefficients(match[1], counted) * value).where(tokens & kept, 0.0).sum()
         for penalty in penalties:
-            total = total + self.penalty(penalty, match[1]).where(tokens, 0.0).sum()
+            where = self.names["observed"] if "over observed tokens" in penalty else tokens
+            total = total + self.penalty(penalty, match[1]).where(where, 0.0).sum()
         return total
 
     def coefficients(self, mean: str, counted: Tensor) -> Tensor:

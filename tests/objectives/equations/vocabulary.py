@@ -60,6 +60,7 @@ from tests.objectives.equations.tokens import (
     within,
     zoned,
 )
+from tests.objectives.equations.turns import by_state, observed, returns
 
 if TYPE_CHECKING:
     from tests.objectives.equations.reader import Reader
@@ -199,6 +200,15 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             _set("A", decoupled),
         ),
         (r"A = \(R - mean\) / std over the group, ddof 0", _set("A", over_group_population)),
+        (r"G = sum over the turns from the token's on of their reward, discounted by NUMBER", returns),
+        (
+            r"A \+= NUMBER \* \(G - mean\)(?: / \(std \+ NUMBER\))? over the turns of the group from the same state",
+            _add(by_state),
+        ),
+        (
+            r"observed = written by the environment behind the policy's first token",
+            _set("observed", observed),
+        ),
         (r"A = 0", _set("A", lambda reader: 0 * reader.names["R"])),
         (r"A \+= NUMBER \* log p_teacher / p(_old)?(?:, within NUMBER)?", _add(taught)),
         (
@@ -310,6 +320,10 @@ PENALTIES: list[tuple[re.Pattern[str], Callable[..., Tensor]]] = [
     for pattern, value in (
         (r"([-+]) NUMBER \* (k1|k2|k3)\(pi, pi_(ref|teacher)(?:, log p/p_\w+ within NUMBER)?\)", kl),
         (r"- NUMBER \* mean of log p over the tokens of right answers", likelihood),
+        (
+            r"- NUMBER \* mean over observed tokens of log p",
+            lambda reader, mean, weight: -float(weight) * reader.logp / reader.names["observed"].sum().clamp(min=1),
+        ),
         (
             r"\+ NUMBER \|log p/p_old\| on the NUMBER of the tokens" + _MICRO + r" with the largest Cov\(log p, A\)",
             far_penalty,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from objectives import Writer
 from tests.objectives.batches import Array, Case, random_case, without_holes
 
 SEEDS = range(40)
@@ -58,5 +59,6 @@ def without_ties(case: Case, seed: int) -> Case:
 def projected(case: Case, seed: int, by_logp: Array, by_entropy: Array) -> list[float]:
     """Two random projections of the push on log-probs and entropies [N, T]; equal pushes have equal ones."""
     draw = np.random.default_rng([seed, 7])
-    pushes = np.stack([by_logp * case.mask, by_entropy * case.mask])
+    written = case.writer != Writer.NONE
+    pushes = np.stack([by_logp * written, by_entropy * case.mask])
     return [float((pushes * draw.standard_normal(pushes.shape)).sum()) for _ in range(2)]

@@ -1,6 +1,6 @@
 """Which functions of which files each variant is held against, and how they are called."""
 
-from tests.objectives.sources import teachers, verl_losses
+from tests.objectives.sources import teachers, turns, verl_losses
 from tests.objectives.sources.losses import (
     Config,
     Loss,
@@ -255,4 +255,5 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         verl_losses.dppo,
     ),
     **teachers.CHECKS,
+    **turns.CHECKS,
 }
