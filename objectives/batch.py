@@ -37,8 +37,8 @@ class Writer(IntEnum):
 
 
 def writers(chosen: Tensor, present: Tensor) -> Tensor:
-    """[N, T] int: the policy where tokens are `chosen`, nobody where none are `present`, elsewhere the environment."""
-    return torch.where(chosen, Writer.POLICY, torch.where(present, Writer.ENVIRONMENT, Writer.NONE))
+    """[N, T] int8: the policy where tokens are `chosen`, nobody where none are `present`, elsewhere the environment."""
+    return torch.where(chosen, Writer.POLICY, torch.where(present, Writer.ENVIRONMENT, Writer.NONE)).to(torch.int8)
 
 
 @dataclass(frozen=True)

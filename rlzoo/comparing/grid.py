@@ -3,14 +3,15 @@
 import itertools
 import logging
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from objectives import Objective, ObjectiveError, parse
+from objectives import Objective, parse
+from rlzoo.comparing.ablation import leave_one_out
 from rlzoo.comparing.default_folder import GRID, default_folder, schedule_held
 from rlzoo.comparing.grid_words import SCHEDULE, read_grid_words, with_schedule
 from rlzoo.comparing.sweep import Sweep, variants
@@ -379,17 +380,6 @@ def _check(grid: Grid) -> None:
                 f"there are {compared}"
             )
         raise UserError(f"baseline={grid.baseline} is not among what is compared: {compared}")
-
-
-def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
-    """An expression's objective, then those without one part, with its name; what must stay is passed over."""
-    whole = parse(expression)
-    yield whole, ""
-    for part in whole.parts:
-        try:
-            yield whole.without(part.name), part.name
-        except ObjectiveError:
-            continue
 
 
 def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:

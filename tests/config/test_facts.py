@@ -61,9 +61,9 @@ def another(key: Key) -> str:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, FinishedRun]]:
     """A finished run, one whose rate falls towards its end, one before its first step, and one of another seed."""
     folder = tmp_path_factory.mktemp("runs")
-    names = {"constant": [], "cosine": ["train.schedule=cosine"], "new": [], "other": []}
-    for name, words in names.items():
-        make_run(folder / name, "grpo", int(name == "other"), 0.5, *words)
+    names = {"constant": "constant", "cosine": "cosine", "new": "constant", "other": "constant"}
+    for name, schedule in names.items():
+        make_run(folder / name, "grpo", int(name == "other"), 0.5, f"train.schedule={schedule}")
     read, _, _ = read_runs([str(folder / name) for name in ("constant", "cosine", "new", "other")])
     finished = dict(zip(names, read, strict=True))
     finished["new"].folder.metrics.unlink()

@@ -28,7 +28,7 @@ from rlzoo.experiment.meaning import meaning_of_ours
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.grid_view import GridView
 from rlzoo.suite.source import objective_key
-from tests.comparing.finished_runs import make_run
+from tests.comparing.finished_runs import SCHEDULE, make_run
 from tests.conftest import error_of
 
 GUIDE = (Path(__file__).parents[2] / "docs/guides/own_method.md").read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ def test_a_run_s_folder_takes_no_steps_of_other_code(
     run = trained("run", edited)
     kept = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file() and path.name != ".lock"}
     edit(edited)
-    further = ["resume=true"] if column == "resume" else []
+    further = [SCHEDULE, *(["resume=true"] if column == "resume" else [])]
     line = error_of(capsys, "train", *typed(edited, "output=run", *further))
     assert changed(edited) in line and line.endswith("another output= starts afresh")
     assert all(path.read_bytes() == content for path, content in kept.items())

@@ -55,7 +55,15 @@ def test_what_to_type_next_can_be_copied_whatever_the_folder_is_called() -> None
     outcome: Any = SimpleNamespace(experiment=experiment, folder=RunFolder(Path("my runs/first one")))
     look, compare, evaluate = _next(outcome)
     assert shlex.split(shlex.join(look)) == ["rlzoo", "inspect", "my runs/first one"]
-    assert compare == ["rlzoo", "compare", "grpo", "stapo(q=0.8)", "seeds=0,1,2", "train.steps=3"]
+    assert compare == [
+        "rlzoo",
+        "compare",
+        "grpo",
+        "stapo(q=0.8)",
+        "seeds=0,1,2",
+        "train.steps=3",
+        "train.schedule=constant",
+    ]
     taught = SimpleNamespace(config=config, objective=parse("opd"))
     (_, beside, _) = _next(SimpleNamespace(experiment=taught, folder=outcome.folder))  # type: ignore[arg-type]
     assert beside[2] == "grpo+opd(coefficient=0)"

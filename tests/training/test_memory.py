@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
-from objectives import Loop, parse
+from objectives import OF_TURNS, Loop, parse
 from rlzoo.commands import main
 from rlzoo.config import ModelConfig, load_config
 from rlzoo.model.layout import Responses
@@ -188,7 +188,8 @@ def test_merged_adapters_are_the_linear_layers_once_more(name: str) -> None:
 def test_tokens_of_the_batch_are_counted_as_a_step_has_them(expression: str, tiny_model: Path) -> None:
     trainer, (collected, *_) = counting(tiny_model, f"objective={expression}", "train.minibatches_per_step=1")
     loop = Loop(parse(expression), moved=True)
-    batch = trainer.scored(collected, loop.needs)
+    scored = trainer.scored(collected, loop.needs)
+    batch = scored.with_fields(**dict.fromkeys(OF_TURNS - loop.needs))  # as a task of one turn has it
     step = loop.begin(batch)
     plan = step.plan(next(iter(step.updates())), lambda: (batch.logp_sampler, batch.logp_sampler))
     tensors = [*step.prepared.tensors().values(), plan.policy_coefficient, plan.active]

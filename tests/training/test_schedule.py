@@ -41,7 +41,7 @@ def test_the_others_rise_fall_and_never_stand_still(schedule: str, warmup: int, 
 
 
 def test_a_run_whose_rate_depends_on_its_end_keeps_it(tmp_path: Path) -> None:
-    folder = RunFolder(make_run(tmp_path / "run"))
+    folder = RunFolder(make_run(tmp_path / "run", "grpo", 0, 0.5, "train.schedule=constant"))
     config = load_config([str(folder.config)])
     config.train.steps += 1
     check_same(config, folder)
