@@ -136,7 +136,7 @@ def gradients(
         plan = step.plan(update, lambda: (logp, entropy), lambda: numbers)
         gradient = torch.zeros(2, *batch.mask.shape)
         for rows in cut or [torch.arange(len(batch.mask))]:
-            width = int(plan.read[rows].any(0).nonzero().amax()) + 1
+            width = int((batch.mask | plan.read)[rows].any(0).nonzero().amax()) + 1
             leaves = [field[rows, :width].clone().requires_grad_() for field in (logp, entropy)]
             loss = objective.loss(plan, rows, *leaves)
             if not bool(loss.isfinite()):

@@ -16,13 +16,17 @@ LONGEST_NAME = 60
 
 
 def default_folder(words: Sequence[str]) -> Path:
-    """The folder that holds a grid of these files and keys, or else a new one."""
+    """The folder that holds a grid of these files and keys, or else a new one.
+
+    Where they say no schedule, a grid of an earlier version, whose rate is constant, is one of them.
+    """
     settings = _settings(with_schedule(words))
     named = _names(_beside_the_usual(settings))
     earlier = sorted(FOLDER.parent.glob(f"{FOLDER.name}*"))  # some are named after keys that decide no result
-    for folder in (*named, *earlier):
-        if _held(folder) == settings:
-            return folder
+    for wanted in (settings, _settings(words)):
+        for folder in (*named, *earlier):
+            if _held(folder) == wanted:
+                return folder
     return next((folder for folder in named if not folder.exists()), named[-1])
 
 

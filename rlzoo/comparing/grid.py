@@ -343,8 +343,8 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     """
     asked = read_grid_words(words)
     objectives = _objectives(asked.expressions, ablated, asked.swept)
-    settings = with_schedule(asked.settings, asked.swept)
-    folder = Path(asked.keys.output) if asked.keys.output else default_folder(settings)
+    settings = with_schedule(asked.settings)
+    folder = Path(asked.keys.output) if asked.keys.output else default_folder(asked.settings)
     if settings != asked.settings:
         settings = (*asked.settings, schedule_held(folder) or SCHEDULE)
     is_ablation = bool(ablated) and not asked.expressions and not (folder / GRID).exists()

@@ -42,10 +42,9 @@ def is_setting(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or re.match(r"[\w.]+=", word) is not None
 
 
-def with_schedule(settings: Sequence[str], swept: Sequence[str] = ()) -> tuple[str, ...]:
-    """The settings of a comparison, with its own schedule where neither they nor what is swept say one."""
-    is_swept = any(word.startswith("train.schedule=") for word in swept)
-    is_given = is_swept or resolve(settings).origins["train.schedule"] != "default"
+def with_schedule(settings: Sequence[str]) -> tuple[str, ...]:
+    """The settings of a comparison, with its own schedule where they say none; what is swept comes later and wins."""
+    is_given = resolve(settings).origins["train.schedule"] != "default"
     return tuple(settings) if is_given else (*settings, SCHEDULE)
 
 

@@ -67,7 +67,8 @@ class Terminal:
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
-        if device == "cuda" and engine_class(config.rollout.engine).kv_cache_gib is not None:
+        has_cache = engine_class(config.rollout.engine).kv_cache_gib is not None
+        if device == "cuda" and has_cache and shape_of(config.model).cached_numbers:
             room = said_room(*whole_responses(config, shape_of(config.model), processes))
             grid.add_row("", f"rollout.kv_cache_gib: {room}")
         grid.add_row("learning rate", experiment.learning_rate())

@@ -127,6 +127,9 @@ def load_class(written: str) -> EnvironmentClass:
     environment = EnvironmentClass(written, kind)
     if not callable(getattr(kind, _RESET, None)):
         raise UserError(f"task.environment={written} has no method reset; write def reset(self, **columns)")
+    for name in (TURN_REWARD, TURN_STATE):
+        if inspect.isfunction(getattr(kind, name, None)):
+            raise UserError(f"task.environment={written}: {name} is a method; make it an attribute or a @property")
     if not environment.tools:
         raise UserError(f"task.environment={written} has no public method that the model could call; write one")
     return environment

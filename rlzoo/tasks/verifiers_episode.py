@@ -111,6 +111,8 @@ class VerifiersEpisode:
 
     def _answer(self, message: Any) -> Answer:
         role, text = _fields(message)
+        if role not in ("tool", "user"):
+            raise ValueError(f"the environment answers as {role}; chat templates take tool and user behind a turn")
         return Answer(text, is_error=role == "tool" and text in self.failures, role=role)
 
     def _noted(self, text: str) -> str:

@@ -1,12 +1,12 @@
 """The schedule that a comparison has by itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rlzoo.comparing.default_folder import default_folder
 from rlzoo.comparing.grid import read_grid, settings_of
-from rlzoo.comparing.grid_words import read_grid_words, with_schedule
 from rlzoo.config import load_config
 
 STEPS = "train.steps=3"
@@ -30,9 +30,26 @@ def test_the_rate_of_a_comparison_that_is_told_no_schedule_falls_to_0(tmp_path):
     assert schedule(str(recorded)) == "constant"
 
 
-def test_a_sweep_of_schedules_is_left_alone():
-    words = read_grid_words(["grpo", "train.schedule=[constant,cosine]"])
-    assert with_schedule(words.settings, words.swept) == ()
+def test_a_sweep_of_schedules_trains_each_and_finds_its_grid_again():
+    words = ["grpo", "seeds=0", STEPS, "train.schedule=[constant,cosine]"]
+    grid, _ = read_grid(words)
+    assert [cell.config.train.schedule for cell in grid.cells] == ["constant", "cosine"]
+    grid.save()
+    assert read_grid(words)[0].folder == grid.folder
+
+
+def test_a_sweep_of_schedules_leaves_the_rows_of_the_grid_that_it_joins():
+    read_grid(["grpo", "seeds=0", STEPS])[0].save()
+    grid, _ = read_grid(["grpo", "seeds=0", STEPS, "train.schedule=[constant,cosine]"])
+    assert [cell.config.train.schedule for cell in grid.cells] == ["linear", "constant", "cosine"]
+
+
+def test_a_grid_of_an_earlier_version_is_found_without_its_folder_s_name():
+    constant, _ = read_grid(["grpo", "seeds=0", STEPS, "train.schedule=constant"])
+    replace(constant, words=(STEPS,), folder=Path("runs/compare-train.steps=3")).save()
+    grid, _ = read_grid(["grpo", "seeds=0", STEPS])
+    assert grid.folder == Path("runs/compare-train.steps=3")
+    assert [cell.config.train.schedule for cell in grid.cells] == ["constant"]
 
 
 def test_a_grid_of_a_constant_rate_goes_on_with_it():
