@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fuzz import running
 from benchmarks.fuzz.running import cases_of
 from benchmarks.fuzz.seeds import make_files
 from benchmarks.fuzz.subjects import SUBJECTS
@@ -19,6 +20,13 @@ def test_three_hundred_files_give_no_traceback_no_hang_and_nothing_outside() -> 
         command = [sys.executable, "-m", "benchmarks.fuzz", "files=300", "seed=1", f"sandbox={sandbox}"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+def test_a_worker_that_fails_ends_the_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_load", lambda: sys.exit("no such module"))
+    sandbox, seeds = running.Sandbox(tmp_path), running.Seeds(tmp_path / "seeds")
+    with pytest.raises(RuntimeError, match="a worker of the fuzz failed"):
+        list(running._from_workers([[], cases_of(1, seed=1)], seeds, sandbox))
 
 
 def test_a_number_and_a_seed_make_the_same_file_every_time(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,6 @@ from benchmarks.fuzz.trials import LONGEST_WAIT, Case, Sandbox, Verdict, run_cas
 FILES = 10_000
 LONGEST_WORD = 2**17
 """Bytes that Linux takes as one word of a command."""
-_OF_ENGINES = ("rlzoo.__main__", "rlzoo.rollout.vllm_engine", "rlzoo.rollout.vllm_server")
 _UNIX = multiprocessing.get_context("fork")
 
 
@@ -37,29 +37,45 @@ def cases_of(files: int, seed: int, subject: str = "", with_runs: bool = True) -
 def fuzz(cases: Sequence[Case], folder: Path, jobs: int = 1) -> Iterator[Verdict]:
     """The verdicts in the order of the cases' numbers."""
     sandbox, seeds = prepared(cases, folder)
-    queue: SimpleQueue[Verdict] = _UNIX.SimpleQueue()
-    workers = [_UNIX.Process(target=_work, args=(cases[job::jobs], seeds, sandbox, queue)) for job in range(jobs)]
-    for worker in workers:
-        worker.start()
     verdicts = []
     with (folder / "said" / "verdicts.jsonl").open("w") as kept:
-        for _ in cases:
-            verdicts.append(queue.get())
-            kept.write(json.dumps(asdict(verdicts[-1])) + "\n")
+        for verdict in _from_workers([cases[job::jobs] for job in range(jobs)], seeds, sandbox):
+            verdicts.append(verdict)
+            kept.write(json.dumps(asdict(verdict)) + "\n")
             kept.flush()
-    for worker in workers:
-        worker.join()
     return iter(sorted(verdicts, key=lambda it: it.number))
 
 
-def _work(cases: Sequence[Case], seeds: Seeds, sandbox: Sandbox, queue: "SimpleQueue[Verdict]") -> None:
+def _from_workers(shares: Sequence[Sequence[Case]], seeds: Seeds, sandbox: Sandbox) -> Iterator[Verdict]:
+    """Verdicts as they come from one process for each share; RuntimeError where one of these fails."""
+    workers: dict[Connection, BaseProcess] = {}
+    for share in shares:
+        receiver, sender = _UNIX.Pipe(duplex=False)
+        workers[receiver] = _UNIX.Process(target=_work, args=(share, seeds, sandbox, sender))
+        workers[receiver].start()
+        sender.close()  # so that the pipe ends with its worker
+    while workers:
+        for receiver in wait(list(workers)):
+            try:
+                yield receiver.recv()
+            except EOFError:
+                worker = workers.pop(receiver)
+                worker.join()
+                if worker.exitcode:
+                    raise RuntimeError("a worker of the fuzz failed; what is said above says why") from None
+
+
+def _work(cases: Sequence[Case], seeds: Seeds, sandbox: Sandbox, sender: Connection) -> None:
     _load()
     for verdict in run_cases(cases, seeds, sandbox):
-        queue.put(verdict)
+        sender.send(verdict)
 
 
 def _load() -> None:
-    """Imports what the commands need, so that no forked process need do it again."""
+    """Imports what the commands need, so that no forked process need do it again.
+
+    A module whose optional package is not installed is left out, as it is when a user runs the command.
+    """
     import datasets  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
     import torch
@@ -68,8 +84,11 @@ def _load() -> None:
     import rlzoo
 
     for module in pkgutil.walk_packages(rlzoo.__path__, "rlzoo."):
-        if module.name not in _OF_ENGINES:
+        try:
             importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in ("rlzoo", "objectives"):
+                raise
     torch.set_num_threads(1)
 
 

@@ -18,7 +18,9 @@ from tests.doctor.tables import named
 from tests.thinned import thinned
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
-MANY = next(base for base in FIXED.bases if base.name == "many right")
+BASES = {base.name: base for base in FIXED.bases}
+GROSS_ON = {"stale rollouts": "rare route"}
+"""Where a fault is not gross on "many right": a policy may solve that task from stale responses too."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -76,7 +78,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("starts")
 
 
-def found(fault: str, starts: Path, base: Base = MANY) -> dict[str, str]:
+def found(fault: str, starts: Path, base: Base = BASES["many right"]) -> dict[str, str]:
     """Findings of a run with a fault, with their reasons; what could not be seen is `unseen`."""
     torch.set_num_threads(1)
     steps = FEWEST_STEPS if "idle_learning_rate" in BY_NAME[fault].shows else STEPS
@@ -97,4 +99,4 @@ def test_faults_that_hide_each_other_are_found_as_they_are_mended(starts: Path) 
 
 @pytest.mark.parametrize("fault", thinned([name for name in BY_NAME if "," not in name], fast=0, slow=4))
 def test_a_gross_fault_is_named(fault: str, starts: Path) -> None:
-    assert found(fault, starts).keys() & set(BY_NAME[fault].shows)
+    assert found(fault, starts, BASES[GROSS_ON.get(fault, "many right")]).keys() & set(BY_NAME[fault].shows)
