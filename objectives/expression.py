@@ -100,9 +100,37 @@ def _unclosed(expression: str, owner: str) -> ObjectiveError:
     return ObjectiveError(f"objective {shown(expression)!r}: missing ) at the end, of {shown(owner)}(")
 
 
+class _Clash(ObjectiveError):
+    """Terms that, in their order, put each other out of effect."""
+
+    def __init__(self, message: str, left: tuple[Part, ...] = ()) -> None:
+        super().__init__(message)
+        self.left = left
+        """What they come to, if they do not contradict each other."""
+
+
 def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
-    """The parts that an expression names, in canonical order."""
-    parts, others = _base(terms)
+    """The parts that an expression names, in canonical order. Raises ObjectiveError where it has no meaning."""
+    try:
+        return _composed(terms)
+    except _Clash as clash:
+        others = [(term, *terms[:at], *terms[at + 1 :]) for at, term in enumerate(terms) if at and term.sign == "+"]
+        first = dict.fromkeys(order[0].name for order in others if _recipe(order[0]) and _parts_or_none(order))
+        remedy = f"begin with {' or '.join(first)}" if first else clash.left and f"write {canonical(clash.left)}"
+        raise ObjectiveError(f"{clash}, or {remedy}" if remedy else str(clash)) from None
+
+
+def _parts_or_none(terms: Sequence[Term]) -> tuple[Part, ...] | None:
+    try:
+        return _composed(terms)
+    except ObjectiveError:
+        return None
+
+
+def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
+    base, *others = _on_a_base(terms)
+    start = {part.name: part for part in _contributed(base, everything=True)}
+    parts = dict(start)
     additions = list({(term.name, *term.parameters.items()): term for term in others if term.sign == "+"}.values())
     removals = [term for term in others if term.sign == "-"]
     for part in _without_conflicts(additions):
@@ -112,7 +140,6 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
     for term in additions:
         if all(part.name in removed for part in _contributed(term)):
             raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
-    _check_base(terms, additions, parts)
     for name in removed:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
@@ -126,68 +153,56 @@ def compose(terms: Sequence[Term]) -> tuple[Part, ...]:
             raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
     for part in unread:
         remove(parts, part.name)
-    composed = in_order(parts.values())
-    _check_is_more_than_the_addition(terms, composed)
-    return composed
+    _check_base(base, additions, {name: part for name, part in start.items() if name not in removed}, parts)
+    return in_order(parts.values())
 
 
-def _base(terms: Sequence[Term]) -> tuple[dict[str, Part], list[Term]]:
-    """The parts that an expression starts from, and the terms that change them."""
-    found = lookup(terms[0].name)
-    if not isinstance(found, Recipe):
-        return RECIPES["grpo"].parts("paper"), list(terms)
-    parts = found.with_parameters(terms[0].parameters, contribution_only=False)
-    return {part.name: part for part in parts}, list(terms[1:])
+def _recipe(term: Term) -> Recipe | None:
+    found = lookup(term.name)
+    return found if isinstance(found, Recipe) else None
 
 
-def _check_base(terms: Sequence[Term], additions: Sequence[Term], parts: Mapping[str, Part]) -> None:
-    """Raises ObjectiveError where the additions have taken the place of all that makes the base a method.
+def _on_a_base(terms: Sequence[Term]) -> list[Term]:
+    """The terms, behind grpo if they do not begin with a recipe."""
+    return [*terms] if _recipe(terms[0]) else [Term("+", "grpo", {}), *terms]
 
-    That is its contribution, or else a part that neither grpo nor justrl has.
+
+def _check_base(base: Term, additions: Sequence[Term], start: Mapping[str, Part], parts: Mapping[str, Part]) -> None:
+    """Raises ObjectiveError where additions have put all that makes the base a method out of effect.
+
+    That is its essence, less what was removed in so many words. A part that was typed itself may set it anew.
     """
-    found, (start, _) = lookup(terms[0].name), _base(terms)
-    if not isinstance(found, Recipe) or found.name == "grpo":
+    recipe = _recipe(base)
+    ideas = [name for name in recipe.essential if name in start] if recipe else []
+    typed = [term for term in additions if _recipe(term) in (None, recipe)]
+    anew = {part.name for term in typed for part in _contributed(term)}
+    if base.name == "grpo" or not ideas:
         return
-    typed = [lookup(term.name) for term in additions]
-    if found in typed:
-        return
-    own = {part.name for part in typed if not isinstance(part, Recipe)}
-    usual = {*RECIPES["grpo"].parts("paper"), *RECIPES["justrl"].parts("paper")}
-    ideas = [name for name in found.contribution if name in start]
-    if any(parts.get(name) == start[name] or (name in own and name in parts) for name in ideas):
-        return
-    if any(name in parts for name in start.keys() - usual - {*ideas}):
-        return
-    raise _nothing_left(terms[0], additions, ideas)
-
-
-def _check_is_more_than_the_addition(terms: Sequence[Term], composed: tuple[Part, ...]) -> None:
-    """Raises ObjectiveError where `base+recipe` is the recipe alone, which has nothing of the base's contribution."""
-    base, added = lookup(terms[0].name), lookup(terms[-1].name)
-    if [term.sign for term in terms] != ["+", "+"] or not (isinstance(base, Recipe) and isinstance(added, Recipe)):
-        return
-    ideas = {*base.contribution} & {part.name for part in composed}
-    if base.name != "grpo" and not ideas and composed == compose(terms[1:]):
-        raise _nothing_left(terms[0], terms[1:], base.contribution)
-
-
-def _nothing_left(base: Term, additions: Iterable[Term], ideas: Iterable[str]) -> ObjectiveError:
-    others = " and ".join(dict.fromkeys(term.name for term in additions))
-    return ObjectiveError(
-        f"nothing of {base.name} is left: {others} takes the place of {' and '.join(ideas)}: leave one of them out"
-    )
+    if not any(name in parts and (name in anew or parts[name] == start[name]) for name in ideas):
+        others = " and ".join(dict.fromkeys(term.name for term in additions))
+        beside = f"nothing of {base.name} ({', '.join(ideas)}) is left beside {others}"
+        raise _Clash(f"{beside}: leave one of them out", in_order(parts.values()))
 
 
 def unused(terms: Sequence[Term]) -> tuple[str, ...]:
-    """What was typed and has no effect, a line each."""
-    there, others = _base(terms)
-    lines = []
-    for term in (term for term in others if term.sign == "+"):
-        contributed = _contributed(term)
-        if all(there.get(part.name) == part for part in contributed):
-            lines.append(f"{write_term(term.name, term.parameters)} has no effect: it is there already")
-        there |= {part.name: part for part in contributed}
-    return tuple(lines)
+    """What was typed and has no effect, a line each: left out, it changes nothing."""
+    composed, left, lines = _composed(terms), _on_a_base(terms), []
+    for at in reversed(range(1, len(left))):
+        rest = left[:at] + left[at + 1 :]
+        if _parts_or_none(rest) == composed:
+            already = "there" if left[at].sign == "+" else "gone"
+            lines.append(f"{_typed([left[at]])} has no effect: it is {already} already")
+            left = rest
+    base, *others = left
+    for at, term in enumerate(others):
+        rest = [term, *others[:at], *others[at + 1 :]]
+        if term.sign == "+" and _recipe(term) and _parts_or_none(rest) == composed:
+            return (f"{_typed([base])} has no effect: {_typed(rest)} is the same", *reversed(lines))
+    return tuple(reversed(lines))
+
+
+def _typed(terms: Iterable[Term]) -> str:
+    return "".join(term.sign + write_term(term.name, term.parameters) for term in terms).removeprefix("+")
 
 
 def _replaces(new: Part, old: Part) -> bool:
@@ -224,10 +239,8 @@ def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
             for slot, what in _slots(part).items():
                 other, owner = chosen.setdefault(slot, (part, term.name))
                 if other != part:
-                    raise ObjectiveError(
-                        f"{_by(other, owner)} and {_by(part, term.name)} exclude each other ({what}): "
-                        f"leave one of them out"
-                    )
+                    both = f"{_by(other, owner)} and {_by(part, term.name)}"
+                    raise _Clash(f"{both} exclude each other ({what}): leave one of them out")
     return list(dict.fromkeys(part for part, _ in chosen.values()))
 
 
@@ -241,11 +254,11 @@ def _slots(part: Part) -> Mapping[Any, str]:
     }
 
 
-def _contributed(term: Term) -> tuple[Part, ...]:
-    """The parts that a term adds to what is there."""
+def _contributed(term: Term, everything: bool = False) -> tuple[Part, ...]:
+    """The parts that a term adds to what is there; of a recipe its contribution, or `everything`."""
     found = lookup(term.name)
     if isinstance(found, Recipe):
-        return found.with_parameters(term.parameters, contribution_only=True)
+        return found.with_parameters(term.parameters, contribution_only=not everything)
     return (make_part(found, term.parameters),)
 
 
@@ -290,14 +303,21 @@ def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(sorted(parts, key=lambda part: (part.stage, not part.exclusive, part.name)))
 
 
-def canonical(parts: Sequence[Part]) -> str:
-    """The shortest expression for a composition: the recipe variant nearest to it, then additions, then removals.
+def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
+    """The shortest expression for a composition: a recipe's variant, then additions, then removals.
 
-    Fewest terms and parameters win, then fewest terms, then the order of the zoo; it depends on the parts alone.
+    Fewest terms and parameters win, then fewest terms, then the order of the zoo. A recipe that nobody typed lends its
+    name only where it is the whole composition, and shorter. If nothing was typed, all may: the parts alone decide.
     """
-    candidates = [_written(parts, recipe, variant) for recipe in _candidates(parts) for variant in recipe.variants]
-    _, _, text = min(candidates, key=lambda candidate: candidate[:2])
-    return text
+    named = {"grpo", *(part.name for part in parts)}
+    named |= {recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))}
+    nearest = []
+    for recipe in _candidates(parts):
+        size, count, text = min((_written(parts, recipe, it) for it in recipe.variants), key=lambda it: it[:2])
+        is_typed = not typed or recipe.name in named
+        if is_typed or not count:
+            nearest.append((size, not is_typed, count, text))
+    return min(nearest, key=lambda it: it[:3])[3]
 
 
 def _candidates(parts: Sequence[Part]) -> list[Recipe]:
@@ -308,7 +328,7 @@ def _candidates(parts: Sequence[Part]) -> list[Recipe]:
     modules, names = {module_name(type(part).__module__) for part in parts}, {part.name for part in parts}
     own = __name__.partition(".")[0]
     known = [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
-    return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.contribution}]
+    return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.essential}]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:

@@ -10,7 +10,7 @@ from objectives.account import Account, Action
 from objectives.batch import Prepared, Selected, TokenBatch
 from objectives.equation import written_equation
 from objectives.errors import ObjectiveError, shown
-from objectives.expression import canonical, compose, in_order, read_terms, remove, unused
+from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused
 from objectives.kinds import (
     Advantage,
     Aggregate,
@@ -54,7 +54,7 @@ def parse(expression: str, imports: bool = True) -> "Objective":
     unknown = next((term.name for term in terms if not imports and not is_registered(term.name)), None)
     if unknown is not None:
         raise ObjectiveError(f"{shown(unknown)} is not registered, and what names it may not have it imported")
-    return Objective(compose(terms), unused(terms))
+    return Objective(compose(terms), tuple(terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +62,8 @@ class Objective:
     """A composition of parts. Immutable; `key`, equality and hash depend on the parts alone."""
 
     parts: tuple[Part, ...]
-    unused: tuple[str, ...] = ()
-    """What was typed and has no effect, a line each."""
+    typed: tuple[Term, ...] = ()
+    """What it was composed from; nothing if it was made of parts. It has a say in `expression` and `unused` alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", in_order(self.parts))
@@ -95,7 +95,12 @@ class Objective:
     @cached_property
     def expression(self) -> str:
         """The shortest way to write it with what is registered now; for people."""
-        return canonical(self.parts)
+        return canonical(self.parts, self.typed)
+
+    @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """What was typed and has no effect, a line each."""
+        return unused(self.typed) if self.typed else ()
 
     def __str__(self) -> str:
         return self.expression

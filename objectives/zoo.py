@@ -29,6 +29,8 @@ class Recipe:
     variants: Mapping[str, tuple[Part, ...]]
     contribution: tuple[str, ...]
     """Names of parts; a variant contributes those that it has."""
+    essence: tuple[str, ...] = ()
+    """Those of the contribution of which one must be left, or nothing of the method is; all if none is named."""
     aliases: tuple[str, ...] = ()
     doc: str = ""
     module: str = ""
@@ -40,6 +42,11 @@ class Recipe:
     def written(self) -> str:
         """Its name in expressions."""
         return f"{self.origin}:{self.name}" if self.origin else self.name
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """Names of the parts of which one must be left."""
+        return self.essence or self.contribution
 
     def parts(self, variant: str) -> dict[str, Part]:
         """The parts of a variant by name."""
@@ -147,6 +154,7 @@ def recipe(
     summary: str,
     variants: Mapping[str, tuple[Part, ...]],
     contribution: tuple[str, ...],
+    essence: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
 ) -> None:
@@ -160,7 +168,8 @@ def recipe(
         if part is not None and not part.origin and _origin(name, module):
             raise ObjectiveError(f"{module} registers a recipe named {taken}, a part of {part.__module__}")
     origin = _origin(name, module)
-    RECIPES[name] = Recipe(name, paper, summary, variants, contribution, aliases, (doc or "").strip(), module, origin)
+    text = (doc or "").strip()
+    RECIPES[name] = Recipe(name, paper, summary, variants, contribution, essence, aliases, text, module, origin)
     ALIASES.update(dict.fromkeys(aliases, name))
 
 

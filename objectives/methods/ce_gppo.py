@@ -33,5 +33,6 @@ recipe(
         ),
     },
     contribution=("gradient_preserving_clip", "dual_clip"),
+    essence=("gradient_preserving_clip",),
     doc=__doc__,
 )

@@ -75,5 +75,6 @@ recipe(
         "authors": (*_SHARED, DynamicClip(low=0.2, high=0.28), TokenMean(scope="microbatch")),
     },
     contribution=("dynamic_clip", "dual_clip", "seq_mean"),
+    essence=("dynamic_clip",),
     doc=__doc__,
 )

@@ -46,5 +46,6 @@ recipe(
         "prime_rl": PRIME_RL,
     },
     contribution=("group_center", "sampler_ratio", "divergence_clip"),
+    essence=("sampler_ratio", "divergence_clip"),
     doc=__doc__,
 )

@@ -56,5 +56,6 @@ recipe(
     summary="the geometric mean of a response's ratios, each clipped before it is taken",
     variants={"paper": (GroupNorm(), GeometricRatio(), Unclipped(), SeqMean(), SinglePass())},
     contribution=("geometric_ratio", "unclipped", "seq_mean"),
+    essence=("geometric_ratio",),
     doc=__doc__,
 )

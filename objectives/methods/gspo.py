@@ -21,5 +21,6 @@ recipe(
     summary="one importance ratio for a whole response, clipped within a few ten-thousandths",
     variants={"paper": (GroupNorm(), SequenceRatio(), Clip(low=3e-4), ClipHigher(high=4e-4), SeqMean(), SinglePass())},
     contribution=("sequence_ratio", "clip", "clip_higher", "seq_mean"),
+    essence=("sequence_ratio",),
     doc=__doc__,
 )

@@ -74,5 +74,6 @@ recipe(
     summary="a regression of each response's change of log-prob on its advantage, within the group",
     variants={"paper": (GroupCenter(), TokenRatio(), GroupVariance(), SeqSum(), SinglePass())},
     contribution=("group_variance", "seq_sum"),
+    essence=("group_variance",),
     doc=__doc__,
 )

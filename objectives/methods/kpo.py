@@ -59,5 +59,6 @@ recipe(
     summary="importance ratios smoothed along the response by a Kalman filter",
     variants={"paper": (GroupNorm(), KalmanRatio(), Clip(low=3e-4), ClipHigher(high=4e-4), SeqMean(), SinglePass())},
     contribution=("kalman_ratio", "clip", "clip_higher", "seq_mean"),
+    essence=("kalman_ratio",),
     doc=__doc__,
 )

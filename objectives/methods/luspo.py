@@ -20,5 +20,6 @@ recipe(
     summary="GSPO with the sum over tokens instead of their mean, so that length costs no weight",
     variants={"paper": (GroupNorm(), SequenceRatio(), Clip(low=2e-3), ClipHigher(high=2.5e-3), SeqSum(), SinglePass())},
     contribution=("sequence_ratio", "clip", "clip_higher", "seq_sum"),
+    essence=("sequence_ratio", "seq_sum"),
     doc=__doc__,
 )

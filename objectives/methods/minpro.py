@@ -57,5 +57,6 @@ recipe(
     summary="importance weights times the smallest of their prefix, clipped and detached",
     variants={"paper": (GroupNorm(), PrefixMinRatio(), Cispo(low=ASKED, high=ASKED), TokenMean(), SinglePass())},
     contribution=("prefix_min_ratio", "cispo"),
+    essence=("prefix_min_ratio",),
     doc=__doc__,
 )

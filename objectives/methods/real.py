@@ -73,5 +73,6 @@ recipe(
     summary="right and wrong responses of a group told apart by a bounded classification",
     variants={"paper": (GroupCenter(), TokenRatio(), GroupContrast(), SeqMean(), SinglePass())},
     contribution=("group_contrast", "seq_mean"),
+    essence=("group_contrast",),
     doc=__doc__,
 )

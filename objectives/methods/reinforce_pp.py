@@ -34,6 +34,7 @@ recipe(
         "authors": (*_SHARED, KLReward(beta=0.01, to_go=True), GlobalNorm(), TokenMean()),
     },
     contribution=("kl_reward", "global_norm"),
+    essence=("global_norm",),
     doc=__doc__,
 )
 

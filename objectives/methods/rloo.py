@@ -30,5 +30,6 @@ recipe(
         "trl": (*_SHARED, KLReward(beta=0.05), SequenceRatio(norm="sum"), Clip()),
     },
     contribution=("kl_reward", "leave_one_out", "seq_sum"),
+    essence=("leave_one_out",),
     doc=__doc__,
 )

@@ -55,5 +55,6 @@ recipe(
     summary="right answers without importance weights, wrong ones with their sequence's, at most 1",
     variants={"paper": (SignedReward(right=1.0), SequenceRatio(norm="sum"), Taper(), SeqMean(), SinglePass())},
     contribution=("signed_reward", "sequence_ratio", "taper", "seq_mean"),
+    essence=("signed_reward", "taper"),
     doc=__doc__,
 )

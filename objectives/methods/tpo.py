@@ -24,5 +24,6 @@ recipe(
     summary="the group's probabilities fitted to the old ones tilted by the rewards",
     variants={"paper": (PopulationNorm(), TokenRatio(), TargetMatch(), SeqSum(), SinglePass())},
     contribution=("target_match", "seq_sum"),
+    essence=("target_match",),
     doc=__doc__,
 )

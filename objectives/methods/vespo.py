@@ -56,5 +56,6 @@ recipe(
     summary="a smooth gate of the sequence's importance weight",
     variants={"paper": (GroupNorm(), SequenceRatio(norm="sum"), GammaGate(), TokenMean(), SinglePass())},
     contribution=("sequence_ratio", "gamma_gate"),
+    essence=("gamma_gate",),
     doc=__doc__,
 )

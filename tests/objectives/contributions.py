@@ -1,4 +1,4 @@
-"""What each recipe adds to another objective."""
+"""What each recipe adds to another objective, and what of that makes it the method."""
 
 CONTRIBUTIONS = {
     "grpo": {"group_norm"},
@@ -65,3 +65,22 @@ CONTRIBUTIONS = {
     "positive_nll": {"positive_nll"},
     "reinforce": {"reinforce"},
 }
+
+ESSENCES = CONTRIBUTIONS | {
+    "ce_gppo": {"gradient_preserving_clip"},
+    "dcpo": {"dynamic_clip"},
+    "dppo": {"sampler_ratio", "divergence_clip"},
+    "gmpo": {"geometric_ratio"},
+    "gspo": {"sequence_ratio"},
+    "gvpo": {"group_variance"},
+    "kpo": {"kalman_ratio"},
+    "luspo": {"sequence_ratio", "seq_sum"},
+    "minpro": {"prefix_min_ratio"},
+    "real": {"group_contrast"},
+    "reinforce_pp": {"global_norm"},
+    "rloo": {"leave_one_out"},
+    "topr": {"signed_reward", "taper"},
+    "tpo": {"target_match"},
+    "vespo": {"gamma_gate"},
+}
+"""Less the denominators, bounds and the like that come along: if all of these are gone, the method is."""

@@ -124,11 +124,15 @@ def test_weights_are_refused_where_advantages_have_no_say(weight: str) -> None:
         parse(f"nft+{weight}")
 
 
+def test_inherited_weights_are_dropped_where_advantages_have_no_say() -> None:
+    assert "zone_reweighting" in {part.name for part in parse("hapo").parts if isinstance(part, Weight)}
+    assert "zone_reweighting" not in part_names("hapo+nft")
+
+
 @pytest.mark.parametrize("base", ["ar", "stare", "stare(variant=authors)"])
-def test_inherited_weights_are_dropped_where_advantages_have_no_say(base: str) -> None:
-    weights = {part.name for part in parse(base).parts if isinstance(part, Weight)}
-    assert weights
-    assert not weights & part_names(f"{base}+nft")
+def test_a_base_that_is_a_weight_is_refused_where_advantages_have_no_say(base: str) -> None:
+    with pytest.raises(ObjectiveError, match=r"^nothing of \w+ \(\w+\) is left beside nft: leave one of them out"):
+        parse(f"{base}+nft")
 
 
 def test_rows_without_advantage_are_active_where_advantages_have_no_say() -> None:

@@ -35,5 +35,5 @@ def test_the_push_is_the_advantage_however_far_the_policy_has_moved() -> None:
 def test_a_ratio_that_nobody_reads_is_refused_or_dropped(ratio: str) -> None:
     with pytest.raises(ObjectiveError, match=r"sequence_ratio.* has no effect on reinforce, which does not read it"):
         parse(f"gpg+{ratio}")
-    assert parse("gspo+reinforce") == parse("grpo-kl+reinforce")
-    assert parse(parse("gspo+reinforce").expression) == parse("gspo+reinforce")
+    assert parse("topr+reinforce") == parse("grpo-kl+signed_reward(right=1)+reinforce")
+    assert parse(parse("topr+reinforce").expression) == parse("topr+reinforce")
