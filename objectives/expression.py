@@ -176,9 +176,11 @@ def _check_base(base: Term, additions: Sequence[Term], start: Mapping[str, Part]
     ideas = [name for name in recipe.essential if name in start] if recipe else []
     typed = [term for term in additions if _recipe(term) in (None, recipe)]
     anew = {part.name for term in typed for part in _contributed(term)}
-    if base.name == "grpo" or not ideas:
+    if base.name == "grpo" or not ideas or not additions:
         return
     if not any(name in parts and (name in anew or parts[name] == start[name]) for name in ideas):
+        for part in parts.values():
+            part.check(parts)  # what it says is nearer
         others = " and ".join(dict.fromkeys(term.name for term in additions))
         beside = f"nothing of {base.name} ({', '.join(ideas)}) is left beside {others}"
         raise _Clash(f"{beside}: leave one of them out", in_order(parts.values()))
@@ -307,10 +309,11 @@ def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
     """The shortest expression for a composition: a recipe's variant, then additions, then removals.
 
     Fewest terms and parameters win, then fewest terms, then the order of the zoo. A recipe that nobody typed lends its
-    name only where it is the whole composition, and shorter. If nothing was typed, all may: the parts alone decide.
+    name only where it is the whole composition, and shorter; added, `cispo` is a part. If nothing was typed, all may:
+    the parts alone decide.
     """
-    named = {"grpo", *(part.name for part in parts)}
-    named |= {recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))}
+    recipes = [recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))]
+    named = {"grpo", *recipes[:1], *(name for name in recipes if name not in PARTS)}
     nearest = []
     for recipe in _candidates(parts):
         size, count, text = min((_written(parts, recipe, it) for it in recipe.variants), key=lambda it: it[:2])
