@@ -22,16 +22,18 @@ from objectives.parts.token_mean import TokenMean
 from objectives.parts.token_ratio import TokenRatio
 from objectives.zoo import recipe
 
-_SHARED = (GroupNorm(), TokenRatio(), Clip(), ClipHigher(), SinglePass())
-_IDEAS = (SoftOverlong(), DynamicSampling())
+BUT_THE_MEAN = (
+    *(SoftOverlong(), DynamicSampling()),
+    *(GroupNorm(), TokenRatio(), Clip(), ClipHigher(), SinglePass()),
+)
 
 recipe(
     "dapo",
     paper="arXiv:2503.14476",
     summary="clip-higher, dynamic sampling, token-level loss, soft overlong punishment; no KL",
     variants={
-        "paper": (*_IDEAS, *_SHARED, TokenMean()),
-        "authors": (*_IDEAS, *_SHARED, TokenMean(scope="microbatch"), DualClip(cap=10.0)),
+        "paper": (*BUT_THE_MEAN, TokenMean()),
+        "authors": (*BUT_THE_MEAN, TokenMean(scope="microbatch"), DualClip(cap=10.0)),
     },
     contribution=("soft_overlong", "dynamic_sampling", "clip_higher", "token_mean"),
     doc=__doc__,

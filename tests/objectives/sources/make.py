@@ -1,18 +1,22 @@
 """Runs other people's functions on the batches of this package and writes what they give into `vectors.json`.
 
-    python -m tests.objectives.sources.make FOLDER
+    python -m tests.objectives.sources.make FOLDER [EXPRESSION ...]
 
-FOLDER has a git directory `OWNER+NAME/repo` for each repository that `CHECKS` names. Functions are taken as they stand
-at the commit, without decorators and annotations; what they call is either from the same file or stands in here.
+All, or those of these expressions. FOLDER has a git directory `OWNER+NAME/repo` for each repository in `CHECKS`.
+Functions are taken as they stand at the commit, without decorators and annotations; what they call is either from the
+same file or stands in here. Of a method that needs its whole trainer, lines are taken: `106-142`.
 """
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from textwrap import dedent
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +27,20 @@ from tests.objectives.sources.checks import CHECKS
 from tests.objectives.sources.losses import masked_mean
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Statements out of a method, called with what their names stand for; gives what these are afterwards."""
+
+    code: CodeType
+
+    def __call__(self, /, **given: Any) -> SimpleNamespace:
+        names = {"torch": torch, "F": torch.nn.functional, **given}
+        exec(self.code, names)
+        return SimpleNamespace(**names)
+
+
 def source(folder: Path, repository: str, commit: str, path: str, names: list[str]) -> SimpleNamespace:
-    """Functions, classes and methods of a file at a commit, by name."""
+    """Functions, classes and methods of a file at a commit, by name; `lines_106_142` of `106-142`."""
     git = folder / repository.replace("/", "+") / "repo"
     text = subprocess.run(
         ["git", "--git-dir", str(git), "show", f"{commit}:{path}"], capture_output=True, text=True, check=True
@@ -48,7 +64,11 @@ def source(folder: Path, repository: str, commit: str, path: str, names: list[st
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in names:
             _plain(node)
             exec(compile(ast.Module([node], []), path, "exec"), found)
-    return SimpleNamespace(**{name: found[name] for name in names})
+    for first, last in re.findall(r"\b(\d+)-(\d+)\b", " ".join(names)):
+        statements = dedent("\n".join(text.splitlines()[int(first) - 1 : int(last)]))
+        found[f"lines_{first}_{last}"] = Lines(compile(statements, path, "exec"))
+    wanted = [re.sub(r"^(\d+)-(\d+)$", r"lines_\1_\2", name) for name in names]
+    return SimpleNamespace(**{name: found[name] for name in wanted})
 
 
 class NoModelScores:
@@ -98,8 +118,10 @@ def main() -> None:
     """Writes `vectors.json`."""
     torch.set_default_dtype(torch.float64)
     folder = Path(sys.argv[1])
-    made = {expression: vectors(folder, expression) for expression in CHECKS}
-    where = Path(__file__).with_name("vectors.json")
+    where, wanted = Path(__file__).with_name("vectors.json"), sys.argv[2:] or CHECKS
+    kept = json.loads(where.read_text()) if sys.argv[2:] else {}
+    made = kept | {expression: vectors(folder, expression) for expression in wanted}
+    made = {expression: made[expression] for expression in CHECKS if expression in made}
     where.write_text(json.dumps(made, indent=None, separators=(",", ":")).replace("]],", "]],\n") + "\n")
 
 
