@@ -1,6 +1,7 @@
 """Every variant says what it was held against, and what is said to be run again is."""
 
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -22,11 +23,21 @@ def test_a_row_names_its_source(row: object) -> None:
     against, source, found = (getattr(row, name) for name in ("against", "source", "difference"))
     assert against in KINDS
     assert source and found
-    if "authors" in row.variant and (row.recipe, row.variant) != ("qae", "authors"):  # type: ignore[attr-defined]
+    if "authors" in row.variant:  # type: ignore[attr-defined]
         assert against == "code, run" and found.endswith("vectors"), "no authors without their code"
         assert re.search(r"@[0-9a-f]{7}\b", source)
     if against == "code, run":
         assert re.match(r"\d", found)
+
+
+def test_a_commit_speaks_for_the_authors_of_one_paper() -> None:
+    papers = {name.name: name.paper for name in RECIPES}
+    speaks_for: dict[str, set[str]] = defaultdict(set)
+    for row in PROVENANCE:
+        if "authors" in row.variant:
+            for commit in re.findall(r"[\w.-]+/[\w.-]+@[0-9a-f]{7}\b", row.source):
+                speaks_for[commit].add(papers[row.recipe])
+    assert [(commit, found) for commit, found in speaks_for.items() if len(found) > 1] == []
 
 
 def test_what_is_said_to_be_run_again_is_and_its_difference_is_no_larger() -> None:

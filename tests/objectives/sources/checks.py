@@ -231,7 +231,7 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         verl_losses.entropy20,
     ),
     "justrl(variant=authors)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.justrl),
-    "stapo(variant=authors)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.stapo),
+    "stapo(variant=justrl)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.stapo),
     "stare(variant=authors)-dynamic_sampling": (
         [
             (
