@@ -1,8 +1,8 @@
 """What each variant of each recipe was held against: whose function or equation, at which commit, how far off.
 
 The rows are in `provenance.csv`. A run compares the push on every token of 40 random float64 batches, relative to the
-largest of its batch. Runs marked `vectors` are made again by `tests/objectives/sources/make.py`; the others are checks
-of 22 and 23 November 2026.
+largest of its batch. Runs marked `vectors` are made again by `tests/objectives/sources/make.py`; every row whose
+function was run has them.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """Which functions of which files each variant is held against, and how they are called."""
 
-from tests.objectives.sources import frameworks, shaping, teachers, turns, verl_losses
+from tests.objectives.sources import frameworks, papers, shaping, teachers, turns, verl_losses
 from tests.objectives.sources.losses import (
     Config,
     Loss,
@@ -255,6 +255,7 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         verl_losses.dppo,
     ),
     **frameworks.CHECKS,
+    **papers.CHECKS,
     **shaping.CHECKS,
     **teachers.CHECKS,
     **turns.CHECKS,
