@@ -8,7 +8,9 @@ micro-batch (scope=microbatch); the default here is the mini-batch, as in later 
 Deviations: soft_overlong's lengths follow the run's response limit unless given, in the paper's proportion 4096/20480.
 The recipe leaves overlong_filter out, as the authors' best runs did. A truncated response earns nothing here; theirs is
 graded by its text, as with task.grade_truncated=true.
-Variant authors (verl recipe/dapo): dual_clip(cap=10); token mean per micro-batch, weighted by its rows.
+Variant authors (verl recipe/dapo): dual_clip(cap=10); token mean per micro-batch, weighted by its rows. Its punishment
+goes on growing behind the limit, where no response of a run is: 7 batches made to have one differ by 0.5 of the largest
+push (median).
 """
 
 from objectives.parts.clip import Clip

@@ -6,10 +6,10 @@
 
 A group that is half right keeps right and wrong answers in equal numbers; of the middle, which teaches little, nothing
 is left. The advantages are those of the whole group.
-Deviations: ties are broken by lot, by the order of the rows in their code; a middle one of an odd number is in no pair,
-their code refuses it. Left out: the reshuffle, which fills a step's mini-batches with pairs drawn by |A_1| + |A_2|,
-eight times. A draw has some rows several times and others never, but a row of a batch is there once, and no weight of
-its advantage would change the denominators with it.
+Deviations: ties are broken by lot, by the order of the rows in their code (other responses in 31 of 40 random batches);
+a middle one of an odd number is in no pair, their code refuses it. Left out: the reshuffle, which fills a step's
+mini-batches with pairs drawn by |A_1| + |A_2|, eight times. A draw has some rows several times and others never, but a
+row of a batch is there once, and no weight of its advantage would change the denominators with it.
 Variant authors: token mean per micro-batch, weighted by its responses.
 """
 

@@ -11,7 +11,7 @@ from tests.objectives.batches import Array, Case, random_case, without_holes
 SEEDS = range(40)
 
 
-WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb", "kpo", "opo")
+WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb", "kpo")
 """Whose source takes what a tool wrote for distance, for the end of a response, or for its sign."""
 EQUAL_MICRO_BATCHES = ("advantage_reweighting", "lopti")
 """Whose source weighs micro-batches equally, and has them of equal size."""
@@ -22,7 +22,7 @@ PAIRS = ("gdpo",)
 EVEN_GROUPS = ("shuffle_r1",)
 """Whose source refuses others; ties it breaks by the order of the rows."""
 
-NO_TIES = ("entropy20", "stare")
+NO_TIES = ("entropy20",)
 """Whose source takes any of the tokens that tie."""
 
 
