@@ -8,7 +8,8 @@ Open: "(micro-)batch"; here the mini-batch.
 Deviations: ties at tau are kept, so that the order of rows does not matter; equal prefixes tie, so that small batches
 keep more than the share. The code takes any of the tied: with entropies in eighths 20 of 40 random batches differ, by
 0.6 of the largest push (median); without ties none.
-Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10). Variant v1 (June 2025): denominator=all.
+Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10); behind the limit as dapo's.
+Variant v1 (June 2025): denominator=all.
 """
 
 from objectives.parts.clip import Clip

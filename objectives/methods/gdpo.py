@@ -52,29 +52,27 @@ class DecoupledNorm(Advantage):
         for weight, reward in zip(weights, rewards.unbind(1), strict=True):
             apart = group_centred(reward, index, groups)
             scores = apart / (group_deviation(apart, index, groups) + self.eps)[index]
-            total = total + weight * torch.where(apart == 0, 0.0, scores)
+            total += weight * torch.where(apart == 0, 0.0, scores)
         if self.over == "tokens":
             count = batch.mask.sum(1).to(total)
             total = centred(total, count)
             variance = (count * total.square()).sum() / (count.sum() - 1).clamp(min=1)
             return total * (variance + 1e-8).rsqrt()
         there = group_is_there(batch.mask, index, groups).to(total)
-        variance = (there * total.square()).sum() / (there.sum() - 1).clamp(min=1)
-        return torch.where(total == 0, 0.0, total / (variance.sqrt() + self.eps))
+        deviation = ((there * total.square()).sum() / (there.sum() - 1).clamp(min=1)).sqrt()
+        return torch.where(total == 0, 0.0, total / (deviation + self.eps))
 
     def formula(self) -> str:
         each = f"w (R_k - mean) / (std + {self.eps:g}) over the group"
         return f"A = sum of {each}, over its std over the batch's {self.over}"
 
 
+_SHARED = (TokenRatio(), Clip(), TokenMean(), SinglePass())
 recipe(
     "gdpo",
     paper="arXiv:2601.05242",
     summary="several rewards, each normalised by itself before they are added up",
-    variants={
-        "paper": (DecoupledNorm(), TokenRatio(), Clip(), TokenMean(), SinglePass()),
-        "verl": (DecoupledNorm(1e-6, "tokens"), TokenRatio(), Clip(), DualClip(), TokenMean(), SinglePass()),
-    },
+    variants={"paper": (DecoupledNorm(), *_SHARED), "verl": (DecoupledNorm(1e-6, "tokens"), *_SHARED, DualClip())},
     contribution=("decoupled_norm",),
     doc=__doc__,
 )

@@ -9,7 +9,8 @@ Open: what is around the advantage; here a plain policy gradient, the sum over t
 Deviations: rewards are centred first, so that equal ones have an advantage of exactly zero; the code's 1e-8 below the
 line is left out, and where the sum of W is 0, as after sure tokens alone, the baseline is the group's mean.
 Variant verl: one response alone keeps its reward (its handle_zero_tail); its PPO loss, clip(0.2) and dual_clip(cap=3),
-mean over all tokens. Left out: the squares of sampler_correction's weights, which multiply W there.
+mean over all tokens. Its code adds tools' tokens to W: all of 20 batches that have some
+differ, by 0.7 of the largest push (median). Left out: the squares of sampler_correction's weights, which multiply W.
 """
 
 from objectives.parts.clip import Clip

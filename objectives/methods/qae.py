@@ -5,7 +5,8 @@
 With binary rewards hard prompts train on right answers alone, easy ones on wrong ones: Q is 0 where the success is at
 most 1 - q, else 1. The quantile is the smallest reward R with F(R) >= q; q is 0.6 where the entropy collapses. The
 advantages of a group do not sum to zero.
-Deviations: without soft_overlong, whose shaped rewards the quantile would pick. Variant authors: interpolated linearly.
+Deviations: without soft_overlong, whose shaped rewards the quantile would pick.
+Variant linear: interpolated, as the np.quantile in its README does; nobody's code could be had.
 """
 
 import math
@@ -63,7 +64,7 @@ recipe(
     "qae",
     paper="arXiv:2509.22611",
     summary="a quantile of the group's rewards as baseline; hard prompts train on right answers alone",
-    variants={"paper": (*_SHARED, QuantileNorm()), "authors": (*_SHARED, QuantileNorm(kind="linear"))},
+    variants={"paper": (*_SHARED, QuantileNorm()), "linear": (*_SHARED, QuantileNorm(kind="linear"))},
     contribution=("quantile_norm",),
     doc=__doc__,
 )

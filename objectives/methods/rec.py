@@ -41,8 +41,7 @@ class BandedReinforce(Surrogate):
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
     ) -> Tensor:
-        weight = ratio.detach() if self.weighted else torch.ones_like(ratio)
-        kept = torch.where(self.clips(ratio, advantage, bounds), 0.0, weight)
+        kept = torch.where(self.clips(ratio, advantage, bounds), 0.0, ratio.detach() if self.weighted else 1.0)
         return -kept * advantage * (logp - logp.detach()).exp()
 
     def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:

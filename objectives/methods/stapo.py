@@ -9,7 +9,8 @@ linearly, and the comparison is strict: an empty pool, or a pool of one, silence
 Deviations: the sign is that of the weighted advantage; a token whose weight is zero has none and is in no pool.
 Open: the printed mask writes pi without saying whose; source=old takes the rollouts' statistics and saves a forward.
 Variant v1 (February 2026): q = 0.8; what its quantile runs over was not spelled out and is read as in v4.
-Variant authors: no code is published; this is the mask on JustRL's code base, of which it has all other settings.
+Variant justrl: the mask on the code of JustRL, of which the paper has all other settings (dual_clip(cap=10), token mean
+per micro-batch). STAPO's own code is not public: this is held against JustRL's function, the mask being ours.
 """
 
 from objectives.methods.justrl import JUSTRL, JUSTRL_AUTHORS
@@ -23,7 +24,7 @@ recipe(
     variants={
         "paper": (*JUSTRL, S2T()),
         "v1": (*JUSTRL, S2T(q=0.8)),
-        "authors": (*JUSTRL_AUTHORS, S2T()),
+        "justrl": (*JUSTRL_AUTHORS, S2T()),
     },
     contribution=("s2t",),
     doc=__doc__,

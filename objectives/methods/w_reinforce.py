@@ -6,6 +6,8 @@ Variants psr and nsr learn from right answers (A = 1), or from wrong ones, alone
 No baseline: groups of one kind train as well, which dynamic_sampling would take away. The paper writes plain REINFORCE,
 its code runs PPO's clip. Variant authors: the mean is that of each micro-batch, and an entropy bonus of 0.001, their
 configuration's default that no script overrides; psr_authors and nsr_authors likewise.
+Their return starts anew behind a tool's tokens, so that of a right answer only what comes after the last of them is
+raised: 16 of 20 batches that have some differ, by 0.9 of the largest push for psr_authors, by 1 % for authors (median).
 Deviations: right is what is correct in full, whatever the reward, so that nothing that shapes rewards goes with it.
 """
 

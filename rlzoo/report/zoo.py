@@ -5,6 +5,7 @@ from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from objectives import TROUBLES, Name, Objective, Provenance, Stage, names, read_terms
@@ -86,12 +87,14 @@ def print_objective(written: str, objective: Objective, console: Console | None 
 def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], console: Console | None = None) -> None:
     """What each variant was held against, and what is not in the zoo."""
     console = console or plain_console()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("variant", "held against", "source", "difference", "open"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "difference")
+    console.print(
+        "A number is the largest difference of a token's push on 40 batches, relative to the batch's largest."
+    )
     for row in rows:
-        table.add_row(f"{row.recipe}({row.variant})", row.against, row.source, row.difference, row.open)
-    console.print(table)
+        console.print(f"{row.recipe}({row.variant}): {row.against}; {row.difference}", style="bold")
+        console.print(Padding(row.source, (0, 0, 0, 4)))
+        if row.open:
+            console.print(Padding(f"open: {row.open}", (0, 0, 0, 4)))
     for name, reason in missing.items():
         console.print(f"not here: {name}: {reason}", soft_wrap=True)
 

@@ -90,6 +90,7 @@ def collect(
     """
     config = experiment.config.rollout
     wanted, start = config.prompts_per_step, problems_used
+    seed = step_seed(experiment.config.seed, step, "lots of tokens")
     rounds: list[_Round] = []
     while (missing := wanted - sum(r.groups for r in rounds)) > 0:
         if len(rounds) > config.max_refills:
@@ -101,9 +102,8 @@ def collect(
         count = _prompts_for(missing, rounds, wanted)
         part = Dealt(problems_used, count, accelerator.process_index, accelerator.num_processes)
         graded = first if first and not rounds else sample(experiment, sampler, part, step, len(rounds))
-        rounds.append(_selected(experiment, graded, accelerator, part))
+        rounds.append(_selected(experiment, graded, accelerator, part, seed))
         problems_used += count
-    seed = step_seed(experiment.config.seed, step, "lots of tokens")
     return _joined(rounds, wanted, problems_used, config.responses_per_prompt, experiment.objective.refills, seed)
 
 
@@ -170,7 +170,9 @@ def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int,
     return sampler(part.problems(experiment), rollout.responses_per_prompt, sampling, seed, part.numbers)
 
 
-def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt) -> _Round:
+def _selected(
+    experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt, seed: int
+) -> _Round:
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
     read = experiment.objective.needs & OF_TURNS
@@ -178,6 +180,7 @@ def _selected(experiment: Experiment, graded: GradedRollouts, accelerator: Accel
     batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
     batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
+    batch = batch.with_fields(lot=lots(batch.require("group", "collect"), batch.mask.shape[1], seed))
     reward = batch.require("reward", "collect")
     correct, tokens = batch.require("correct", "collect"), batch.mask.sum()
     selected = experiment.objective.select(batch)

@@ -80,7 +80,7 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("grpo", {"trainer.v1.trainer_mode": "separate_async"}, "sample ahead"),
         ("dapo", {"trainer.v1.sampler.custom_sampler.path": "own.py"}, r"or add -dynamic_sampling"),
         ("passk", {"actor_rollout_ref.rollout.n": 4}, "rollout.n=4: objective=passk needs at least 5"),
-        ("stapo(variant=authors)", {}, "scope=microbatch"),
+        ("stapo(variant=justrl)", {}, "scope=microbatch"),
         ("dro", {}, "needs beta"),
         ("arm(alpha=0.5)", {}, "log-probs of prompts"),
         ("otb", {"actor_rollout_ref.model.use_fused_kernels": True}, "verl needs the logits"),

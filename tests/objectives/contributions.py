@@ -64,6 +64,10 @@ CONTRIBUTIONS = {
     "lite_ppo": {"center_batch_std", "token_mean"},
     "positive_nll": {"positive_nll"},
     "reinforce": {"reinforce"},
+    "perplexity_shaping": {"perplexity_weight"},
+    "position_shaping": {"position_bonus"},
+    "symmetric_loss": {"symmetric_clip"},
+    "shuffle_r1": {"extreme_pairs"},
 }
 
 ESSENCES = CONTRIBUTIONS | {

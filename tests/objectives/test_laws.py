@@ -70,7 +70,7 @@ EQUAL = [
     ("dapo(variant=authors)-dynamic_sampling-soft_overlong", "justrl(variant=authors)"),
     ("stapo-s2t", "justrl"),
     ("stapo-stapo", "justrl"),
-    ("stapo(variant=authors)-s2t", "justrl(variant=authors)"),
+    ("stapo(variant=justrl)-s2t", "justrl(variant=authors)"),
     ("justrl+s2t", "stapo"),
     ("justrl+stapo", "stapo"),
     ("justrl+dapo", "dapo"),

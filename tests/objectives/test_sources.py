@@ -1,6 +1,7 @@
 """Variants beside the functions that they name: 40 batches, ratios from e^-3 to e^3, run by `sources/make.py`."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.objectives.sources.batches import SEEDS, projected, source_case
 VECTORS: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "sources" / "vectors.json").read_text())
 
 
+@cache
 def difference(expression: str) -> float:
     """The largest difference of a projection, relative to the largest push of a token of its batch."""
     objective, largest = parse(expression), 0.0

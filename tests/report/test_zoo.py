@@ -6,9 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
-from objectives import Modifier, Surrogate, names, parse
+from objectives import MISSING, PROVENANCE, Modifier, Surrogate, names, parse
 from rlzoo.commands import main
-from rlzoo.report.zoo import difference, print_difference, print_objective, print_zoo
+from rlzoo.report.zoo import difference, print_difference, print_objective, print_provenance, print_zoo
 from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
 
 
@@ -29,6 +29,16 @@ def test_an_objective_is_shown_in_80_columns_with_its_equation_paper_and_costs(e
     for part in objective.parts:
         assert part.paper.removeprefix("arXiv:") in text
     assert "update pass" in text
+
+
+def test_what_each_variant_was_held_against_is_read_in_80_columns() -> None:
+    lines = printed(print_provenance, PROVENANCE, MISSING).splitlines()
+    for row in PROVENANCE:
+        assert f"{row.recipe}({row.variant}): {row.against}; {row.difference}" in lines
+    assert max(len(line) for line in lines if not line.startswith("not here")) <= 80
+    assert " ".join(row.source for row in PROVENANCE[:3]) in " ".join(
+        line.strip() for line in lines if line.startswith("    ") and not line.strip().startswith("open")
+    )
 
 
 def test_equations_have_the_numbers_after_all_modifiers() -> None:

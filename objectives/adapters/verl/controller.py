@@ -101,7 +101,8 @@ class ZooPPOTrainer(PPOTrainerSync):
         keys = [key for key in buffer.partitions[partition_id] if _group_of(key) in finished - known.keys()]
         if keys:
             data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*_OUTCOMES])
-            batch = self.objective.select(self._outcomes.batch(data, keys))
+            batch = self._with_lots(self._outcomes.batch(data, keys))
+            batch = self.objective.select(batch)
             selected, reward = batch.selected, batch.require("reward", "refills")
             for uid in {_group_of(key) for key in keys}:
                 rows = torch.tensor([_group_of(key) == uid for key in keys])
@@ -170,8 +171,7 @@ class ZooPPOTrainer(PPOTrainerSync):
             field: padded(data[name]).float() for field, name in _LOG_PROBS.items() if name in data
         }
         rollouts = self._outcomes.batch(data, batch.keys).with_fields(**log_probs).rows(real)
-        group, width = rollouts.require("group", "lots"), rollouts.mask.shape[1]
-        rollouts = rollouts.with_fields(lot=lots(group, width, seed=self.global_steps))
+        rollouts = self._with_lots(rollouts)
         loop = Loop(self.objective, len(real) // math.prod(self._minibatch))
         if not loop.needs & {"logp_old", "logp"}:
             rollouts = rollouts.with_fields(logp_old=None)  # the ratio is 1, not nearly so
@@ -185,6 +185,10 @@ class ZooPPOTrainer(PPOTrainerSync):
         )
         batch.extra_info[LIMIT] = rollouts.max_length
         return batch
+
+    def _with_lots(self, rollouts: TokenBatch) -> TokenBatch:
+        group, width = rollouts.require("group", "lots"), rollouts.mask.shape[1]
+        return rollouts.with_fields(lot=lots(group, width, seed=self.global_steps))
 
     @property
     def _minibatch(self) -> tuple[int, int]:

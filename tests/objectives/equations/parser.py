@@ -176,6 +176,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": lambda value: torch.as_tensor(value).double().exp(),
     "log": lambda value: value.log(),
     "sqrt": lambda value: torch.as_tensor(value).double().sqrt(),
+    "sign": torch.sign,
     "sigmoid": torch.sigmoid,
     "square": torch.square,
     "abs": torch.abs,

@@ -35,6 +35,18 @@ def quantile(values: Tensor, share: str) -> float:
     return ordered[low] + float(position - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
+def outermost(reader: Reader, share: str) -> None:
+    """Selects the first and the last of each group in the order of reward, and of the smallest lot."""
+    kept = torch.zeros_like(reader.selected)
+    lot = torch.from_numpy(reader.case.lot).where(reader.mask, torch.iinfo(torch.int64).max).amin(1)
+    for group in reader.groups_of(torch.ones_like(kept)):
+        rows = group.nonzero()[:, 0].tolist()
+        rows.sort(key=lambda row: (-float(reader.names["R"][row]), int(lot[row])))
+        pairs = math.floor(Fraction(share) * (len(rows) // 2))
+        kept[rows[:pairs] + rows[len(rows) - pairs :]] = True
+    reader.select(kept)
+
+
 def group_mean(reader: Reader, *_: str) -> Value:
     return reader.per_group(lambda rewards: rewards.mean())
 

@@ -33,6 +33,24 @@ def mismatch(reader: Reader, level: str | None) -> Tensor:
     return over_response(reader, what, change).exp() + torch.zeros_like(change)
 
 
+def perplexities(reader: Reader) -> Tensor:
+    """[N, 1]"""
+    logp, score = reader.logps["old"], torch.zeros(len(reader.mask), 1, dtype=torch.float64)
+    for group in reader.groups_of(reader.mask.any(1)):
+        values = -torch.stack([logp[row][reader.mask[row]].mean() for row in group.nonzero()[:, 0].tolist()])
+        low, high = quantile(values, "25%"), quantile(values, "75%")
+        usual = values[(values >= low - 1.5 * (high - low)) & (values <= high + 1.5 * (high - low))]
+        deviation = float((usual - usual.mean()).square().mean().sqrt())
+        score[group, 0] = (values - usual.mean()) / (deviation if deviation > 1e-6 else 1.0)
+    return score
+
+
+def places(reader: Reader) -> Tensor:
+    """[N, T]"""
+    before = reader.mask.double().cumsum(1) - reader.mask.double()
+    return before / reader.mask.sum(1, keepdim=True).clamp(min=1)
+
+
 def kalman(reader: Reader, q: str) -> Tensor:
     change, result = log_ratio(reader, "old").detach(), torch.zeros_like(reader.logp)
     for row, mask in enumerate(reader.mask):

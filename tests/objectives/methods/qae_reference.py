@@ -41,7 +41,7 @@ QAE: dict[str, Any] = {"selects": [dynamic_sampling]}
 
 RECIPES = {
     "qae": clipped(**QAE, advantage=quantile_norm()),
-    "qae(variant=authors)": clipped(**QAE, advantage=quantile_norm(of=quantile)),
+    "qae(variant=linear)": clipped(**QAE, advantage=quantile_norm(of=quantile)),
 }
 
 COMPOSITIONS = {

@@ -37,7 +37,7 @@ def s2t(
 RECIPES = {
     "stapo": clipped(masks=[s2t()]),
     "stapo(variant=v1)": clipped(masks=[s2t(q="0.8")]),
-    "stapo(variant=authors)": clipped(**CODE, masks=[s2t()]),
+    "stapo(variant=justrl)": clipped(**CODE, masks=[s2t()]),
 }
 
 COMPOSITIONS = {

@@ -22,7 +22,7 @@ def test_hard_prompts_train_on_right_answers_and_easy_ones_on_wrong(setting: str
     assert parse(f"qae({setting})").advantages(batch_r()).tolist() == pytest.approx(expected, abs=1e-7)
 
 
-@pytest.mark.parametrize("variant", ["paper", "authors"])
+@pytest.mark.parametrize("variant", ["paper", "linear"])
 def test_a_constant_added_to_the_rewards_changes_nothing(variant: str) -> None:
     for seed in range(10):
         batch, objective = token_batch(random_case(seed)), parse(f"qae(variant={variant})")

@@ -1,6 +1,6 @@
 """The batches on which other people's functions were run, and two numbers that stand for what they gave."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,18 @@ from tests.objectives.batches import Array, Case, random_case, without_holes
 SEEDS = range(40)
 
 
-WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb")
+WITHOUT_HOLES = ("fipo", "w_reinforce", "m2po", "otb", "kpo")
 """Whose source takes what a tool wrote for distance, for the end of a response, or for its sign."""
 EQUAL_MICRO_BATCHES = ("advantage_reweighting", "lopti")
 """Whose source weighs micro-batches equally, and has them of equal size."""
 
-NO_TIES = ("entropy20", "stare")
+PAIRS = ("gdpo",)
+"""Whose source takes groups of one size, one behind the other."""
+
+EVEN_GROUPS = ("shuffle_r1",)
+"""Whose source refuses others; ties it breaks by the order of the rows."""
+
+NO_TIES = ("entropy20",)
 """Whose source takes any of the tokens that tie."""
 
 
@@ -37,9 +43,34 @@ def source_case(seed: int, expression: str) -> Case:
         case = replace(case, micro_batch=equal_micro_batches(len(case.group)))
     if expression.startswith(("dapo", "entropy20")):  # whose punishment goes on growing behind the limit
         case = replace(case, max_length=case.mask.shape[1])
+    if expression in PAIRS:
+        case = with_pairs(case)
+    if expression.startswith(EVEN_GROUPS):
+        case = in_order(with_even_groups(case))
     if expression.startswith(NO_TIES):
         case = without_ties(case, seed)
     return replace(case, reward=case.correct.copy())
+
+
+def with_even_groups(case: Case) -> Case:
+    """The same batch without the last response of each group of an odd number."""
+    groups = [(case.group == name).nonzero()[0] for name in np.unique(case.group)]
+    return _rows(case, np.sort(np.concatenate([rows[: len(rows) // 2 * 2] for rows in groups])))
+
+
+def with_pairs(case: Case) -> Case:
+    """The same batch with the first two responses of each group, group by group."""
+    return _rows(case, np.concatenate([(case.group == name).nonzero()[0][:2] for name in np.unique(case.group)]))
+
+
+def _rows(case: Case, kept: NDArray[np.int64]) -> Case:
+    values = {field.name: getattr(case, field.name) for field in fields(case)}
+    return replace(case, **{name: value[kept] for name, value in values.items() if isinstance(value, np.ndarray)})
+
+
+def in_order(case: Case) -> Case:
+    """The same batch with lots that rise from row to row."""
+    return replace(case, lot=np.arange(case.mask.size).reshape(case.mask.shape))
 
 
 def equal_micro_batches(rows: int) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Which functions of which files each variant is held against, and how they are called."""
 
-from tests.objectives.sources import teachers, turns, verl_losses
+from tests.objectives.sources import frameworks, papers, shaping, teachers, turns, verl_losses
 from tests.objectives.sources.losses import (
     Config,
     Loss,
@@ -231,7 +231,7 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         verl_losses.entropy20,
     ),
     "justrl(variant=authors)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.justrl),
-    "stapo(variant=authors)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.stapo),
+    "stapo(variant=justrl)": ([(*JUSTRL, ["compute_policy_loss", "agg_loss"])], verl_losses.stapo),
     "stare(variant=authors)-dynamic_sampling": (
         [
             (
@@ -254,6 +254,9 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         ],
         verl_losses.dppo,
     ),
+    **frameworks.CHECKS,
+    **papers.CHECKS,
+    **shaping.CHECKS,
     **teachers.CHECKS,
     **turns.CHECKS,
 }

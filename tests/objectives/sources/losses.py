@@ -78,7 +78,7 @@ class Config(SimpleNamespace):
         return getattr(self, name, default)
 
 
-def openrlhf(baseline: bool) -> Loss:
+def openrlhf(baseline: bool, token_level_loss: bool = True, kl: float = 0.01) -> Loss:
     """`PolicyLoss` as ppo_actor.py:76 makes it, and the advantages of experience_maker.py:262-328."""
 
     def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -87,14 +87,16 @@ def openrlhf(baseline: bool) -> Loss:
         if baseline:
             value = broadcast(case, group_center(case, case.reward)[0])
         else:
-            value = (torch.from_numpy(case.reward)[:, None] - 0.01 * divergence.flip(1).cumsum(1).flip(1)) * mask
+            value = (torch.from_numpy(case.reward)[:, None] - kl * divergence.flip(1).cumsum(1).flip(1)) * mask
         mean = value.sum() / mask.sum()
         advantage = (value - mean) * (((value - mean) ** 2 * mask).sum() / mask.sum()).clamp(min=1e-8).rsqrt()
-        policy = its.PolicyLoss(policy_loss_type="ppo")(logp, old, advantage, action_mask=mask)[0]
+        policy = its.PolicyLoss(policy_loss_type="ppo", token_level_loss=token_level_loss)(
+            logp, old, advantage, action_mask=mask
+        )[0]
         if not baseline:
             return policy
-        kl = its.compute_approx_kl(logp, torch.from_numpy(case.logp_ref), kl_estimator="k2")
-        return policy + 1e-5 * its.aggregate_loss(kl, mask)
+        far = its.compute_approx_kl(logp, torch.from_numpy(case.logp_ref), kl_estimator="k2")
+        return policy + 1e-5 * its.aggregate_loss(far, mask)
 
     return loss
 

@@ -1,19 +1,25 @@
 """Runs other people's functions on the batches of this package and writes what they give into `vectors.json`.
 
-    python -m tests.objectives.sources.make FOLDER
+    python -m tests.objectives.sources.make FOLDER [EXPRESSION ...]
 
-FOLDER has a git directory `OWNER+NAME/repo` for each repository that `CHECKS` names. Functions are taken as they stand
-at the commit, without decorators and annotations; what they call is either from the same file or stands in here.
+All, or those of these expressions. FOLDER has a git directory `OWNER+NAME/repo` for each repository in `CHECKS`, or, of
+one that is too large, the file `OWNER+NAME/COMMIT/PATH`.
+Functions are taken as they stand at the commit, without decorators and annotations; what they call is either from the
+same file or stands in here. Of a method that needs its whole trainer, lines are taken: `106-142`.
 """
 
 import ast
+import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from textwrap import dedent
+from types import CodeType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,13 +28,24 @@ from tests.objectives.sources.batches import SEEDS, projected, source_case
 from tests.objectives.sources.checks import CHECKS
 from tests.objectives.sources.losses import masked_mean
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Statements out of a method, called with what their names stand for; gives what these are afterwards."""
+
+    code: CodeType
+
+    def __call__(self, /, **given: Any) -> SimpleNamespace:
+        names = {"torch": torch, "F": torch.nn.functional, **given}
+        exec(self.code, names)
+        return SimpleNamespace(**names)
+
 
 def source(folder: Path, repository: str, commit: str, path: str, names: list[str]) -> SimpleNamespace:
-    """Functions, classes and methods of a file at a commit, by name."""
-    git = folder / repository.replace("/", "+") / "repo"
-    text = subprocess.run(
-        ["git", "--git-dir", str(git), "show", f"{commit}:{path}"], capture_output=True, text=True, check=True
-    ).stdout
+    """Functions, classes and methods of a file at a commit, by name; `lines_106_142` of `106-142`."""
+    text = _text(folder / repository.replace("/", "+"), commit, path)
     found: dict[str, Any] = {
         "torch": torch,
         "np": np,
@@ -41,14 +58,28 @@ def source(folder: Path, repository: str, commit: str, path: str, names: list[st
         "get_ratio_stats": lambda *given: {},
         "AlgoConfig": int,
         "AbstractRewardManager": NoModelScores,
+        "PolicyLossFn": OfTrinity,
+        "aggregate_loss": lambda values, mask, loss_agg_mode: masked_mean(values, mask),
+        **LIBRARIES,
         "LossCalculator": SimpleNamespace(OTM="only-token-mean", TM="", SMTS="", SMTM="", SMTSN=""),
         "print": lambda *given: None,
     }
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in names:
+        if isinstance(node, Definition) and node.name in names:
             _plain(node)
             exec(compile(ast.Module([node], []), path, "exec"), found)
-    return SimpleNamespace(**{name: found[name] for name in names})
+    for first, last in re.findall(r"\b(\d+)-(\d+)\b", " ".join(names)):
+        statements = dedent("\n".join(text.splitlines()[int(first) - 1 : int(last)]))
+        found[f"lines_{first}_{last}"] = Lines(compile(statements, path, "exec"))
+    wanted = [re.sub(r"^(\d+)-(\d+)$", r"lines_\1_\2", name) for name in names]
+    return SimpleNamespace(**{name: found[name] for name in wanted})
+
+
+def _text(folder: Path, commit: str, path: str) -> str:
+    if (alone := folder / commit / path).exists():
+        return alone.read_text()
+    words = ["git", "--git-dir", str(folder / "repo"), "show", f"{commit}:{path}"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 class NoModelScores:
@@ -58,10 +89,30 @@ class NoModelScores:
         return None
 
 
-def _plain(node: ast.FunctionDef | ast.ClassDef) -> None:
+class OfTrinity:
+    """What a loss of Trinity-RFT is made of."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+
+LIBRARIES = {
+    "asyncio": asyncio,
+    "cast": cast,
+    "safezip": zip,
+    "tinker": SimpleNamespace(TensorData=SimpleNamespace(from_torch=lambda values: values)),
+    "jnp": SimpleNamespace(asarray=lambda values: values),
+    "jax": SimpleNamespace(
+        nn=SimpleNamespace(sigmoid=torch.sigmoid), lax=SimpleNamespace(stop_gradient=lambda values: values.detach())
+    ),
+}
+"""Of these, what the functions call; tensors are torch's."""
+
+
+def _plain(node: Definition) -> None:
     node.decorator_list = []
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
             inner.returns, arguments = None, inner.args
             for argument in [*arguments.args, *arguments.kwonlyargs, *arguments.posonlyargs]:
                 argument.annotation = None
@@ -98,8 +149,10 @@ def main() -> None:
     """Writes `vectors.json`."""
     torch.set_default_dtype(torch.float64)
     folder = Path(sys.argv[1])
-    made = {expression: vectors(folder, expression) for expression in CHECKS}
-    where = Path(__file__).with_name("vectors.json")
+    where, wanted = Path(__file__).with_name("vectors.json"), sys.argv[2:] or CHECKS
+    kept = json.loads(where.read_text()) if sys.argv[2:] else {}
+    made = kept | {expression: vectors(folder, expression) for expression in wanted}
+    made = {expression: made[expression] for expression in CHECKS if expression in made}
     where.write_text(json.dumps(made, indent=None, separators=(",", ":")).replace("]],", "]],\n") + "\n")
 
 

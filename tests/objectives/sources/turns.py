@@ -21,6 +21,7 @@ PRIME_RL = (
     "559b44772e471d1538537b8805cc77f3824a5e64",
     "src/prime_rl/trainer/rl/loss.py",
 )
+DEFAULT = ["default_loss_fn", "compute_importance_ratio_and_mismatch_kl", "_safe_mean"]
 
 
 def gigpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -63,21 +64,29 @@ def gigpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     return per_micro_batch(case, part)
 
 
-def echo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`default_loss_fn` and `ce_loss_fn`, each over its own count as `compute_loss` divides them (loss.py:394)."""
-    _, mask = tensors(case)
-    its.ce_loss_fn.__globals__.update(LossOutputs=SimpleNamespace)
-    writer = torch.from_numpy(case.writer)
-    observed = ((writer == Writer.POLICY).cumsum(1) > 0) & (writer == Writer.ENVIRONMENT)
-    inputs = SimpleNamespace(
+def _inputs(case: Case, logp: Tensor) -> SimpleNamespace:
+    return SimpleNamespace(
         trainer_logprobs=logp,
         inference_logprobs=torch.from_numpy(case.logp_sampler),
         advantages=broadcast(case, group_center(case, case.reward)[0]),
-        loss_mask=mask.bool(),
+        loss_mask=torch.from_numpy(case.mask),
         loss_weights=None,
     )
+
+
+def prime_rl(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`default_loss_fn` over its count, as `compute_loss` divides it (loss.py:394)."""
+    its.default_loss_fn.__globals__.update(LossOutputs=SimpleNamespace)
     config = SimpleNamespace(dppo_mask_high=0.2, dppo_mask_low=0.2, adv_tau=1.0, kl_tau=1e-3)
-    policy = its.default_loss_fn(inputs, config).loss / mask.sum()
+    loss: Tensor = its.default_loss_fn(_inputs(case, logp), config).loss / case.mask.sum()
+    return loss
+
+
+def echo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`default_loss_fn` and `ce_loss_fn`, each over its own count."""
+    inputs, writer = _inputs(case, logp), torch.from_numpy(case.writer)
+    observed = ((writer == Writer.POLICY).cumsum(1) > 0) & (writer == Writer.ENVIRONMENT)
+    policy = prime_rl(its, case, logp, entropy)
     inputs.loss_mask, inputs.loss_weights = observed, 0.1 * observed
     loss: Tensor = policy + its.ce_loss_fn(inputs).loss / observed.sum().clamp(min=1)
     return loss
@@ -102,13 +111,6 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         ],
         gigpo,
     ),
-    "echo(variant=prime_rl)": (
-        [
-            (
-                *PRIME_RL,
-                ["default_loss_fn", "ce_loss_fn", "compute_importance_ratio_and_mismatch_kl", "_safe_mean"],
-            )
-        ],
-        echo,
-    ),
+    "dppo(variant=prime_rl)": ([(*PRIME_RL, DEFAULT)], prime_rl),
+    "echo(variant=prime_rl)": ([(*PRIME_RL, [*DEFAULT, "ce_loss_fn"])], echo),
 }
