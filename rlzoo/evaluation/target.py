@@ -23,7 +23,7 @@ from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.experiment.progress import check_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import slug
+from rlzoo.files import refuse_links, slug
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
@@ -59,6 +59,8 @@ class Target:
         """What can be checked before torch is imported. Raises UserError."""
         if self.run is not None:
             check_whole(Path(self.config.model.name))
+            if self.folder.is_relative_to(self.run["folder"]):
+                refuse_links(Path(self.run["folder"]))
         check_agreement(self.config)
         locate(self.config.model)
         if not self.benchmarks:
