@@ -14,9 +14,9 @@ import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.experiment.claim import claim
-from rlzoo.experiment.progress import MANIFEST
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json, write_json_lines
+from rlzoo.model.manifest import MANIFEST
 from tests.conftest import error_of
 from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401

@@ -27,7 +27,7 @@ from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming_teacher
+from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
@@ -225,9 +225,10 @@ def load(
         needs = experiment.objective.needs | needs
         reference, teacher = None, None
         if "logp_ref" in needs:
-            reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
+            with errors_naming("model.reference"):
+                reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
         if "logp_teacher" in needs and config.model.teacher != POLICY:
-            with errors_naming_teacher():
+            with errors_naming("model.teacher"):
                 teacher = _frozen(experiment, policy, config.model.teacher).to(accelerator.device)
         if checkpoint is not None:
             with readable(checkpoint):
@@ -242,7 +243,7 @@ def load(
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
-                        load_optimizer(checkpoint, scorer.optimizer)
+                        load_optimizer(checkpoint, scorer.optimizer, progress)
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield scorer

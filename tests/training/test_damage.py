@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 
 import rlzoo
 from rlzoo.commands import main
-from rlzoo.experiment.progress import MANIFEST, checkpoints
+from rlzoo.experiment.progress import checkpoints
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.model.manifest import MANIFEST
 from rlzoo.training import run as loop
 from rlzoo.training.trainer import Trainer
 from tests.conftest import error_of, fault_of
@@ -68,7 +69,7 @@ LAST = "evaluation/step-000004-T1-p1.jsonl"
 GO_ON = ("train", *SMALL, "output=run", "resume=true")
 DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
     (cut, f"{CHECKPOINT}/model.safetensors", ("inspect", "run", "step=4"), "remove this folder"),
-    (cut, f"{CHECKPOINT}/model.safetensors", ("eval", "run"), CHECKPOINT),
+    (cut, f"{CHECKPOINT}/model.safetensors", ("eval", f"run/{CHECKPOINT}"), CHECKPOINT),
     (halve_line, "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 2"),
     (halve_line, "metrics.jsonl", ("leaderboard", "run"), "metrics.jsonl is damaged: line 2"),
     (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 3, 4"),
