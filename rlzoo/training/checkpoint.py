@@ -140,9 +140,11 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
             raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
         state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
     is_begun = progress.updates > progress.updates_skipped
-    whole_by_list = has_manifest(checkpoint)  # then what lacks had no gradient: an expert that no token chose
-    for number in state if whole_by_list else range(len(parameters) if is_begun else 0):
-        if lacking := _MOMENTS - set(state.get(number, ())):
+    moved = [*range(len(parameters) if is_begun else 0)]
+    if has_manifest(checkpoint):  # then a parameter that lacks had no gradient: an expert that no token chose
+        moved = [*state]
+    for number in moved:
+        if lacking := _MOMENTS - state.get(number, {}).keys():
             raise ValueError(f"{OPTIMIZER}: parameter {number} has no {', '.join(sorted(lacking))}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
