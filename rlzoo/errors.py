@@ -33,6 +33,9 @@ _OF_THE_MACHINE = {
 """What may befall a file, and what to do then."""
 
 
+LOST_PROCESS = "another process of this run is gone; what it said, or who killed it, says why"
+
+
 def is_disk_full(error: BaseException) -> bool:
     """Whether it says so, in a number or, as libraries do, in words."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error)
@@ -44,12 +47,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
 
 
+def is_lost_process(error: BaseException) -> bool:
+    """Whether another process of a group is gone: torch says so by its kinds of errors, gloo and NCCL in words."""
+    said = str(error)
+    return any(kind.__name__ == "DistError" for kind in type(error).__mro__) or (
+        isinstance(error, RuntimeError) and any(name in said for name in ("/gloo/", "NCCL", "ProcessGroup"))
+    )
+
+
 def fault_in(error: BaseException) -> str:
     """What has befallen the machine, in a line with what to do; empty if the error is about anything else."""
     if is_disk_full(error):
         return f"{getattr(error, 'filename', None) or 'a file'}: the disk is full; {_OF_THE_MACHINE[errno.ENOSPC]}"
     if is_out_of_memory(error):
         return f"out of memory ({one_line(error)}); rlzoo fit says what fits, and which keys make it fit"
+    if is_lost_process(error):
+        return f"{LOST_PROCESS} ({one_line(error)}); give the same command again"
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and error.filename:
         return f"{error.filename}: {error.strerror}; {_OF_THE_MACHINE[error.errno]}"
     return ""

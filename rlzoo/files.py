@@ -1,6 +1,7 @@
 """Files that are either whole or not there."""
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import json
@@ -22,6 +23,9 @@ DEEPEST = 512
 _READABLE = 0o644
 """The mode of files, whatever a library gives those that it writes; folders keep others out where that is wanted."""
 _ANY = Fields({})
+_OF_TRACKERS = ("wandb",)
+"""Folders in a run's whose contents a tracker writes, links among them."""
+_LINK = "{path} is a link, and nothing is written through one that lies in a folder; put in its place what it leads to"
 _PARTIAL = ".rlzoo-partial"
 """How the name of a hidden file ends that stands for something half written."""
 
@@ -110,6 +114,40 @@ def clear_leftovers(parent: Path) -> None:
 _clear_once = cache(clear_leftovers)
 
 
+def refuse_link(path: Path) -> None:
+    """Raises UserError if it is one."""
+    if path.is_symlink():
+        raise UserError(_LINK.format(path=path))
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises UserError for a link inside a folder that is written into: what it leads to lies elsewhere.
+
+    The folder itself may be one. What a tracker links within its own folder is not written by us.
+    """
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                refuse_link(Path(entry.path))
+                if entry.is_dir() and entry.name not in _OF_TRACKERS:
+                    waiting.append(Path(entry.path))
+
+
+def opened_to_append(path: Path) -> IO[str]:
+    """A text file that grows. Raises UserError for a link, which would have what it leads to grow."""
+    try:
+        return cast(IO[str], open(path, "a", encoding="utf-8", opener=_unless_a_link))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(_LINK.format(path=path)) from None
+        raise
+
+
+def _unless_a_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, _READABLE)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically."""
     with file_written_atomically(path) as file:
@@ -130,7 +168,7 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     """Appends one record as one line in one write."""
-    with path.open("a", encoding="utf-8") as file:
+    with opened_to_append(path) as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -190,7 +228,7 @@ def _record(line: str, fields: Fields, place: str) -> dict[str, Any]:
 
 def locked(path: Path) -> IO[str] | None:
     """The file, locked until it is closed or the last process that has it open ends; None if another has the lock."""
-    file = path.open("a", encoding="utf-8")
+    file = opened_to_append(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

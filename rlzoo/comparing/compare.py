@@ -25,7 +25,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.code import Code
 from rlzoo.experiment.run_folder import METRICS, TIMINGS
-from rlzoo.files import locked, read_json_lines
+from rlzoo.files import locked, read_json_lines, refuse_link
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
 
@@ -63,7 +63,10 @@ def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | No
     with _locked(grid.folder) as lock:
         while True:
             grid.save()
-            failures = _Scheduler([CellRun(cell) for cell in grid.cells], jobs, view, launcher, lock).run()
+            cells = [CellRun(cell) for cell in grid.cells]
+            for path in (it for run in cells for it in (run.cell.folder.path, run.log.parent)):
+                refuse_link(path)
+            failures = _Scheduler(cells, jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid)
             if more is grid:
                 return failures

@@ -14,7 +14,7 @@ from typing import IO, Any, Protocol
 from rlzoo.comparing.training_process import PATIENCE, run, start
 from rlzoo.config import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.files import locked
+from rlzoo.files import locked, opened_to_append
 from rlzoo.scripts import script_folder
 
 POLL = 0.2
@@ -238,7 +238,7 @@ class _Task:
         try:
             return int(ray.get(self.reference))
         except ray.exceptions.RayTaskError as error:  # such as rlzoo not being there
-            with self.log.open("a", encoding="utf-8") as log:
+            with opened_to_append(self.log) as log:
                 log.write(f"{error}\n")
             return 1
         except ray.exceptions.RayError:

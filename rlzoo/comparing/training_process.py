@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from rlzoo.files import opened_to_append
+
 PATIENCE = 300.0
 """Seconds that a process which is told to end has for that: it finishes its step, and saves it."""
 TORCHRUNS_PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE) - 10)}
@@ -36,7 +38,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts it in `folder`; it ends with its parent, holds the lock until then, and adds what it prints to `log`."""
     log.parent.mkdir(exist_ok=True)
-    with log.open("ab") as output:
+    with opened_to_append(log) as output:
         return subprocess.Popen(
             command(words, gpus),
             stdin=subprocess.DEVNULL,

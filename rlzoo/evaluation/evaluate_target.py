@@ -19,6 +19,7 @@ from rlzoo.evaluation.target import Target
 from rlzoo.experiment.code import changed_sources, task_sources
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.memory import shortage_named
 from rlzoo.experiment.prompts import check_prompts
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
@@ -101,7 +102,8 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     parts = _parts(sets, config, tokenizer, target.folder)
     to_do = [part for part in parts if not said_by_main(accelerator, is_finished(part.path, part.settings))]
     if to_do:
-        _evaluate(to_do, config, tokenizer, accelerator, view, target.run)
+        with shortage_named(config, learns=False):
+            _evaluate(to_do, config, tokenizer, accelerator, view, target.run)
     if accelerator.is_main_process:
         for part in parts:
             KeptBatches(part.path).forget()

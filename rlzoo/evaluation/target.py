@@ -21,14 +21,16 @@ from rlzoo.config import (
 )
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
-from rlzoo.experiment.progress import check_whole, read_progress
+from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import slug
+from rlzoo.files import refuse_links, slug
 from rlzoo.model.pretrained import locate
 from rlzoo.tasks import check_task
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
+_OfRun = tuple[RunFolder, Path]
+"""A run and a checkpoint of it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Target:
 
     def check(self) -> None:
         """What can be checked before torch is imported. Raises UserError."""
-        if self.run is not None:
-            check_whole(Path(self.config.model.name))
+        if self.run is not None and self.folder.is_relative_to(self.run["folder"]):
+            refuse_links(Path(self.run["folder"]))
         check_agreement(self.config)
         locate(self.config.model)
         if not self.benchmarks:
@@ -66,22 +68,23 @@ class Target:
 
 
 def read_target(name: str, words: Sequence[str]) -> Target:
-    """What to evaluate of a run's folder (its last checkpoint), a model's folder or a hub name.
+    """What to evaluate of a run's folder (its last checkpoint that is whole), a model's folder or a hub name.
 
     Raises UserError for a key without effect, an unknown benchmark, a run without a checkpoint, and code from outside
     that only the run names.
     """
     trusted, words = own_words(words, TrustConfig)
     own, benchmarks, words = _split(words)
-    config, folder = _evaluation_config(name, words)
-    _check_code(name, words, bool(benchmarks), trusted.trust)
+    found = _run_and_checkpoint(Path(name))
+    config, folder = _evaluation_config(name, found, words)
+    _check_code(name, found, words, bool(benchmarks), trusted.trust)
     given = given_keys(words)
     if benchmarks and "evaluation.decodings" not in given:
         config = replace(config, evaluation=replace(config.evaluation, decodings=PAPERS_DECODINGS))
     return Target(
         config,
         folder,
-        run=_run(Path(name)),
+        run=found and {"folder": str(found[0].path), "step": read_progress(found[1]).step},
         given=given,
         benchmarks=benchmarks,
         benchmarks_folder=own.benchmarks_folder,
@@ -91,22 +94,17 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     )
 
 
-def _check_code(target: str, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]) -> None:
+def _check_code(
+    target: str, found: _OfRun | None, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]
+) -> None:
     """Of the code that a run names, an evaluation needs the model's, the engine, and but on benchmarks the task."""
-    run, _ = _run_and_checkpoint(Path(target)) or (None, None)
+    run = found[0] if found else None
     needed = ("model.", "rollout.", *([] if on_benchmarks else ["task."]))
     keys = {} if run is None else flat(asdict(read_recorded(run.config)))
     recorded = RecordedKeys(
         Path(target) if run is None else run.config, {key: it for key, it in keys.items() if key.startswith(needed)}
     )
     check_recorded([recorded], [flat(asdict(load_config(words)))], trust)
-
-
-def _run(target: Path) -> dict[str, Any] | None:
-    run, checkpoint = _run_and_checkpoint(target) or (None, None)
-    if run is None or checkpoint is None:
-        return None
-    return {"folder": str(run.path), "step": read_progress(checkpoint).step}
 
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:
@@ -121,8 +119,7 @@ def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], lis
     return asked, find(asked.benchmarks), others
 
 
-def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]:
-    found = _run_and_checkpoint(Path(target))
+def _evaluation_config(target: str, found: _OfRun | None, words: Sequence[str]) -> tuple[Config, Path]:
     for word in words:
         if word.startswith("model.name=") or (found and word.startswith("model.revision=")):
             raise UserError(f"{word!r} has no effect on an evaluation of {target}; leave it out")
@@ -131,19 +128,25 @@ def _evaluation_config(target: str, words: Sequence[str]) -> tuple[Config, Path]
         folder = Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
         return load_config([*words, key_and_value("model.name", target)]), folder
     run, checkpoint = found
-    if checkpoint is None:
-        raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
     config = run.read_config(words)
     config.model.name, config.model.revision = str(checkpoint), None
     beside = run / "evaluation" if checkpoint == run.last_checkpoint() else run / "evaluation" / checkpoint.name
     return config, Path(chosen[-1]) if chosen else beside
 
 
-def _run_and_checkpoint(target: Path) -> tuple[RunFolder, Path | None] | None:
-    """The run that a folder is, with its newest checkpoint, or whose checkpoint it is; None for any other model."""
+def _run_and_checkpoint(target: Path) -> _OfRun | None:
+    """The run that a folder is, with its newest checkpoint that is whole, or whose checkpoint it is.
+
+    None for any other model. Raises UserError for a run without a checkpoint, and for a damaged one.
+    """
     if RunFolder(target).config.exists():
-        return RunFolder(target), RunFolder(target).last_checkpoint()
+        run = RunFolder(target)
+        checkpoint = newest_whole(run / "checkpoints")
+        if checkpoint is None:
+            raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
+        return run, checkpoint
     run = RunFolder(target.absolute().parent.parent)
     if target.absolute().parent.name == "checkpoints" and run.config.exists():
+        check_whole(target.absolute())
         return run, target.absolute()
     return None

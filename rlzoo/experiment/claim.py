@@ -15,7 +15,16 @@ from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.progress import checkpoints, step_of
 from rlzoo.experiment.run_folder import STEP, TRAINED, RunFolder, evaluated_step, missing_steps
-from rlzoo.files import clear_leftovers, json_lines, locked, read_json_lines, write_json, write_json_lines, write_text
+from rlzoo.files import (
+    clear_leftovers,
+    json_lines,
+    locked,
+    read_json_lines,
+    refuse_links,
+    write_json,
+    write_json_lines,
+    write_text,
+)
 from rlzoo.rollout import engine_class
 
 LOCK = ".lock"
@@ -27,6 +36,8 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
     No other process may claim it until the returned file is closed. Raises UserError if it cannot be had.
     """
+    if folder.config.exists():  # any other folder with something in it is refused
+        refuse_links(folder.path)
     for written in (folder.path, folder / "checkpoints", folder / "evaluation"):
         clear_leftovers(written)
     objective = parse(config.objective)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from objectives import parse
 from rlzoo.config import Config, check_agreement
 from rlzoo.errors import UserError, nearest
-from rlzoo.model.pretrained import as_teacher, errors_naming_teacher, locate
+from rlzoo.model.pretrained import as_reference, as_teacher, errors_naming, locate
 from rlzoo.rollout import check_engine_name
 from rlzoo.tasks import check_task
 
@@ -26,9 +26,10 @@ def check_words(config: Config) -> None:
     check_engine_name(config.rollout.engine)
     check_trackers(config.log.trackers)
     locate(config.model)
-    if (teacher := as_teacher(config.model)) is not None:
-        with errors_naming_teacher():
-            locate(teacher)
+    for key, other in (("model.teacher", as_teacher(config.model)), ("model.reference", as_reference(config.model))):
+        if other is not None:
+            with errors_naming(key):
+                locate(other)
     if config.model.lora.rank and find_spec("peft") is None:
         raise UserError(
             f"model.lora.rank={config.model.lora.rank} needs the package peft; pip install 'rlzoo-llm[lora]', or leave "

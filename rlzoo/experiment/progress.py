@@ -1,6 +1,5 @@
 """What a checkpoint is: where training stands, and the list of its files with their checksums."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -11,15 +10,15 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from rlzoo.errors import UserError, one_line
-from rlzoo.files import read_json, write_json
+from rlzoo.files import read_json
+from rlzoo.model import manifest
+from rlzoo.model.manifest import has_manifest
 
 _logger = logging.getLogger(__name__)
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
 ADAPTERS, AHEAD = "training/adapters.safetensors", "training/ahead.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
-MANIFEST = "training/manifest.json"
-"""The step, and of every file its bytes and its checksum; older versions wrote none."""
 
 
 @dataclass(frozen=True)
@@ -48,44 +47,20 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("step-"))
 
 
-def write_manifest(checkpoint: Path, step: int) -> None:
-    """Lists the files of a checkpoint, which is complete but for this."""
-    files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
-    listed = {str(path.relative_to(checkpoint)): _fingerprint(path) for path in files}
-    write_json(checkpoint / MANIFEST, {"step": step, "files": listed})
-
-
-def _fingerprint(path: Path) -> dict[str, int | str]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "blake2b": hashlib.file_digest(file, "blake2b").hexdigest()}
-
-
 def damage(checkpoint: Path) -> str:
     """What is not as it was saved, in words; empty if all is. Without a list of its files, what lacks is seen alone."""
-    if not (checkpoint / MANIFEST).is_file():
-        needed = ("config.json", PROGRESS, OPTIMIZER)
-        lacking = [name for name in needed if not (checkpoint / name).is_file()]
-        return f"it has no {lacking[0]}" if lacking else ""
-    try:
-        manifest = read_json((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-        step, files = manifest["step"], dict(manifest["files"])
-        if step_of(checkpoint) != step or not {"config.json", PROGRESS, OPTIMIZER} <= files.keys():
-            return f"{MANIFEST} is that of another"
-        for name, saved in files.items():
-            if not (checkpoint / name).is_file():
-                return f"it has no {name}"
-            if _fingerprint(checkpoint / name) != saved:
-                return f"{name} is not what was saved"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"{MANIFEST} is not readable: {one_line(error)}"
-    return ""
+    needed = ("config.json", PROGRESS, OPTIMIZER)
+    if has_manifest(checkpoint):
+        return manifest.damage(checkpoint, step_of(checkpoint), frozenset(needed))
+    lacking = [name for name in needed if not (checkpoint / name).is_file()]
+    return f"it has no {lacking[0]}" if lacking else ""
 
 
 def check_whole(checkpoint: Path) -> None:
     """Raises UserError for a checkpoint that is damaged; a warning says of one that it has no checksums."""
     if found := damage(checkpoint):
         raise UserError(damaged_in_words(checkpoint, found))
-    if not (checkpoint / MANIFEST).is_file():
+    if not has_manifest(checkpoint):
         _logger.warning("%s is of a version without checksums: whether it is as it was saved is not known", checkpoint)
 
 

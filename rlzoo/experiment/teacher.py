@@ -7,7 +7,7 @@ from objectives import Objective
 from rlzoo.config import Config, ModelConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.prompts import check_prompts
-from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming_teacher
+from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.text import Prompt, is_rendered
@@ -49,7 +49,7 @@ def check_teacher(config: Config, tokenizer: Tokenizer, problems: Sequence[Probl
     """Raises UserError for a teacher with another vocabulary, and for what it cannot read of the problems."""
     model, other = config.model, as_teacher(config.model)
     if other is not None:
-        with errors_naming_teacher():
+        with errors_naming("model.teacher"):
             theirs = load_tokenizer(other)
         if theirs.backend.get_vocab() != tokenizer.backend.get_vocab():
             raise UserError(

@@ -18,6 +18,7 @@ from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import Experiment, check, check_objective
 from rlzoo.experiment.identity import has_changed, trained_in
+from rlzoo.experiment.memory import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
@@ -141,7 +142,10 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     further = {"logp_ref", "logp_teacher", *UNREPORTED}
     needs = SCORED.union(*(objective.needs & further for objective in objectives))
     accelerator = make_accelerator(config.model.precision)
-    with load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer:
+    with (
+        shortage_named(config, learns=True, where=f"; {folder.config} says them"),
+        load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer,
+    ):
         collected = scorer.collect()
         batch, minibatches = _scored(scorer, collected, needs), config.train.minibatches_per_step
         views = [look(objective, batch, minibatches, _state(scorer, folder, objective)) for objective in objectives]

@@ -12,10 +12,13 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.hub import expect_no_hub_without_a_network
+from rlzoo.model.manifest import MANIFEST, damage
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 POLICY, INITIAL = "policy", "initial"
 """The values of `model.teacher` that name no other model: the weights as they are, and as they were at the start."""
+NO_REFERENCE = "none"
+"""The value of `model.reference` that, besides `initial`, names no other model."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Pretrained:
 def locate(config: ModelConfig) -> Pretrained:
     """Resolves `model.name`; `package:NAME` is converted once into Hugging Face's assets cache.
 
-    Raises UserError for a missing folder, shipped model or package. A hub name is looked up only when it is loaded.
+    Raises UserError for a missing or damaged folder, a missing shipped model or package. A hub name is looked up only
+    when it is loaded.
     """
     scheme, _, rest = config.name.partition(":")
     if scheme == "embedded":
@@ -43,6 +47,11 @@ def locate(config: ModelConfig) -> Pretrained:
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(f"model.name={config.name}: the folder has no config.json; give a saved Hugging Face model")
+        if why := damage(folder):
+            raise UserError(
+                f"model.name={config.name} is damaged: {why}; take another checkpoint, or remove its {MANIFEST} if you "
+                f"changed the folder yourself"
+            )
         return Pretrained(str(folder), options)
     if folder.is_absolute() or config.name[0] in ".~" or config.name.count("/") > 1:
         raise UserError(f"model.name={config.name}: no such folder")
@@ -55,13 +64,19 @@ def as_teacher(config: ModelConfig) -> ModelConfig | None:
     return None if config.teacher in (POLICY, INITIAL) else replace(config, name=config.teacher, revision=None)
 
 
+def as_reference(config: ModelConfig) -> ModelConfig | None:
+    """The configuration of `model.reference` where that is another model."""
+    name = config.reference
+    return None if name in (INITIAL, NO_REFERENCE) else replace(config, name=name, revision=None)
+
+
 @contextmanager
-def errors_naming_teacher() -> Iterator[None]:
-    """What is wrong with a model's name is wrong with `model.teacher`."""
+def errors_naming(key: str) -> Iterator[None]:
+    """While a model is looked for that another key names: what is wrong with it is wrong with that key."""
     try:
         yield
     except UserError as error:
-        raise UserError(str(error).replace("model.name=", "model.teacher=", 1)) from None
+        raise UserError(str(error).replace("model.name=", f"{key}=", 1)) from None
 
 
 def _embedded(name: str) -> Path:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlzoo.config import ModelConfig
-from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming_teacher
+from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming
 from rlzoo.model.tokenizer import model_config
 
 QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
@@ -62,7 +62,7 @@ def teacher_shape(config: ModelConfig, shape: Shape) -> Shape | None:
     other = as_teacher(config)
     if other is None:
         return None if config.teacher == POLICY else shape
-    with errors_naming_teacher():
+    with errors_naming("model.teacher"):
         return shape_of(other)
 
 

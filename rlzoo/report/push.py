@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlzoo.config import PushConfig, to_yaml
 from rlzoo.errors import UserError, one_line
+from rlzoo.experiment.progress import check_whole
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.published import published_config
 
@@ -22,8 +23,8 @@ def push(run: str, name: str, config: PushConfig) -> str:
     """Uploads a run's last checkpoint as one commit of OWNER/MODEL; returns its address.
 
     The model's files, the curves, the card and the configuration are uploaded, the last two made anew and without paths
-    of this machine. Raises UserError for a run without a checkpoint, for a link among these files, and for what the hub
-    refuses.
+    of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for a link among these files,
+    and for what the hub refuses.
     """
     folder = RunFolder(Path(run))
     if not folder.config.exists():
@@ -31,6 +32,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
     checkpoint = folder.last_checkpoint()
     if checkpoint is None:
         raise UserError(f"{run} has no checkpoint yet; rlzoo train {folder.config} resume=true goes on with it")
+    check_whole(checkpoint)
     files = list(_files(folder, checkpoint))
 
     from huggingface_hub import CommitOperationAdd, HfApi

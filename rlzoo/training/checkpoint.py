@@ -24,14 +24,17 @@ from rlzoo.experiment.progress import (
     checkpoints,
     damage,
     newest_whole,
-    write_manifest,
 )
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
+from rlzoo.model.manifest import has_manifest, write_manifest
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import sharded_as, whole
+
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
+"""What AdamW keeps of a parameter."""
 
 
 class CheckpointTimes:
@@ -121,10 +124,11 @@ def load_weights(checkpoint: Path, policy: Policy) -> None:
         policy.load(checkpoint)
 
 
-def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
+def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration.
 
-    Raises ValueError for moments that no training leaves.
+    Raises ValueError for moments that no training leaves, and for a parameter that has lost its own: without them it
+    would learn another thing.
     """
     state: dict[int, dict[str, Tensor]] = {}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -135,6 +139,13 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
         if name == "exp_avg_sq" and (tensor < 0).any():
             raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
         state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
+    is_begun = progress.updates > progress.updates_skipped
+    moved = [*range(len(parameters) if is_begun else 0)]
+    if has_manifest(checkpoint):  # then a parameter that lacks had no gradient: an expert that no token chose
+        moved = [*state]
+    for number in moved:
+        if lacking := _MOMENTS - state.get(number, {}).keys():
+            raise ValueError(f"{OPTIMIZER}: parameter {number} has no {', '.join(sorted(lacking))}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -15,10 +15,11 @@ from accelerate.utils import set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.errors import Fault, UserError, is_disk_full, is_out_of_memory, one_line
+from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.memory import less_memory
 from rlzoo.experiment.progress import Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
@@ -27,7 +28,7 @@ from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming_teacher
+from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
@@ -109,7 +110,7 @@ class TrainingView(Protocol):
 def train(config: Config, view: TrainingView) -> RunFolder:
     """Runs an experiment, or goes on with it, to its end.
 
-    Raises Fault for a full disk, too little memory, and a run whose last updates were all skipped.
+    Raises Fault for a full disk, too little memory, a lost process, and a run whose last updates were all skipped.
     """
     experiment = check(config)
     folder = RunFolder(experiment.folder)
@@ -140,7 +141,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
 
 @contextmanager
 def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
-    """While it trains: who interrupts it, or runs out of disk or memory, is told what is saved."""
+    """While it trains: who interrupts it, runs out of disk or memory, or loses a process, is told what is saved."""
     try:
         yield
     except KeyboardInterrupt as interruption:
@@ -149,18 +150,12 @@ def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
         if is_disk_full(error):
             raise Fault(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None
         if is_out_of_memory(error):
-            raise Fault(f"{_less_memory(config)} ({one_line(error)}); {_what_is_saved(folder)}") from None
+            raise Fault(f"{less_memory(config)} ({one_line(error)}); {_what_is_saved(folder)}") from None
+        if is_lost_process(error):
+            raise Fault(f"output={folder.path}: {LOST_PROCESS} ({one_line(error)}); {_what_is_saved(folder)}") from None
         if isinstance(error, OSError) and not folder.config.is_file():
             raise Fault(f"output={folder.path} has vanished while it was written; start again") from None
         raise
-
-
-def _less_memory(config: Config) -> str:
-    tokens, rows = config.train.tokens_per_micro_batch, config.rollout.rows_per_batch
-    return (
-        f"out of memory: train.tokens_per_micro_batch={tokens} holds all of them at once, {max(1, tokens // 2)} half "
-        f"of that; in sampling rollout.rows_per_batch={rows} does, {max(1, rows // 2)} half; rlzoo fit says what fits"
-    )
 
 
 def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) -> Outcome:
@@ -225,9 +220,10 @@ def load(
         needs = experiment.objective.needs | needs
         reference, teacher = None, None
         if "logp_ref" in needs:
-            reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
+            with errors_naming("model.reference"):
+                reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
         if "logp_teacher" in needs and config.model.teacher != POLICY:
-            with errors_naming_teacher():
+            with errors_naming("model.teacher"):
                 teacher = _frozen(experiment, policy, config.model.teacher).to(accelerator.device)
         if checkpoint is not None:
             with readable(checkpoint):
@@ -242,7 +238,7 @@ def load(
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
-                        load_optimizer(checkpoint, scorer.optimizer)
+                        load_optimizer(checkpoint, scorer.optimizer, progress)
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield scorer

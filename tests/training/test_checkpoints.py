@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 
 import rlzoo
 from rlzoo.commands import main
+from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError
+from rlzoo.evaluation.target import read_target
 from rlzoo.experiment.progress import (
-    MANIFEST,
     OPTIMIZER,
     PROGRESS,
     check_whole,
@@ -25,6 +26,8 @@ from rlzoo.experiment.progress import (
     step_of,
 )
 from rlzoo.files import folder_written_atomically
+from rlzoo.model.manifest import MANIFEST
+from rlzoo.model.pretrained import locate
 from rlzoo.training import checkpoint as saving
 from tests.conftest import error_of
 
@@ -127,6 +130,55 @@ def test_what_lacks_is_seen_without_checksums_too(name: str, run: Path) -> None:
     (LAST / MANIFEST).unlink()
     (LAST / name).unlink()
     assert damage(LAST) == f"it has no {name}"
+
+
+def without_moments(path: Path) -> None:
+    """Those of one parameter are gone."""
+    tensors = load_file(path)
+    save_file({name: it for name, it in tensors.items() if not name.startswith("0.")}, path)
+
+
+def test_moments_that_lack_are_seen_without_checksums_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for checkpoint in checkpoints(run / "checkpoints"):
+        (checkpoint / MANIFEST).unlink()
+    without_moments(LAST / OPTIMIZER)
+    assert main([*GO_ON]) == 2
+    assert "parameter 0 has no exp_avg, exp_avg_sq, step" in capsys.readouterr().err
+
+
+MODEL = LAST / "model.safetensors"
+WHAT_READS: list[tuple[str, tuple[str, ...]]] = [
+    ("model.name", ("train", *SMALL, f"model.name={LAST}", "output=new")),
+    ("model.reference", ("train", *SMALL[1:], f"model.reference={LAST}", "objective=grpo+kl", "output=new")),
+    ("model.teacher", ("train", *SMALL[1:], f"model.teacher={LAST}", "objective=opd", "output=new")),
+    ("the checkpoint", ("push", "run", "someone/model")),
+    ("the checkpoint", ("eval", str(LAST))),
+]
+
+
+@pytest.mark.parametrize(("named", "words"), WHAT_READS)
+def test_a_damaged_checkpoint_is_no_model(
+    named: str, words: tuple[str, ...], run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(LAST / "model.safetensors")
+    line = error_of(capsys, *words)
+    assert named in line and "model.safetensors is not what was saved" in line
+
+
+def test_a_model_needs_nothing_of_what_training_goes_on_from(run: Path) -> None:
+    copy = Path(shutil.copytree(LAST, "model"))
+    flip(copy / OPTIMIZER)
+    assert locate(ModelConfig(name=str(copy))).path == str(copy)
+    flip(copy / "config.json")
+    with pytest.raises(UserError, match="is damaged"):
+        locate(ModelConfig(name=str(copy)))
+
+
+def test_an_evaluation_takes_the_newest_that_is_whole(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    flip(LAST / "model.safetensors")
+    target = read_target(str(run), ())
+    assert target.run == {"folder": str(run), "step": 2} and target.folder == run / "evaluation" / "step-000002"
+    assert len([it for it in caplog.messages if "the one before it is taken" in it]) == 1
 
 
 def test_a_kill_between_the_two_renames_loses_nothing(run: Path, whole: Path) -> None:

@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
+from torch.distributed import DistBackendError, DistNetworkError
 
 import rlzoo
 from rlzoo.commands import main
-from rlzoo.experiment.progress import MANIFEST, checkpoints
+from rlzoo.errors import fault_in
+from rlzoo.experiment.progress import checkpoints
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.model.manifest import MANIFEST
+from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training import run as loop
 from rlzoo.training.trainer import Trainer
 from tests.conftest import error_of, fault_of
@@ -68,7 +72,7 @@ LAST = "evaluation/step-000004-T1-p1.jsonl"
 GO_ON = ("train", *SMALL, "output=run", "resume=true")
 DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
     (cut, f"{CHECKPOINT}/model.safetensors", ("inspect", "run", "step=4"), "remove this folder"),
-    (cut, f"{CHECKPOINT}/model.safetensors", ("eval", "run"), CHECKPOINT),
+    (cut, f"{CHECKPOINT}/model.safetensors", ("eval", f"run/{CHECKPOINT}"), CHECKPOINT),
     (halve_line, "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 2"),
     (halve_line, "metrics.jsonl", ("leaderboard", "run"), "metrics.jsonl is damaged: line 2"),
     (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 3, 4"),
@@ -180,6 +184,43 @@ def test_too_little_memory_is_one_line_that_names_the_keys_and_by_how_much(
     monkeypatch.setattr(loop, "_record", lambda *_: raised(error))
     said = fault_of(capsys, *GO_ON, "train.steps=5")
     assert "out of memory" in said and says in said and "step 4 is saved; resume=true goes on" in said
+
+
+GLOO = (
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:1233: Connection reset by peer"
+)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError(GLOO), DistBackendError("remote process exited"), DistNetworkError("x")]
+)
+def test_a_lost_process_is_one_line_that_says_what_is_saved(
+    error: Exception, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "give the same command again" in fault_in(error)
+    monkeypatch.setattr(loop, "_record", lambda *_: raised(error))
+    said = fault_of(capsys, *GO_ON, "train.steps=5")
+    assert "another process of this run is gone" in said and "step 4 is saved; resume=true goes on" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("eval", "run"), ("rollout.rows_per_batch=512 samples them at once, 256 half",)),
+        (("inspect", "run"), ("train.tokens_per_micro_batch=16384 holds", "8192 half", "run/config.yaml says them")),
+    ],
+)
+def test_too_little_memory_names_the_keys_where_nothing_is_trained(
+    words: tuple[str, ...],
+    says: tuple[str, ...],
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    monkeypatch.setattr(TransformersEngine, "generate", lambda *_, **__: raised(error))
+    line = fault_of(capsys, *words)
+    assert all(it in line for it in says) and "tried to allocate 9 bytes" in line
 
 
 def raised(error: Exception) -> None:

@@ -7,11 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import rlzoo
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
+from tests.processes import TWO
 
 REWARD = """
 import time
@@ -43,6 +45,12 @@ def started(*words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rlzoo", *words]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+
+
+def process_of_rank(rank: int, launcher: int) -> psutil.Process:
+    """The one that torchrun has started for it."""
+    below = psutil.Process(launcher).children(recursive=True)
+    return next(it for it in below if "rlzoo" in it.cmdline() and it.environ().get("RANK") == str(rank))
 
 
 def wait_for_step(step: int, process: subprocess.Popen[str], folder: RunFolder) -> None:
@@ -81,3 +89,18 @@ def test_a_grid_that_a_scheduler_ends_has_saved_the_last_step_of_its_run() -> No
     assert process.returncode == 143 and "the same command goes on" in error and "Traceback" not in error
     last = run.last_checkpoint()
     assert last is not None and last.name == f"step-{len(read_json_lines(run.metrics)):06d}"
+
+
+@pytest.mark.slow
+def test_a_run_that_loses_one_of_its_processes_says_in_a_line_what_is_saved() -> None:
+    run, words = RunFolder(Path("run")), (*SIZES, "objective=grpo", "checkpoint.every=1", "train.steps=500")
+    command = [*TWO, "-m", "rlzoo", "train", *words, "output=run"]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_for_step(3, process, run)
+    process_of_rank(1, process.pid).kill()
+    _, error = process.communicate(timeout=120)
+    lines = [line for line in error.splitlines() if line.startswith("rlzoo: ")]
+    assert process.returncode == 1 and len(lines) == 1, error
+    told = "interrupted" in lines[0]  # torchrun may have told the other one to end before it noticed
+    assert (told or "another process of this run is gone" in lines[0]) and "saved; resume=true goes on" in lines[0]
+    assert "rlzoo/training/run.py" not in error
