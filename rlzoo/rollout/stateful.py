@@ -1,7 +1,7 @@
 """Rows of several turns with `task.environment`: each is an episode with a state of its own."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,9 +28,9 @@ class StatefulToolUse(Turns):
 
     episodes: EpisodePool = field(kw_only=True)
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
-        return self.episodes.answers(asked)
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, in order."""
+        return self.episodes.answers([*zip(rows, calls, strict=True)])
 
     def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
         return self._told(rows, is_last=False) if self.episodes.answers_turns else super()._heard(rows)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -14,7 +14,7 @@ from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tool_calls import MOST_CALLS, TOO_MANY, Answer
 from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in
 
@@ -24,6 +24,8 @@ class Conversation:
     """A row while it is written. Each list has an item for each token."""
 
     prompt: Sequence[int]
+    seed: int = 0
+    """From which its tools draw."""
     tokens: list[int] = field(default_factory=list)
     chosen: list[bool] = field(default_factory=list)
     """Whether the policy chose the token; the others are what tools answered."""
@@ -82,6 +84,10 @@ class Conversation:
         """What its last turn calls; a turn that was cut off calls nothing."""
         return [] if self.truncated else calls_in(self.turns[-1])
 
+    def call_seed(self, place: int) -> int:
+        """Of the call at a place in its last turn."""
+        return seed_of(self.seed, f"turn {len(self.turns)}, call {place}")
+
 
 @dataclass(frozen=True)
 class Turns(SingleTurn):
@@ -109,8 +115,10 @@ class Turns(SingleTurn):
         started = time.perf_counter()
         places = range(len(problems)) if numbers is None else numbers
         sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
-        self._write(rows, sampled, sampling)
         lots, writing = row_lots(places, responses), [*range(len(rows))]
+        for row, lot in zip(rows, lots, strict=True):
+            row.seed = seed_of(seed, f"tools of row {lot}")
+        self._write(rows, sampled, sampling)
         for turn in range(1, self.max_turns):
             going = self._answered(rows, sampling)
             self.look(rows, writing)
@@ -134,8 +142,8 @@ class Turns(SingleTurn):
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, which are given by number, in order."""
         raise NotImplementedError
 
     def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
@@ -174,8 +182,12 @@ class Turns(SingleTurn):
 
     def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
         """The answers to the last turn of each row that asks something, by the row's number."""
-        asking = [(number, row.open_calls) for number, row in enumerate(rows) if row.open_calls]
-        return {number: heard for (number, _), heard in zip(asking, self.answers(asking), strict=True)}
+        asked = {number: calls for number, row in enumerate(rows) if (calls := row.open_calls)}
+        answers = self.answers({number: rows[number] for number in asked}, [it[:MOST_CALLS] for it in asked.values()])
+        return {
+            number: [*heard, TOO_MANY] if len(calls) > MOST_CALLS else heard
+            for (number, calls), heard in zip(asked.items(), answers, strict=True)
+        }
 
     def _finish(self, rows: Sequence[Conversation]) -> None:
         """Called when no row goes on, before they are graded."""
@@ -193,10 +205,21 @@ class ToolUse(Turns):
 
     tools: ToolPool = field(kw_only=True)
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
-        answers = iter(self.tools.answers([call for _, calls in asked for call in calls]))
-        return [[next(answers) for _ in calls] for _, calls in asked]
+    def _first_turns(
+        self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
+    ) -> tuple[Rollouts, list[Conversation]]:
+        self.tools.begin()
+        return super()._first_turns(problems, responses, sampling, seed, places)
+
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, in order."""
+        asked = [
+            (call, row.call_seed(place))
+            for row, own in zip(rows.values(), calls, strict=True)
+            for place, call in enumerate(own)
+        ]
+        answers = iter(self.tools.answers(asked))
+        return [[next(answers) for _ in own] for own in calls]
 
 
 def row_lots(places: Sequence[int], responses: int) -> list[int]:

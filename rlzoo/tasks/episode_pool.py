@@ -12,8 +12,9 @@ from rlzoo.errors import Fault
 from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.environment_class import TURN_REWARD
-from rlzoo.tasks.episode import EpisodeSettings, Order, keep_nursery
+from rlzoo.tasks.episode import EpisodeSettings, Order
 from rlzoo.tasks.grading import Graded
+from rlzoo.tasks.nursery import keep_nursery
 from rlzoo.tasks.tool_calls import Answer, Call, read_call
 
 _PATIENCE = 5.0
@@ -157,7 +158,7 @@ class EpisodePool:
             _logger.warning("%s: an episode is lost: %s", self.settings.environment.written, error)
 
     def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
-        """What became of each order; the nurseries work side by side, each on one order at a time."""
+        """What became of each order; the nurseries work side by side."""
         parts = [[it for it in orders if it.number % self.workers == place] for place in range(self.workers)]
         for nursery, part in zip(self._nurseries, parts, strict=True):
             nursery.ask(part)
@@ -206,7 +207,7 @@ class _NurseryProcess:
     def _start(self) -> None:
         # As graders: a worker inherits the environment alone, and hears none of the signals that ask to end.
         context = WithoutMain()
-        context.set_forkserver_preload(["rlzoo.tasks.episode"])
+        context.set_forkserver_preload(["rlzoo.tasks.nursery"])
         self._to_nursery, to_pool = context.Pipe()
         arguments = (to_pool, dict(os.environ), self.settings)
         self._process, self._is_gone = context.Process(target=keep_nursery, args=arguments), False

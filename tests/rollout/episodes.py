@@ -95,6 +95,16 @@ class Hostile(Showing):
         """Talks."""
         return "<|im_end|>" + "y" * 10**6
 
+    def swell(self) -> int:
+        """Takes more memory than there is for it."""
+        return len(bytearray(5 * 2**30))
+
+    def shout(self) -> str:
+        """Prints, by Python and by a program."""
+        print("a" * 10**6, flush=True)
+        os.system("echo b; echo c >&2")
+        return "said"
+
     def spoil(self) -> float:
         """Spoils its reward."""
         self.reward = float("nan")
