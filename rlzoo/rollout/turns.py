@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -42,6 +42,8 @@ class Conversation:
     state: str = ""
     """That which is there now: what the policy was shown last, unless the environment says it."""
     truncated: bool = False
+    is_over: bool = False
+    """Whether its episode ended with what it was told last."""
     heard: int = 0
     """How many turns an environment that answers turns has been told."""
     calls: int = 0
@@ -61,11 +63,14 @@ class Conversation:
         self.earned.append(0.0)
         self.states.append(self.state)
 
-    def hear(self, answers: Sequence[Answer], tokens: Sequence[int], room: int) -> None:
-        """Takes what tools or an environment answer; a row without room for a token behind it is truncated."""
+    def note(self, answers: Sequence[Answer]) -> None:
+        """Counts what tools or an environment answer."""
         self.calls += sum(answer.role == "tool" for answer in answers)
         self.errors += sum(answer.is_error for answer in answers)
         self.state = json.dumps([answer.text for answer in answers])
+
+    def hear(self, tokens: Sequence[int], room: int) -> None:
+        """Takes the tokens of what is answered; a row without room for a token behind them is truncated."""
         if len(tokens) >= room:
             self.truncated = True
         else:
@@ -81,8 +86,8 @@ class Conversation:
 
     @property
     def open_calls(self) -> list[str]:
-        """What its last turn calls; a turn that was cut off calls nothing."""
-        return [] if self.truncated else calls_in(self.turns[-1])
+        """What its last turn calls; a turn that was cut off calls nothing, and what is over hears no more."""
+        return [] if self.truncated or self.is_over else calls_in(self.turns[-1])
 
     def call_seed(self, place: int) -> int:
         """Of the call at a place in its last turn."""
@@ -172,17 +177,32 @@ class Turns(SingleTurn):
             row.write(cut, number, text, room)
 
     def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
-        """The rows whose calls have been answered, and that go on."""
+        """The rows whose calls have been answered, and that go on.
+
+        What is answered to the last turn of a row that is over is counted, and is no part of it.
+        """
         heard = {number: answers for number, answers in self._heard(rows).items() if answers}
+        over = self.over()
         for number, answers in heard.items():
-            messages = [{"role": answer.role, "content": answer.text} for answer in answers]
-            tokens = self.tokenizer.answered(rows[number].tokens, messages)
-            rows[number].hear(answers, tokens, self._room(rows[number], sampling))
-        return [number for number in heard if not rows[number].truncated]
+            rows[number].note(answers)
+            rows[number].is_over = number in over
+            if not rows[number].is_over:
+                messages = [{"role": answer.role, "content": answer.text} for answer in answers]
+                tokens = self.tokenizer.answered(rows[number].tokens, messages)
+                rows[number].hear(tokens, self._room(rows[number], sampling))
+        return [number for number in heard if not rows[number].is_over and not rows[number].truncated]
+
+    def over(self) -> Collection[int]:
+        """The rows behind whose last turn none follows, whatever it calls."""
+        return ()
+
+    def calls_of(self, row: Conversation) -> list[str]:
+        """What its last turn asks of tools."""
+        return row.open_calls
 
     def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
         """The answers to the last turn of each row that asks something, by the row's number."""
-        asked = {number: calls for number, row in enumerate(rows) if (calls := row.open_calls)}
+        asked = {number: calls for number, row in enumerate(rows) if (calls := self.calls_of(row))}
         answers = self.answers({number: rows[number] for number in asked}, [it[:MOST_CALLS] for it in asked.values()])
         return {
             number: [*heard, TOO_MANY] if len(calls) > MOST_CALLS else heard

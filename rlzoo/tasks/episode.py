@@ -13,7 +13,7 @@ from typing import Any
 
 from rlzoo.errors import one_line
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.environment_class import REWARD, TURN_REWARD, TURN_STATE, EpisodeSource
+from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, EpisodeSource
 from rlzoo.tasks.grading import checked_grade
 from rlzoo.tasks.reward import Reward, Row, finite_number, weighted
 from rlzoo.tasks.tool_calls import Answer, answer_text, shortened
@@ -66,8 +66,14 @@ class Episode:
 
     def respond(self, turn: str, is_truncated: bool) -> Sequence[Sequence[Any]]:
         """The fields of each answer to a turn of the policy; none if the episode ends with it."""
-        answers: Sequence[Answer] = self._waited(self.instance.respond(turn, is_truncated))
+        environment = self.settings.environment
+        answers: Sequence[Answer] = self._waited(environment.respond(self.instance, turn, is_truncated))
         return [astuple(replace(answer, text=shortened(answer.text))) for answer in answers]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the instance says that the policy writes no further turn."""
+        return self.settings.environment.tells_end and bool(getattr(self.instance, DONE))
 
     def turn_reward(self) -> float:
         """The weighted reward of the turn that has ended; from here on it is the class's own until one is set."""
@@ -93,7 +99,8 @@ class Episode:
         if REWARD in names:
             found.append((_number(REWARD, self._waited(self.instance.get_reward())), None))
         if TURN_REWARD in names:
-            found.append((self.earned, None))
+            unread = _number(TURN_REWARD, vars(self.instance).get(TURN_REWARD, 0.0))
+            found.append((self.earned + unread, None))
         grade = checked_grade(weighted(found, self.settings.weights), self.problem)
         return grade.reward, grade.correct, grade.rewards
 

@@ -8,9 +8,10 @@ import resource
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -40,13 +41,19 @@ def _live(settings: EpisodeSettings, orders: Connection, others: Sequence[Connec
         while True:
             order: Order = orders.recv()
             signal.setitimer(signal.ITIMER_REAL, settings.timeout + _GRACE)
-            try:
-                done = {"value": getattr(episode, order.method)(*order.arguments)}
-            except BaseException as error:  # also exit()
-                done = {"error": shortened(described(error))}
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            orders.send_bytes(json.dumps(done).encode())
+            done = _tried(partial(getattr(episode, order.method), *order.arguments))
+            over = _tried(lambda: episode.is_over)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            told = {**done, "is_over": over["value"]} if "value" in over else over
+            orders.send_bytes(json.dumps(told).encode())
+
+
+def _tried(call: Callable[[], Any]) -> dict[str, Any]:
+    """What the user's code gives, as `value`, or its `error`."""
+    try:
+        return {"value": call()}
+    except BaseException as error:  # also exit()
+        return {"error": shortened(described(error))}
 
 
 @dataclass
@@ -64,6 +71,8 @@ class Nursery:
 
     def obey(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
         """What became of each order: its `value`, or an `error`, with `is_lost` if there is no such episode any more.
+
+        `is_over` says whether the episode says so.
 
         Episodes act side by side, each on one order at a time, in the time that the settings give it. Once so many
         have taken all of it, the others of this call get less, as responses that are graded do.

@@ -129,6 +129,36 @@ class Wordy(Showing):
     def reset(self, **kwargs):
         return 7
 
+class Ending(Showing):
+    """Is over once a call has added."""
+
+    @property
+    def done(self):
+        return self.reward > 0
+
+class Asking(Showing):
+    """A user who asks twice, and gives a reward for each turn that was told."""
+
+    def reset(self, **kwargs):
+        self.reward, self.told = 0.0, []
+
+    async def turn_answer(self, text):
+        self.told.append(text)
+        return f"And {len(self.told)}?" if len(self.told) < 3 else None
+
+    def get_reward(self):
+        return float(len(self.told))
+
+class Talking:
+    def reset(self):
+        return None
+
+    def turn_answer(self, text):
+        return 7 if text else ""
+
+    def get_reward(self):
+        return 0.0
+
 class Mute:
     def reset(self):
         return None

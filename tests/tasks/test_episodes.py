@@ -95,6 +95,17 @@ def test_the_rewards_of_functions_and_of_the_environment_are_weighted_in_this_or
     assert grade.rewards == (0.5, 2.0, 0.5) and grade.reward == 0.5 + 20.0 + 50.0
 
 
+def test_what_a_user_says_is_text_or_the_end_and_needs_no_tool() -> None:
+    talking = config("Talking")
+    check_task(talking)
+    assert tool_schemas(talking) == []
+    with pool(talking) as episodes:
+        episodes.begin([PROBLEM] * 2, [1] * 2)
+        lost, (empty,) = episodes.respond([(0, "text", False), (1, "", False)])
+        assert lost == [] and (empty.text, empty.role, empty.is_error) == ("", "user", False)
+        assert [it.outcome for it in episodes.grades([""] * 2)] == ["failed", "graded"]
+
+
 def test_methods_may_be_asynchronous() -> None:
     with pool(config("Asynchronous")) as episodes:
         episodes.begin([PROBLEM], [1])
@@ -234,7 +245,7 @@ def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> No
         "Counting": r"task\.environment=\./envs\.py:Counting gives no reward; write def get_reward",
         "reward_func": "and not a class; give one that takes no arguments",
         "Unsettled": "has no method reset; write def reset",
-        "Mute": "has no public method that the model could call",
+        "Mute": "has no public method that the model could call, nor turn_answer; write one",
         "Countin": "has no Countin; did you mean Counting",
     }
     for name, told in wrong.items():

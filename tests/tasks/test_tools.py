@@ -111,19 +111,6 @@ def test_what_a_tool_draws_follows_from_the_seed_of_its_call(tools: TaskConfig) 
         assert [it.text for it in alone.answers([(called("draw"), seed) for seed in (3, 2)])] == drawn[2:0:-1]
 
 
-@pytest.mark.slow
-def test_a_thousand_hostile_calls_end_nothing(pool: ToolPool) -> None:
-    hostile = [
-        called("fail"),
-        "{" * 99,
-        called("add", a=1e308, b=1e308),
-        called("add", a="\ud800", b="\x1b[2J"),
-        "null",
-    ]
-    answers = answers_of(pool, hostile * 200)
-    assert len(answers) == 1000 and [answer.is_error for answer in answers[:5]] == [True, True, False, False, True]
-
-
 def test_calls_are_read_from_a_turn_in_order_the_last_also_without_its_end() -> None:
     assert calls_in("so <tool_call>\n1\n</tool_call> and <tool_call>2</tool_call> or <tool_call>3") == ["1", "2", "3"]
     assert calls_in("</tool_call> tool_call") == []
