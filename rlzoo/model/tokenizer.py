@@ -22,7 +22,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.model.pretrained import Pretrained, locate
 from rlzoo.signals import within
 from rlzoo.tasks.base import Message
-from rlzoo.tasks.environment_class import tool_keys, tool_schemas
+from rlzoo.tasks.environment_class import answer_roles, tool_keys, tool_schemas
 from rlzoo.tasks.text import begun_by
 from rlzoo.tasks.tools import CALLS
 
@@ -68,6 +68,8 @@ class Tokenizer:
     uses_template: bool
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """What the chat template is told besides the messages; the schemas of tools are among it."""
+    has_turns: bool = False
+    """Whether something answers behind a turn, so that a prompt of plain text is a message too."""
 
     @property
     def tools(self) -> Sequence[Any]:
@@ -80,7 +82,7 @@ class Tokenizer:
         Plain text gets the special tokens that the tokenizer adds by default. Those that are written in a prompt are
         its text; special are those of the tokenizer and the template alone.
         """
-        if isinstance(prompt, str) and self.tools:
+        if isinstance(prompt, str) and (self.tools or self.has_turns):
             prompt = [{"role": "user", "content": prompt}]  # there is no other place for what the tools are
         if isinstance(prompt, str) or not self.uses_template:
             text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
@@ -117,15 +119,27 @@ class Tokenizer:
 
         The token that ends the turn is the policy's, unless a stop text has cut the turn before it.
         """
-        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}]
-        messages += [{**it, "content": self._special.sub(_parted, it["content"])} for it in answers]
-        options = {"add_generation_prompt": True, **self.template_options}
-        with _in_time():
-            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
-        behind = rendered.partition(_TURN)[2]
+        behind = self._behind([{**it, "content": self._special.sub(_parted, it["content"])} for it in answers])
         ids = [token for piece in re.split(f"({self._special.pattern})", behind) for token in self._piece(piece)]
         is_ended = turn[-1] in self.stop_tokens and ids[0] in self.stop_tokens
         return ids[1:] if is_ended else ids
+
+    def _behind(self, answers: Sequence[Message]) -> str:
+        """The text that the chat template writes behind a turn."""
+        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *answers]
+        options = {"add_generation_prompt": True, **self.template_options}
+        with _in_time():
+            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
+        return rendered.partition(_TURN)[2]
+
+    def lacks(self, role: str) -> str:
+        """Why the chat template cannot write an answer of that role behind a turn; "" if it can."""
+        answer = f'{{"1": "<2>"}}{_PARTING}3'  # whatever is quoted or escaped is not what was answered
+        try:
+            behind = self._behind([{"role": role, "content": answer}])
+        except (TemplateError, TypeError, ValueError, KeyError) as error:
+            return one_line(error)
+        return "" if answer in behind else "it writes something else in its place"
 
     def begun(self, prompt: Sequence[int]) -> str:
         """What the end of a rendered prompt has begun of the response, `<think>` as a rule; "" if nothing."""
@@ -188,10 +202,13 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
                 f"choose a model whose template does, such as Qwen/Qwen3-1.7B, or {other}"
             )
         options |= {"tools": schemas} if schemas else {}
-    tokenizer = Tokenizer(backend, stops, context, uses_template, options)
+    has_turns = task is not None and bool(tool_keys(task))
+    tokenizer = Tokenizer(backend, stops, context, uses_template, options, has_turns)
     if not uses_template:
         return tokenizer
     _try_template(config, tokenizer)
+    if task:
+        _try_answers(config, task, tokenizer)
     return replace(tokenizer, stop_tokens=stops | _turn_end(backend))
 
 
@@ -275,3 +292,13 @@ def _try_template(config: ModelConfig, tokenizer: Tokenizer) -> None:
             f"model.chat_template=auto: the chat template of {config.name} fails ({one_line(error)}); "
             f"set model.chat_template=none"
         ) from None
+
+
+def _try_answers(config: ModelConfig, task: TaskConfig, tokenizer: Tokenizer) -> None:
+    for role in answer_roles(task):
+        if why := tokenizer.lacks(role):
+            key, named = next(iter(tool_keys(task).items()))
+            raise UserError(
+                f"{key}={named}: the chat template of {config.name} cannot answer a turn by a message of role {role} "
+                f"({why}); choose a model whose template does, such as Qwen/Qwen3-1.7B"
+            )

@@ -1,7 +1,7 @@
 """Rows of several turns with `task.environment`: each is an episode with a state of its own."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,20 +28,35 @@ class StatefulToolUse(Turns):
 
     episodes: EpisodePool = field(kw_only=True)
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
-        return self.episodes.answers(asked)
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, in order."""
+        return self.episodes.answers([*zip(rows, calls, strict=True)])
+
+    def over(self) -> Collection[int]:
+        """The rows whose episodes say that they are over."""
+        return self.episodes.over
+
+    def calls_of(self, row: Conversation) -> list[str]:
+        """What its last turn calls, if there is anything to call and the episode does not find it itself."""
+        return row.open_calls if self.episodes.names and self.episodes.hears != "turns" else []
 
     def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
-        return self._told(rows, is_last=False) if self.episodes.answers_turns else super()._heard(rows)
+        heard = super()._heard(rows)
+        return heard | self._told(rows, [number for number in range(len(rows)) if number not in heard], is_last=False)
 
     def _finish(self, rows: Sequence[Conversation]) -> None:
-        if self.episodes.answers_turns:
-            self._told(rows, is_last=True)
+        quiet = [number for number, row in enumerate(rows) if not self.calls_of(row)]
+        self._told(rows, quiet, is_last=self.episodes.hears == "turns")
 
-    def _told(self, rows: Sequence[Conversation], is_last: bool) -> dict[int, list[Answer]]:
-        """The answers to turns that episodes have not heard: of truncated rows when all are at their end."""
-        unheard = [number for number, row in enumerate(rows) if row.heard < len(row.turns)]
+    def _told(self, rows: Sequence[Conversation], numbers: Sequence[int], is_last: bool) -> dict[int, list[Answer]]:
+        """The answers to turns that episodes have not heard, if they hear more than calls.
+
+        Truncated turns are told where all rows are at their last.
+        """
+        if self.episodes.hears == "calls":
+            return {}
+        going = [number for number in numbers if not rows[number].is_over]
+        unheard = [number for number in going if rows[number].heard < len(rows[number].turns)]
         asked = [number for number in unheard if is_last or not rows[number].truncated]
         for number in asked:
             rows[number].heard = len(rows[number].turns)

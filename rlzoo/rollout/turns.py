@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -14,7 +14,7 @@ from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tool_calls import MOST_CALLS, TOO_MANY, Answer
 from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in
 
@@ -24,6 +24,8 @@ class Conversation:
     """A row while it is written. Each list has an item for each token."""
 
     prompt: Sequence[int]
+    seed: int = 0
+    """From which its tools draw."""
     tokens: list[int] = field(default_factory=list)
     chosen: list[bool] = field(default_factory=list)
     """Whether the policy chose the token; the others are what tools answered."""
@@ -40,6 +42,8 @@ class Conversation:
     state: str = ""
     """That which is there now: what the policy was shown last, unless the environment says it."""
     truncated: bool = False
+    is_over: bool = False
+    """Whether its episode ended with what it was told last."""
     heard: int = 0
     """How many turns an environment that answers turns has been told."""
     calls: int = 0
@@ -59,11 +63,14 @@ class Conversation:
         self.earned.append(0.0)
         self.states.append(self.state)
 
-    def hear(self, answers: Sequence[Answer], tokens: Sequence[int], room: int) -> None:
-        """Takes what tools or an environment answer; a row without room for a token behind it is truncated."""
+    def note(self, answers: Sequence[Answer]) -> None:
+        """Counts what tools or an environment answer."""
         self.calls += sum(answer.role == "tool" for answer in answers)
         self.errors += sum(answer.is_error for answer in answers)
         self.state = json.dumps([answer.text for answer in answers])
+
+    def hear(self, tokens: Sequence[int], room: int) -> None:
+        """Takes the tokens of what is answered; a row without room for a token behind them is truncated."""
         if len(tokens) >= room:
             self.truncated = True
         else:
@@ -79,8 +86,12 @@ class Conversation:
 
     @property
     def open_calls(self) -> list[str]:
-        """What its last turn calls; a turn that was cut off calls nothing."""
-        return [] if self.truncated else calls_in(self.turns[-1])
+        """What its last turn calls; a turn that was cut off calls nothing, and what is over hears no more."""
+        return [] if self.truncated or self.is_over else calls_in(self.turns[-1])
+
+    def call_seed(self, place: int) -> int:
+        """Of the call at a place in its last turn."""
+        return seed_of(self.seed, f"turn {len(self.turns)}, call {place}")
 
 
 @dataclass(frozen=True)
@@ -109,8 +120,10 @@ class Turns(SingleTurn):
         started = time.perf_counter()
         places = range(len(problems)) if numbers is None else numbers
         sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
-        self._write(rows, sampled, sampling)
         lots, writing = row_lots(places, responses), [*range(len(rows))]
+        for row, lot in zip(rows, lots, strict=True):
+            row.seed = seed_of(seed, f"tools of row {lot}")
+        self._write(rows, sampled, sampling)
         for turn in range(1, self.max_turns):
             going = self._answered(rows, sampling)
             self.look(rows, writing)
@@ -134,8 +147,8 @@ class Turns(SingleTurn):
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, which are given by number, in order."""
         raise NotImplementedError
 
     def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
@@ -164,18 +177,37 @@ class Turns(SingleTurn):
             row.write(cut, number, text, room)
 
     def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
-        """The rows whose calls have been answered, and that go on."""
+        """The rows whose calls have been answered, and that go on.
+
+        What is answered to the last turn of a row that is over is counted, and is no part of it.
+        """
         heard = {number: answers for number, answers in self._heard(rows).items() if answers}
+        over = self.over()
         for number, answers in heard.items():
-            messages = [{"role": answer.role, "content": answer.text} for answer in answers]
-            tokens = self.tokenizer.answered(rows[number].tokens, messages)
-            rows[number].hear(answers, tokens, self._room(rows[number], sampling))
-        return [number for number in heard if not rows[number].truncated]
+            rows[number].note(answers)
+            rows[number].is_over = number in over
+            if not rows[number].is_over:
+                messages = [{"role": answer.role, "content": answer.text} for answer in answers]
+                tokens = self.tokenizer.answered(rows[number].tokens, messages)
+                rows[number].hear(tokens, self._room(rows[number], sampling))
+        return [number for number in heard if not rows[number].is_over and not rows[number].truncated]
+
+    def over(self) -> Collection[int]:
+        """The rows behind whose last turn none follows, whatever it calls."""
+        return ()
+
+    def calls_of(self, row: Conversation) -> list[str]:
+        """What its last turn asks of tools."""
+        return row.open_calls
 
     def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
         """The answers to the last turn of each row that asks something, by the row's number."""
-        asking = [(number, row.open_calls) for number, row in enumerate(rows) if row.open_calls]
-        return {number: heard for (number, _), heard in zip(asking, self.answers(asking), strict=True)}
+        asked = {number: calls for number, row in enumerate(rows) if (calls := self.calls_of(row))}
+        answers = self.answers({number: rows[number] for number in asked}, [it[:MOST_CALLS] for it in asked.values()])
+        return {
+            number: [*heard, TOO_MANY] if len(calls) > MOST_CALLS else heard
+            for (number, calls), heard in zip(asked.items(), answers, strict=True)
+        }
 
     def _finish(self, rows: Sequence[Conversation]) -> None:
         """Called when no row goes on, before they are graded."""
@@ -193,10 +225,21 @@ class ToolUse(Turns):
 
     tools: ToolPool = field(kw_only=True)
 
-    def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
-        """To the calls of each of some rows their answers, in order."""
-        answers = iter(self.tools.answers([call for _, calls in asked for call in calls]))
-        return [[next(answers) for _ in calls] for _, calls in asked]
+    def _first_turns(
+        self, problems: Sequence[Problem], responses: int, sampling: Sampling, seed: int, places: Sequence[int]
+    ) -> tuple[Rollouts, list[Conversation]]:
+        self.tools.begin()
+        return super()._first_turns(problems, responses, sampling, seed, places)
+
+    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
+        """The answers to the calls of each of some rows, in order."""
+        asked = [
+            (call, row.call_seed(place))
+            for row, own in zip(rows.values(), calls, strict=True)
+            for place, call in enumerate(own)
+        ]
+        answers = iter(self.tools.answers(asked))
+        return [[next(answers) for _ in own] for own in calls]
 
 
 def row_lots(places: Sequence[int], responses: int) -> list[int]:

@@ -4,35 +4,40 @@ The class takes no arguments. `reset(**columns)` begins an episode with the colu
 which is appended to the prompt's last message. Every other public method is a tool. `get_reward()`, if there is one,
 gives the episode's reward; functions of `task.reward` may ask for `environments`. Any of them may be `async`.
 
-What turns earn and where they begin are attributes or properties that the class itself has, so that a model never sees
-them: `turn_reward`, a number, is read when a turn has ended and its calls are answered, and is then the class's again;
-`turn_state` tells states apart.
+What turns earn, where they begin, and whether the episode is over are attributes or properties that the class itself
+has, so that a model never sees them: `turn_reward`, a number, is read when a turn has ended and its calls are answered,
+and is then the class's again; `turn_state` tells states apart; once `done` is true the policy writes no further turn.
+`turn_answer(text)` is told each turn that calls nothing, and what it returns is what the user says to it; where it
+returns None, and where there is no such method, such a turn ends the episode.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Literal, Protocol
 
 from rlzoo.config import TaskConfig
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.openenv import OPENENV, connect
 from rlzoo.tasks.outside import load_outside
+from rlzoo.tasks.tool_calls import Answer
 from rlzoo.tasks.tools import load_tools, schema_of
 
 _RESET = "reset"
-REWARD, TURN_REWARD, TURN_STATE = "get_reward", "turn_reward", "turn_state"
+REWARD, TURN_REWARD, TURN_STATE, TURN_ANSWER, DONE = "get_reward", "turn_reward", "turn_state", "turn_answer", "done"
+
+Hears = Literal["calls", "text", "turns"]
+"""What of the policy's turns an episode is told: calls; calls, and turns that call nothing; or whole turns."""
 
 
 class EpisodeSource(Protocol):
-    """What makes the instances of episodes, each with a `reset`, and with the rewards that it names. Picklable.
+    """What makes the instances of episodes, each with a `reset`, and with the rewards that it names. Picklable."""
 
-    One that `answers_turns` is told each turn of the policy by `respond`, and finds the calls in it; of any other the
-    policy calls the tools.
-    """
-
-    answers_turns: ClassVar[bool]
+    @property
+    def hears(self) -> Hears:
+        """What of the policy's turns its episodes are told; one that is told whole turns finds the calls in them."""
+        ...
 
     @property
     def written(self) -> str:
@@ -47,6 +52,11 @@ class EpisodeSource(Protocol):
     @property
     def tells_states(self) -> bool:
         """Whether it says itself in which state it is."""
+        ...
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether its instances say by `done` that they are over."""
         ...
 
     @property
@@ -66,6 +76,10 @@ class EpisodeSource(Protocol):
         """What answers calls of that name."""
         ...
 
+    async def respond(self, instance: Any, turn: str, is_truncated: bool) -> Sequence[Answer]:
+        """What it answers to a turn that calls nothing, or to any; nothing if the episode ends with it."""
+        ...
+
 
 @dataclass(frozen=True)
 class EnvironmentClass:
@@ -73,7 +87,6 @@ class EnvironmentClass:
 
     written: str
     kind: type
-    answers_turns: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_class, (self.written,)
@@ -87,10 +100,28 @@ class EnvironmentClass:
         method: Callable[..., Any] = getattr(instance, name)
         return method
 
+    async def respond(self, instance: Any, turn: str, is_truncated: bool) -> Sequence[Answer]:
+        """What its user says to a turn that calls nothing."""
+        said = instance.turn_answer(turn)
+        said = await said if inspect.isawaitable(said) else said
+        if said is not None and not isinstance(said, str):
+            raise TypeError(f"{TURN_ANSWER} returned {one_line(repr(said))}; it must return text, or None at the end")
+        return [] if said is None else [Answer(said, role="user")]
+
+    @property
+    def hears(self) -> Hears:
+        """Turns that call nothing where it has `turn_answer`."""
+        return "text" if TURN_ANSWER in self._methods else "calls"
+
     @property
     def tells_states(self) -> bool:
         """Whether it says itself in which state it is."""
         return hasattr(self.kind, TURN_STATE)
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether it says by `done` that it is over; a method of that name is a tool."""
+        return hasattr(self.kind, DONE) and DONE not in self._methods
 
     @property
     def reward_names(self) -> list[str]:
@@ -100,7 +131,7 @@ class EnvironmentClass:
     @property
     def tools(self) -> list[str]:
         """The methods that the model may call."""
-        return [name for name in self._methods if name not in (_RESET, REWARD)]
+        return [name for name in self._methods if name not in (_RESET, REWARD, TURN_ANSWER)]
 
     @property
     def _methods(self) -> list[str]:
@@ -130,8 +161,10 @@ def load_class(written: str) -> EnvironmentClass:
     for name in (TURN_REWARD, TURN_STATE):
         if inspect.isfunction(getattr(kind, name, None)):
             raise UserError(f"task.environment={written}: {name} is a method; make it an attribute or a @property")
-    if not environment.tools:
-        raise UserError(f"task.environment={written} has no public method that the model could call; write one")
+    if not environment.tools and environment.hears == "calls":
+        raise UserError(
+            f"task.environment={written} has no public method that the model could call, nor turn_answer; write one"
+        )
     return environment
 
 
@@ -163,6 +196,13 @@ def tool_schemas(config: TaskConfig) -> list[dict[str, Any]]:
     """Those of all that the model may call. Raises UserError for what has none."""
     environment = environment_named(config)
     return [tool.schema() for tool in load_tools(config)] + (environment.schemas() if environment else [])
+
+
+def answer_roles(config: TaskConfig) -> list[str]:
+    """The roles of the messages that may follow a turn of the policy."""
+    environment = environment_named(config)
+    says_text = environment is not None and environment.hears != "calls"
+    return ["tool"] * bool(tool_schemas(config)) + ["user"] * says_text
 
 
 def tool_keys(config: TaskConfig) -> Mapping[str, str]:

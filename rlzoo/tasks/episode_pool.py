@@ -11,9 +11,10 @@ from typing import Any, Self
 from rlzoo.errors import Fault
 from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.base import Grade, Problem
-from rlzoo.tasks.environment_class import TURN_REWARD
-from rlzoo.tasks.episode import EpisodeSettings, Order, keep_nursery
+from rlzoo.tasks.environment_class import TURN_REWARD, Hears
+from rlzoo.tasks.episode import EpisodeSettings, Order
 from rlzoo.tasks.grading import Graded
+from rlzoo.tasks.nursery import keep_nursery
 from rlzoo.tasks.tool_calls import Answer, Call, read_call
 
 _PATIENCE = 5.0
@@ -36,6 +37,8 @@ class EpisodePool:
         self._lost: dict[int, str] = {}
         """What became of an episode."""
         self._told = set[str]()
+        self.over = set[int]()
+        """The episodes behind whose last call no turn follows."""
 
     def __enter__(self) -> Self:
         self._nurseries = [_NurseryProcess(self.settings) for _ in range(self.workers)]
@@ -50,7 +53,7 @@ class EpisodePool:
     def begin(self, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Answer]:
         """Begins an episode of each problem in place of all there were; what each shows first, "" if nothing."""
         self._end()
-        self._begun, self._lost = list(zip(problems, seeds, strict=True)), {}
+        self._begun, self._lost, self.over = list(zip(problems, seeds, strict=True)), {}, set()
         return self._begin(range(len(problems)))
 
     def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
@@ -62,9 +65,9 @@ class EpisodePool:
         return [[next(answers) for _ in calls] for _, calls in asked]
 
     @property
-    def answers_turns(self) -> bool:
-        """Whether an episode is told whole turns, by `respond`, and not calls."""
-        return self.settings.environment.answers_turns
+    def hears(self) -> Hears:
+        """What of the policy's turns an episode is told."""
+        return self.settings.environment.hears
 
     def respond(self, turns: Sequence[tuple[int, str, bool]]) -> list[list[Answer]]:
         """What each of some episodes answers to a turn, which may be truncated; nothing where it ends."""
@@ -157,12 +160,14 @@ class EpisodePool:
             _logger.warning("%s: an episode is lost: %s", self.settings.environment.written, error)
 
     def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
-        """What became of each order; the nurseries work side by side, each on one order at a time."""
+        """What became of each order; the nurseries work side by side."""
         parts = [[it for it in orders if it.number % self.workers == place] for place in range(self.workers)]
         for nursery, part in zip(self._nurseries, parts, strict=True):
             nursery.ask(part)
         told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
-        return [next(told[order.number % self.workers]) for order in orders]
+        done = [next(told[order.number % self.workers]) for order in orders]
+        self.over |= {order.number for order, it in zip(orders, done, strict=True) if it.get("is_over")}
+        return done
 
     def _end(self) -> None:
         for nursery in self._nurseries:
@@ -206,7 +211,7 @@ class _NurseryProcess:
     def _start(self) -> None:
         # As graders: a worker inherits the environment alone, and hears none of the signals that ask to end.
         context = WithoutMain()
-        context.set_forkserver_preload(["rlzoo.tasks.episode"])
+        context.set_forkserver_preload(["rlzoo.tasks.nursery"])
         self._to_nursery, to_pool = context.Pipe()
         arguments = (to_pool, dict(os.environ), self.settings)
         self._process, self._is_gone = context.Process(target=keep_nursery, args=arguments), False

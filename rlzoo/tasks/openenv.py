@@ -1,7 +1,8 @@
 """OpenEnv servers as environments: `task.environment=openenv:http://HOST:PORT`.
 
 An episode is a session of the server, over its own client. The tools that the server lists are the model's; a server
-that lists none has one, `step`, whose arguments are the server's action. The reward is the sum of what the steps give.
+that lists none has one, `step`, whose arguments are the server's action. A turn earns what its steps give, which
+add up to the reward. A step that the server calls `done` ends the episode.
 """
 
 import json
@@ -11,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import requests
 
 from rlzoo.errors import UserError, one_line
+from rlzoo.tasks.tool_calls import Answer
 
 OPENENV = "openenv:"
 _STEP = "step"
@@ -31,9 +33,10 @@ class OpenEnvServer:
     functions: tuple[Mapping[str, Any], ...]
     """Name, description and parameters of each tool, as a JSON schema has them."""
     lists_tools: bool
-    reward_names: ClassVar[Sequence[str]] = ("get_reward",)
+    reward_names: ClassVar[Sequence[str]] = ("turn_reward",)
     tells_states: ClassVar[bool] = False
-    answers_turns: ClassVar[bool] = False
+    tells_end: ClassVar[bool] = True
+    hears: ClassVar[Literal["calls"]] = "calls"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (self.written, self.functions, self.lists_tools)
@@ -55,6 +58,10 @@ class OpenEnvServer:
         """What sends a call of that name to the server."""
         return partial(instance.call, name)
 
+    async def respond(self, instance: "OpenEnvEpisode", turn: str, is_truncated: bool) -> Sequence[Answer]:
+        """Nothing: a server hears calls alone."""
+        raise NotImplementedError
+
 
 def _received(written: str, functions: tuple[Mapping[str, Any], ...], lists_tools: bool) -> OpenEnvServer:
     """Where episodes are forked: what each of them needs is imported once."""
@@ -66,10 +73,11 @@ def _received(written: str, functions: tuple[Mapping[str, Any], ...], lists_tool
 class OpenEnvEpisode:
     """A session of a server. What the server or the connection raises comes out."""
 
+    turn_reward = 0.0
+    done = False
+
     def __init__(self, server: OpenEnvServer) -> None:
         self.server = server
-        self.rewards: list[float] = []
-        self.is_over = False
 
     def reset(self, **columns: Any) -> str:
         """Begins the session: the server's `reset` gets the seed, and those columns of the row that it names."""
@@ -81,18 +89,14 @@ class OpenEnvEpisode:
 
     def call(self, called: str, /, **arguments: Any) -> str:
         """What the server observes after an action."""
-        if self.is_over:
+        if self.done:
             raise ValueError("the episode is over")
         action = {"type": "call_tool", "tool_name": called, "arguments": arguments}
         return self._taken(self.client.step(action if self.server.lists_tools else arguments))
 
-    def get_reward(self) -> float:
-        """The sum of what reset and steps gave."""
-        return sum(self.rewards)
-
     def _taken(self, result: Any) -> str:
-        self.rewards += [] if result.reward is None else [float(result.reward)]
-        self.is_over = bool(result.done)
+        self.turn_reward += float(result.reward or 0.0)
+        self.done = bool(result.done)
         return _text(result.observation)
 
 

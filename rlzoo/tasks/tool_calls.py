@@ -12,6 +12,9 @@ LONGEST_ANSWER = 8192
 LONGEST_CALL = 65_536
 """Characters of a call that are read."""
 
+MOST_CALLS = 32
+"""Calls of a turn that are made."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -22,6 +25,10 @@ class Answer:
     """Whether the call was malformed, or its tool unknown, raised, or took too long."""
     role: str = "tool"
     """Of the message that it becomes: `tool` for a call; an environment may also speak as `user`."""
+
+
+TOO_MANY = Answer(f"error: no more than {MOST_CALLS} calls of a turn are made, and there were more", is_error=True)
+"""What stands in place of the answers to the others."""
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,45 @@
 """Where tools are called: in processes that can be killed, each call with a limit of time and memory."""
 
+import logging
 import os
+import random
 import resource
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+import numpy
 from pebble import ProcessExpired, ProcessPool
 
 from rlzoo.errors import Fault, one_line
 from rlzoo.scripts import WithoutMain
-from rlzoo.tasks.grading import MEMORY_LIMIT
+from rlzoo.tasks.grading import HURRIED, MEMORY_LIMIT, MOST_TIMED_OUT
 from rlzoo.tasks.outside import described
-from rlzoo.tasks.tool_calls import Answer, answer_text, read_call, shortened
+from rlzoo.tasks.tool_calls import Answer, Call, answer_text, read_call, shortened
 from rlzoo.tasks.tools import Tool
+
+GIVEN_UP = 64
+"""How many calls of a tool may run out of time in a step before the others are answered without it."""
+_logger = logging.getLogger(__name__)
 
 
 class ToolPool:
     """Answers calls in `workers` processes, each call in at most `timeout` seconds; a context manager.
 
-    No call ends a run: whatever goes wrong with one is told to the model. The tools are the user's code and may do what
-    that may; what a model writes reaches them as arguments alone.
+    No call ends a run: whatever goes wrong with one is told to the model. A tool that has taken all of its time often
+    gets less until `begin` is called again. The tools are the user's code and may do what that may; what a model writes
+    reaches them as arguments alone.
     """
 
     def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
         self.tools = {tool.name: tool for tool in tools}
         self.workers, self.timeout = workers, timeout
+        self.late = Counter[str]()
+        """How many calls of each tool have taken all of their time since a step began."""
 
     def __enter__(self) -> Self:
         if self.tools:
@@ -36,7 +47,7 @@ class ToolPool:
             context = WithoutMain()
             context.set_forkserver_preload([__name__])
             initial = (dict(os.environ),)
-            self._pool = ProcessPool(self.workers, initializer=start_worker, initargs=initial, context=context)
+            self._pool = ProcessPool(self.workers, initializer=_start_tools, initargs=initial, context=context)
         return self
 
     def __exit__(
@@ -46,34 +57,68 @@ class ToolPool:
             self._pool.stop()
             self._pool.join()
 
-    def answers(self, calls: Sequence[str]) -> list[Answer]:
-        """To each call its answer, in order. Raises Fault if no process can be started."""
-        asked = [self._asked(call) for call in calls]
-        return [it if isinstance(it, Answer) else self._answer(it) for it in asked]
+    def begin(self) -> None:
+        """A step begins: each tool has all of its time again."""
+        self.late.clear()
 
-    def _asked(self, call: str) -> "Future[str] | Answer":
-        """The call under way, or what is wrong with it."""
-        read = read_call(call, self.tools)
-        if isinstance(read, Answer):
-            return read
+    def answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
+        """To each call, with a seed for what its tool draws, the answer, in order.
+
+        Raises Fault if no process can be started.
+        """
+        read = [*enumerate(read_call(call, self.tools) for call, _ in calls)]
+        answers = {place: it for place, it in read if isinstance(it, Answer)}
+        asked = {place: it for place, it in read if isinstance(it, Call)}
+        waiting = deque(asked)
+        called: dict[Future[str], tuple[int, float]] = {}
+        while waiting or called:
+            while waiting and len(called) < 2 * self.workers:  # one more for each, so that none waits for this process
+                place = waiting.popleft()
+                if limit := self._limit(asked[place].name):
+                    called[self._called(asked[place], calls[place][1], limit)] = place, limit
+                else:
+                    answers[place] = Answer("error: the tool took too long too often", is_error=True)
+            for future in wait(called, return_when=FIRST_COMPLETED).done:
+                place, limit = called.pop(future)
+                answers[place] = self._answer(future, asked[place].name, limit)
+        return [answers[place] for place in range(len(calls))]
+
+    def _limit(self, name: str) -> float:
+        """Seconds that the next call of a tool has; 0 if it is not made."""
+        if self.late[name] >= GIVEN_UP:
+            return 0.0
+        return self.timeout * (HURRIED if self.late[name] >= MOST_TIMED_OUT else 1.0)
+
+    def _called(self, call: Call, seed: int, limit: float) -> "Future[str]":
+        """The call under way."""
         try:
-            asked = (self.tools[read.name], read.arguments)
-            called: Future[str] = self._pool.schedule(_called, asked, timeout=self.timeout)
+            asked = (self.tools[call.name], call.arguments, seed)
+            called: Future[str] = self._pool.schedule(_called, asked, timeout=limit)
         except RuntimeError as error:
             raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
         return called
 
-    def _answer(self, called: "Future[str]") -> Answer:
+    def _answer(self, called: "Future[str]", name: str, limit: float) -> Answer:
         try:
             return Answer(called.result())
         except TimeoutError:
-            return Answer(f"error: the tool took more than {self.timeout:g} seconds", is_error=True)
+            self._note_time_out(name)
+            return Answer(f"error: the tool took more than {limit:g} seconds", is_error=True)
         except ProcessExpired:
             return Answer("error: the tool ended its process", is_error=True)
         except BrokenProcessPool as error:
             raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
         except Exception as error:
             return Answer(shortened(f"error: {one_line(error)}"), is_error=True)
+
+    def _note_time_out(self, name: str) -> None:
+        self.late[name] += 1
+        told = {MOST_TIMED_OUT: f"get {HURRIED * self.timeout:g} s each", GIVEN_UP: "are not made"}
+        if becomes := told.get(self.late[name]):
+            _logger.warning(
+                "%d calls of %s have timed out in a step (task.tool_timeout=%g): further ones of the step %s",
+                *(self.late[name], name, self.timeout, becomes),
+            )
 
 
 def start_worker(environment: Mapping[str, str]) -> None:
@@ -83,7 +128,27 @@ def start_worker(environment: Mapping[str, str]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
 
 
-def _called(tool: Tool, arguments: Mapping[str, Any]) -> str:
+def silence() -> None:
+    """What the user's code prints from here on goes nowhere: a model may make it print without end."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds those of Python and of numpy."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+
+
+def _start_tools(environment: Mapping[str, str]) -> None:
+    start_worker(environment)
+    silence()
+
+
+def _called(tool: Tool, arguments: Mapping[str, Any], seed: int) -> str:
+    seed_generators(seed)
     try:
         return answer_text(tool.function(**arguments))
     except BaseException as error:  # also exit(), and what does not survive the way back

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 from rlzoo.tasks.outside import described, load_outside
+from rlzoo.tasks.tool_calls import Answer
 
 _EXTRA = "pip install 'rlzoo-llm[verifiers]'"
 
@@ -32,7 +33,8 @@ class VerifiersEnvironment:
     environment: Any
     reward_names: ClassVar[Sequence[str]] = ("get_reward",)
     tells_states: ClassVar[bool] = False
-    answers_turns: ClassVar[bool] = True
+    tells_end: ClassVar[bool] = False
+    hears: ClassVar[Literal["turns"]] = "turns"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _loaded, (self.written, self.options)
@@ -56,6 +58,11 @@ class VerifiersEnvironment:
     def tool(self, instance: Any, name: str) -> Callable[..., Any]:
         """Nothing: calls stand in turns, which the environment reads."""
         raise NotImplementedError
+
+    async def respond(self, instance: Any, turn: str, is_truncated: bool) -> Sequence[Answer]:
+        """What the environment says to a turn; nothing once it has ended."""
+        answers: Sequence[Answer] = await instance.respond(turn, is_truncated)
+        return answers
 
 
 def load_verifiers(written: str, options: Mapping[str, Any]) -> VerifiersEnvironment:

@@ -99,7 +99,8 @@ def test_calls_are_steps_of_a_session_of_its_own_and_errors_go_back_as_text(serv
             ((wrong, last, after),) = episodes.answers(
                 [(1, ['{"name": "step", "arguments": {"a": "x"}}'] * 1 + [call(kind, 2)] * 2)]
             )
-            assert wrong.is_error and not last.is_error and not after.is_error
+            assert wrong.is_error and not last.is_error and not after.is_error and episodes.over == {1}
+            assert episodes.turn_rewards([0, 1, 2]) == [0.5, 0.75, 0.0] and episodes.turn_rewards([1]) == [0.0]
             ((after,),) = episodes.answers([(1, [call(kind, 2)])])
             assert after.is_error and "the episode is over" in after.text
             rewards[1] = 0.75

@@ -51,6 +51,24 @@ def talk(length: int) -> str:
     """
     return "<|im_end|>" + "x" * length
 
+def swell() -> int:
+    """Takes more memory than there is for it."""
+    return len(bytearray(5 * 2**30))
+
+def shout() -> str:
+    """Prints, by Python and by a program."""
+    import subprocess, sys
+    print("a" * 10**6)
+    print("b" * 10**6, file=sys.stderr)
+    subprocess.run(["echo", "c"])
+    return "said"
+
+def draw() -> list:
+    """Draws."""
+    import random
+    import numpy
+    return [random.random(), numpy.random.random()]
+
 def untold(a):
     return a
 

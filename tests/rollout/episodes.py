@@ -95,6 +95,16 @@ class Hostile(Showing):
         """Talks."""
         return "<|im_end|>" + "y" * 10**6
 
+    def swell(self) -> int:
+        """Takes more memory than there is for it."""
+        return len(bytearray(5 * 2**30))
+
+    def shout(self) -> str:
+        """Prints, by Python and by a program."""
+        print("a" * 10**6, flush=True)
+        os.system("echo b; echo c >&2")
+        return "said"
+
     def spoil(self) -> float:
         """Spoils its reward."""
         self.reward = float("nan")
@@ -118,6 +128,36 @@ class Unmade(Showing):
 class Wordy(Showing):
     def reset(self, **kwargs):
         return 7
+
+class Ending(Showing):
+    """Is over once a call has added."""
+
+    @property
+    def done(self):
+        return self.reward > 0
+
+class Asking(Showing):
+    """A user who asks twice, and gives a reward for each turn that was told."""
+
+    def reset(self, **kwargs):
+        self.reward, self.told = 0.0, []
+
+    async def turn_answer(self, text):
+        self.told.append(text)
+        return f"And {len(self.told)}?" if len(self.told) < 3 else None
+
+    def get_reward(self):
+        return float(len(self.told))
+
+class Talking:
+    def reset(self):
+        return None
+
+    def turn_answer(self, text):
+        return 7 if text else ""
+
+    def get_reward(self):
+        return 0.0
 
 class Mute:
     def reset(self):

@@ -89,6 +89,36 @@ def test_what_reset_shows_leaves_room_for_a_token_of_the_policy(folder: Path) ->
     assert rollouts.lengths.eq(ROOM).all() and rollouts.mask.sum(1).eq(1).all() and rollouts.mask[:, -1].all()
 
 
+def test_no_turn_follows_behind_the_call_that_makes_an_episode_done(folder: Path) -> None:
+    with opened(load_config(words(folder, "Ending"))) as ending, opened(load_config(words(folder, "Showing"))) as other:
+        ended, going = ending(0, 6, 4), other(0, 6, 4)
+    over = 0
+    for row, reward in enumerate(ended.reward.tolist()):
+        assert going.transcripts[row].startswith(ended.transcripts[row])
+        calls = ended.figures["tool_calls"][row], going.figures["tool_calls"][row]
+        assert calls[0] == calls[1] or reward > 0, "only what is over is cut short"
+        over += reward > 0 and ended.figures["turns"][row] < going.figures["turns"][row]
+        last = ended.rollouts.lengths[row] - 1
+        assert ended.rollouts.mask[row, last], "what is answered to the last turn is no part of the row"
+    assert over >= 2, "few episodes end before the policy does, and the test says little"
+    assert not ended.rollouts.truncated[ended.reward > 0].any()
+
+
+def test_a_turn_that_calls_nothing_is_answered_by_the_user_whom_a_class_plays(folder: Path) -> None:
+    with opened(load_config([*words(folder, "Asking"), "task.max_turns=8"])) as sample:
+        graded = sample(0, 4, 4)
+    asked = 0
+    for row, transcript in enumerate(graded.transcripts):
+        said = transcript.count("<|im_start|>user\nAnd ")
+        assert transcript.count("<|im_start|>user\nAnd 1?") == (said > 0)
+        if not graded.rollouts.truncated[row]:
+            assert graded.reward[row] - 1 <= said <= graded.reward[row]
+        called = transcript.count("<tool_call>") - transcript.count("</tool_call>")
+        assert called == 0 and graded.figures["tool_calls"][row] <= transcript.count("<tool_call>")
+        asked += said
+    assert asked >= 4 and graded.figures["tool_calls"].sum() > 0 and graded.reward.max() >= 2.0
+
+
 SMALL = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=1", "seed=3"]
 SMALL += ["rollout.max_response_tokens=150", "task.max_turns=3"]
 

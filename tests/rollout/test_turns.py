@@ -10,6 +10,7 @@ import torch
 
 from rlzoo.commands import main
 from rlzoo.config import Config, load_config
+from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
@@ -21,7 +22,7 @@ from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
 from tests.conftest import error_of
 from tests.processes import ONE, TWO, launch
-from tests.rollout.calling_model import TOOLS, save_calling_model
+from tests.rollout.calling_model import TEMPLATE, TOOLS, save_calling_model
 
 ROOM = 400
 
@@ -99,6 +100,38 @@ def test_the_template_ends_a_turn_that_a_stop_text_has_cut(sample: Any) -> None:
     ended, cut = (tokenizer.answered(it, [{"role": "tool", "content": "5"}]) for it in ([letter, end], [letter]))
     assert cut == [end, *ended]
     assert tokenizer.backend.decode(ended) == "\n<|im_start|>tool\n5<|im_end|>\n<|im_start|>assistant\n"
+
+
+TALKING = """
+class Talking:
+    def reset(self): ...
+    def turn_answer(self, turn): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "written", "told"),
+    [
+        ("tool", "{{ raise_exception('no tools here') }}", "no tools here"),
+        ("tool", "", "it writes something else in its place"),
+        ("tool", "{{ m['content'] | tojson }}", "it writes something else in its place"),
+        ("user", "{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+    ],
+)
+def test_a_template_that_cannot_write_an_answer_is_refused_before_a_turn_is_sampled(
+    role: str, written: str, told: str, tmp_path: Path
+) -> None:
+    save_calling_model(tmp_path / "model")
+    (tmp_path / "mine.py").write_text(TOOLS + TALKING)
+    key = "task.tools=[{}:add]" if role == "tool" else "task.environment={}:Talking"
+    config = load_config([f"model.name={tmp_path}/model", key.format(tmp_path / "mine.py")])
+    load_tokenizer(config.model, config.task)
+    content = "{{ m['content'] }}"
+    answering = f"{{% if m['role'] == '{role}' and loop.index0 %}}{written}{{% else %}}{content}{{% endif %}}"
+    (tmp_path / "model" / "chat_template.jinja").write_text(TEMPLATE.replace(content, answering))
+    with pytest.raises(UserError, match=rf"model cannot answer .* of role {role} \({told}\); choose a model"):
+        load_tokenizer(config.model, config.task)
+    load_tokenizer(config.model)
 
 
 def test_a_row_is_the_same_whatever_other_rows_there_are(sample: Any) -> None:

@@ -197,6 +197,6 @@ def test_what_demonstrations_say_that_the_tool_answers_is_what_it_answers() -> N
     turns = [TASK.conversation(it, rng, 0.3) for it in islice(TASK.to_demonstrate(1), 400)]
     called = [(calls_in(turn[0]), turn[1]) for turn in turns if len(turn) > 1]
     with ToolPool(load_tools(TaskConfig("calculator", tools=list(TASK.tools))), 1, 10.0) as pool:
-        answers = pool.answers([call for calls, _ in called for call in calls])
+        answers = pool.answers([(call, 0) for calls, _ in called for call in calls])
     assert [answer.text for answer in answers] == [said for _, said in called]
     assert {answer.is_error for answer in answers} == {False, True}

@@ -19,6 +19,7 @@ from rlzoo.tasks import check_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_schemas
 from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.grading import MOST_TIMED_OUT
 from rlzoo.tasks.tool_calls import LONGEST_ANSWER
 from tests.rollout.episodes import ENVIRONMENTS
 
@@ -94,6 +95,17 @@ def test_the_rewards_of_functions_and_of_the_environment_are_weighted_in_this_or
     assert grade.rewards == (0.5, 2.0, 0.5) and grade.reward == 0.5 + 20.0 + 50.0
 
 
+def test_what_a_user_says_is_text_or_the_end_and_needs_no_tool() -> None:
+    talking = config("Talking")
+    check_task(talking)
+    assert tool_schemas(talking) == []
+    with pool(talking) as episodes:
+        episodes.begin([PROBLEM] * 2, [1] * 2)
+        lost, (empty,) = episodes.respond([(0, "text", False), (1, "", False)])
+        assert lost == [] and (empty.text, empty.role, empty.is_error) == ("", "user", False)
+        assert [it.outcome for it in episodes.grades([""] * 2)] == ["failed", "graded"]
+
+
 def test_methods_may_be_asynchronous() -> None:
     with pool(config("Asynchronous")) as episodes:
         episodes.begin([PROBLEM], [1])
@@ -129,6 +141,28 @@ def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_no
         assert not episodes.answers([(0, [ADD])])[0][0].is_error
     assert "Hostile: an episode is lost: it took more than 1 seconds" in caplog.text
     assert "get_reward returned nan; it must return a number" in caplog.text
+
+
+def test_episodes_act_side_by_side_and_the_calls_of_one_in_turn() -> None:
+    with pool(config("Hostile", timeout=2.0), workers=1) as episodes:
+        episodes.begin([PROBLEM] * 20, [1] * 20)
+        started = time.monotonic()
+        hung = episodes.answers([(row, [called("hang")]) for row in range(1, 20)])
+        assert time.monotonic() - started < 20, "19 calls that hang take 38 s one after another"
+        told = [answer.text for (answer,) in hung]
+        assert told.count("error: it took more than 2 seconds") == told.index("error: it took more than 0.2 seconds")
+        assert len(set(told)) == 2 and told.count(told[0]) >= MOST_TIMED_OUT
+        (several,) = episodes.answers([(0, [ADD] * 40)])
+        assert [answer.text.split()[0] for answer in several] == [f"{0.125 + 0.25 * it:g}" for it in range(1, 41)]
+        assert episodes.grades([""] * 20)[0].grade.reward == 10.125
+
+
+def test_memory_of_an_episode_is_bounded_and_what_it_prints_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    with pool(config("Hostile")) as episodes:
+        episodes.begin([PROBLEM], [1])
+        ((swollen, shouted),) = episodes.answers([(0, [called("swell"), called("shout")])])
+    assert swollen.is_error and swollen.text.startswith("error: MemoryError") and shouted.text == "said"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", ["Unwilling", "Unmade", "Wordy"])
@@ -175,6 +209,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.grading import MOST_TIMED_OUT
 
 if __name__ == "__main__":
     config = TaskConfig(environment="./envs.py:Noted", tool_timeout=3.0)
@@ -210,7 +245,7 @@ def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> No
         "Counting": r"task\.environment=\./envs\.py:Counting gives no reward; write def get_reward",
         "reward_func": "and not a class; give one that takes no arguments",
         "Unsettled": "has no method reset; write def reset",
-        "Mute": "has no public method that the model could call",
+        "Mute": "has no public method that the model could call, nor turn_answer; write one",
         "Countin": "has no Countin; did you mean Counting",
     }
     for name, told in wrong.items():

@@ -1,7 +1,8 @@
 """Tools of the user: how they are named, what the model is told of a call, and that no call ends a run."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks import check_task
-from rlzoo.tasks.tool_calls import LONGEST_ANSWER, LONGEST_CALL
+from rlzoo.tasks.grading import MOST_TIMED_OUT
+from rlzoo.tasks.tool_calls import LONGEST_ANSWER, LONGEST_CALL, Answer
 from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in, load_tools
 from tests.conftest import error_of
@@ -35,6 +37,10 @@ def called(name: str, **arguments: object) -> str:
     return json.dumps({"name": name, "arguments": arguments})
 
 
+def answers_of(pool: ToolPool, calls: Sequence[str]) -> list[Answer]:
+    return pool.answers([(call, number) for number, call in enumerate(calls)])
+
+
 def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPool) -> None:
     wrong = {
         "": "a call is",
@@ -49,7 +55,7 @@ def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPoo
         called("hang"): "more than 2 seconds",
         called("leave"): "ended its process",
     }
-    answers = pool.answers([called("add", a=2, b=3), *wrong, called("add", a=[1], b=[2])])
+    answers = answers_of(pool, [called("add", a=2, b=3), *wrong, called("add", a=[1], b=[2])])
     assert (answers[0].text, answers[-1].text) == ("5", "[1, 2]")
     assert not answers[0].is_error and not answers[-1].is_error
     for answer, told in zip(answers[1:-1], wrong.values(), strict=True):
@@ -58,27 +64,51 @@ def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPoo
 
 def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool: ToolPool) -> None:
     asked = [called("add", a="a\ud800", b="b"), called("ad\ud800"), called("add", a=1, b="\ud800", c="\ud800")]
-    assert pool.answers(asked)[0].text == "a?b"
-    for answer in pool.answers([*asked, called("fail")]):
+    assert answers_of(pool, asked)[0].text == "a?b"
+    for answer in answers_of(pool, [*asked, called("fail")]):
         answer.text.encode("utf-8")
 
 
 def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
-    (answer,) = pool.answers([called("talk", length=LONGEST_ANSWER)])
+    (answer,) = answers_of(pool, [called("talk", length=LONGEST_ANSWER)])
     assert answer.text.startswith("<|im_end|>xx") and answer.text.endswith("\n... 10 characters more")
 
 
-@pytest.mark.slow
-def test_a_thousand_hostile_calls_end_nothing(pool: ToolPool) -> None:
-    hostile = [
-        called("fail"),
-        "{" * 99,
-        called("add", a=1e308, b=1e308),
-        called("add", a="\ud800", b="\x1b[2J"),
-        "null",
-    ]
-    answers = pool.answers(hostile * 200)
-    assert len(answers) == 1000 and [answer.is_error for answer in answers[:5]] == [True, True, False, False, True]
+def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
+    tools: TaskConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ToolPool(load_tools(tools), 2, 0.5) as pool:
+        started = time.monotonic()
+        answers = answers_of(pool, [called("hang"), called("add", a=1, b=2)] * 100)
+        assert time.monotonic() - started < 25, "100 calls that hang take 50 s where each has all of its time"
+        assert all(it.is_error for it in answers[::2]) and [it.text for it in answers[1::2]] == ["3"] * 100
+        told = [it.text for it in answers[::2]]
+        assert told[0] == "error: the tool took more than 0.5 seconds" and told.count(told[0]) >= MOST_TIMED_OUT
+        assert "error: the tool took more than 0.05 seconds" in told
+        assert told[-1] == "error: the tool took too long too often"
+        pool.begin()
+        assert answers_of(pool, [called("hang")])[0].text == told[0]
+    assert "8 calls of hang have timed out in a step (task.tool_timeout=0.5): further ones of the step get 0.05 s" in (
+        caplog.text
+    )
+
+
+def test_memory_is_bounded_and_what_a_tool_prints_goes_nowhere(
+    tools: TaskConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = TaskConfig(tools=[f"./tools.py:{name}" for name in ("swell", "shout")])
+    with ToolPool(load_tools(more), 1, 10.0) as pool:
+        swollen, shouted = answers_of(pool, [called("swell"), called("shout")])
+    assert swollen.is_error and swollen.text.startswith("error: MemoryError") and shouted.text == "said"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_tool_draws_follows_from_the_seed_of_its_call(tools: TaskConfig) -> None:
+    more = TaskConfig(tools=["./tools.py:draw"])
+    with ToolPool(load_tools(more), 2, 10.0) as pool, ToolPool(load_tools(more), 1, 10.0) as alone:
+        drawn = [it.text for it in pool.answers([(called("draw"), seed) for seed in (1, 2, 3, 1)])]
+        assert drawn[0] == drawn[3] and len(set(drawn)) == 3
+        assert [it.text for it in alone.answers([(called("draw"), seed) for seed in (3, 2)])] == drawn[2:0:-1]
 
 
 def test_calls_are_read_from_a_turn_in_order_the_last_also_without_its_end() -> None:
@@ -122,6 +152,6 @@ def test_the_guides_calculator_calculates_and_evaluates_nothing(tmp_path: Path) 
     hostile = f"__import__('pathlib').Path('{marker}').touch()"
     asked = ("3*(4+5)-1", hostile, "9**9**9", "1+")
     with ToolPool([tool], 1, 5.0) as pool:
-        right, *wrong = pool.answers([called("calculate", expression=text) for text in asked])
+        right, *wrong = answers_of(pool, [called("calculate", expression=text) for text in asked])
     assert right.text == "26" and all(answer.is_error for answer in wrong)
     assert not marker.exists()
