@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from rich.text import Text
 
 from objectives import Mask
 from rlzoo.comparing.grid import settings_of
+from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
+from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Finding
 from rlzoo.doctor.following import Following
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
+from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines
@@ -236,9 +240,10 @@ def _next(outcome: Outcome) -> Iterator[list[str]]:
     other = "dapo" if str(objective) == "grpo" else "grpo"
     if "logp_teacher" in objective.needs:  # the keys of a teacher are for every row, and each has to read it
         other = "grpo+opd(coefficient=0)"
-    yield ["rlzoo", "inspect", folder]
+    trust = [f"trust={folder}"]
+    yield ["rlzoo", "inspect", folder, *(trust if outside_names(flat(asdict(config))) else [])]
     yield ["rlzoo", "compare", other, config.objective, "seeds=0,1,2", *settings_of(config)]
-    yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1"]
+    yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1", *(trust if outside_names(keys_of_code(config)) else [])]
 
 
 class StepRow:
@@ -252,13 +257,12 @@ class StepRow:
         """The names above the columns."""
         names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
         names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
-        names += f" {'turns':>5} {'calls':>5} {'failed':>6}" if self.has_tools else ""
         return names + (f" {'silenced':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
         """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward.
 
-        Turns, calls of tools and those that failed are means per response.
+        With tools a second line says turns, calls, and tokens by who wrote them, means per response.
         """
         self.shown += 1
         self.is_shaped = metrics["accuracy"] != metrics["reward"] if self.shown == 1 else self.is_shaped
@@ -268,10 +272,18 @@ class StepRow:
         line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
         line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
         line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
-        if self.has_tools:
-            line += f" {metrics['turns']:5.2f} {metrics['tool_calls']:5.2f} {metrics['tool_errors']:6.2f}"
         silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
-        return line + (f" {silenced:8.3%}" if self.masks else "") + _troubles(metrics)
+        line += f" {silenced:8.3%}" if self.masks else ""
+        return line + (_turns(metrics) if self.has_tools else "") + _troubles(metrics)
+
+
+def _turns(metrics: dict[str, Any]) -> str:
+    """Means per response; its tokens by who wrote them."""
+    turns, calls, failed = (metrics[name] for name in ("turns", "tool_calls", "tool_errors"))
+    return (
+        f"\n{turns:14.2f} turns, {calls:.2f} calls, {failed:.2f} failed; "
+        f"tokens {metrics['length']:.4g} written, {metrics['tool_tokens']:.4g} heard"
+    )
 
 
 def _troubles(metrics: dict[str, Any]) -> str:
