@@ -21,6 +21,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Finding
 from rlzoo.doctor.following import Following
+from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.target import keys_of_code
@@ -206,7 +207,7 @@ class Terminal:
         if model is not None:
             write_model_card(folder, model)
         save_figure(curves_of(folder), folder.curves)
-        self.console.print(_comparison({it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}))
+        self.console.print(_comparison(outcome))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
         if cause := standstill(outcome.metrics, outcome.experiment.config):
@@ -299,8 +300,9 @@ def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, 
     return evaluations[min(evaluations)], evaluations[max(evaluations)]
 
 
-def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table:
+def _comparison(outcome: Outcome) -> Table:
     """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
+    ends = {it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("held out")
     for heading in ("before", "after", "difference"):
@@ -314,11 +316,16 @@ def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table
             f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
             style="bold",
         )
-    old, new = (evaluation.summary() for evaluation in next(iter(ends.values())))
+    first_ends = next(iter(ends.values()))
+    old, new = (evaluation.summary() for evaluation in first_ends)
     for name, scale, form in (("entropy", 1, ".3f"), ("length", 1, ".1f"), ("truncated", 100, ".1f")):
         values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
         label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
         table.add_row(label, *(f"{value:{sign}{form}}" for value, sign in zip(values, ("", "", "+"), strict=True)))
+    before, after = (call_figures(evaluation.records, outcome.experiment.task) for evaluation in first_ends)
+    for label, value in before.items():
+        form = ".1f" if "%" in label else ".2f"
+        table.add_row(label, f"{value:{form}}", f"{after[label]:{form}}", f"{after[label] - value:+{form}}")
     for name in ("timed_out", "failed"):
         if old[name] or new[name]:
             table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")
