@@ -5,7 +5,6 @@ python benchmarks/calculator/table.py RUNS
 RUNS has run folders as `rlzoo train configs/calculator.yaml` left them. Writes `raw/` and `results/` beside this file.
 """
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,21 +14,14 @@ from typing import Any
 import numpy as np
 
 from rlzoo.config.decoding import Decoding
+from rlzoo.evaluation.calls import right_calls
 from rlzoo.evaluation.evaluate import read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.tasks.calculator import calculate
+from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.tools import calls_in
 
 HERE = Path(__file__).parent
 HEADS = ("seed", "step", "right", "of products", "of sums", "calls for a product", "for a sum", "right calls")
-
-
-def is_right(call: str, answer: str) -> bool:
-    """Whether a call asks for what the problem's answer is."""
-    try:
-        return str(calculate(json.loads(call)["arguments"]["expression"])) == answer
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def figures(records: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -38,11 +30,10 @@ def figures(records: Sequence[Mapping[str, Any]]) -> list[float]:
     correct = np.array([record["correct"] for record in records])
     counts = np.array([len(written) for written in calls])
     is_product = np.array(["*" in record["prompt"] for record in records])
-    right = [is_right(call, it["answer"]) for it, written in zip(records, calls, strict=True) for call in written]
     return [
         *(100 * correct[of].mean() for of in (slice(None), is_product, ~is_product)),
         *(counts[of].mean() for of in (is_product, ~is_product)),
-        100 * np.mean(right),
+        100 * right_calls(records, Calculator()),
     ]
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.commands.train import FIRST
-from rlzoo.config import check_effect, keys_of, load_config
+from rlzoo.config import keys_of, load_config, split_words
 
 SUMMARY = "show what a task asks, how it grades, and whether a model can learn it"
 
@@ -19,9 +19,13 @@ def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
     from rlzoo.experiment.first_check import check_words
 
-    check_effect("task", arguments.words)
-    config = load_config(arguments.words)
+    own, words = split_words("task", arguments.words)
+    config = load_config(words)
     check_words(config)  # before torch is imported, which takes seconds
+    if own.by_hand:
+        from rlzoo.report.by_hand import try_by_hand
+
+        return try_by_hand(config)
 
     from rlzoo.inspecting.task_look import look_at_task
     from rlzoo.report.task_view import print_task

@@ -18,6 +18,13 @@ class ShowConfig:
 
 
 @dataclass
+class TaskLookConfig:
+    by_hand: bool = False
+    """Try the task out: you write what the model would, tools and environment answer, and you are graded. Enter ends a
+    turn (a line that ends in a backslash goes on in the next one), Ctrl-D ends it all."""
+
+
+@dataclass
 class TrustConfig:
     trust: list[str] = field(default_factory=list)
     """Folders or files that others may have made and whose code may run: parts, tasks and rewards from outside that
@@ -266,6 +273,7 @@ class SuiteConfig:
 
 OWN: dict[str, type[Any]] = {
     "train": ShowConfig,
+    "task": TaskLookConfig,
     "eval": BenchmarksConfig,
     "regrade": RegradeConfig,
     "grade": GradeConfig,

@@ -97,14 +97,16 @@ def read_target(name: str, words: Sequence[str]) -> Target:
 def _check_code(
     target: str, found: _OfRun | None, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]
 ) -> None:
-    """Of the code that a run names, an evaluation needs the model's, the engine, and but on benchmarks the task."""
     run = found[0] if found else None
-    needed = ("model.", "rollout.", *([] if on_benchmarks else ["task."]))
-    keys = {} if run is None else flat(asdict(read_recorded(run.config)))
-    recorded = RecordedKeys(
-        Path(target) if run is None else run.config, {key: it for key, it in keys.items() if key.startswith(needed)}
-    )
+    keys = {} if run is None else keys_of_code(read_recorded(run.config), on_benchmarks)
+    recorded = RecordedKeys(Path(target) if run is None else run.config, keys)
     check_recorded([recorded], [flat(asdict(load_config(words)))], trust)
+
+
+def keys_of_code(config: Config, on_benchmarks: bool = False) -> dict[str, Any]:
+    """The keys of a run that may name code which an evaluation needs: the model's, the engine's, and the task's."""
+    needed = ("model.", "rollout.", *([] if on_benchmarks else ["task."]))
+    return {key: value for key, value in flat(asdict(config)).items() if key.startswith(needed)}
 
 
 def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], list[str]]:

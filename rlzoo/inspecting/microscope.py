@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from objectives import UNREPORTED, Account, Objective, TokenBatch, parse, quantile, whole_groups
+from objectives import OF_TURNS, UNREPORTED, Account, Objective, TokenBatch, Writer, parse, quantile, whole_groups
 from rlzoo.config import InspectConfig, TaskConfig, flat
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
@@ -48,6 +48,16 @@ class Microscope:
     views: Sequence[View]
     recorded: Sequence[bool]
     """For each response that training recorded of this step: whether it is the same here."""
+
+    @cached_property
+    def heard(self) -> Tensor:
+        """[N, T] bool: tokens that the environment wrote."""
+        return self.batch.require("writer", "inspect") == Writer.ENVIRONMENT
+
+    @property
+    def learns_observations(self) -> bool:
+        """Whether a view pushes on what the environment wrote."""
+        return any(view.objective.learns_observations for view in self.views)
 
     @property
     def uncertain(self) -> float:
@@ -146,8 +156,9 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         shortage_named(config, learns=True, where=f"; {folder.config} says them"),
         load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer,
     ):
-        collected = scorer.collect()
-        batch, minibatches = _scored(scorer, collected, needs), config.train.minibatches_per_step
+        collected = scorer.collect(OF_TURNS)
+        observed = any(objective.learns_observations for objective in objectives)
+        batch, minibatches = _scored(scorer, collected, needs, observed), config.train.minibatches_per_step
         views = [look(objective, batch, minibatches, _state(scorer, folder, objective)) for objective in objectives]
         step = scorer.progress.step
     return Microscope(
@@ -163,12 +174,13 @@ def _tell_of_other_code(folder: RunFolder, experiment: Experiment) -> None:
         _logger.warning("%s has changed since the run in %s was trained; it is shown as it is now", change, folder.path)
 
 
-def _scored(scorer: Scorer, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+def _scored(scorer: Scorer, collected: Collected, needs: frozenset[str], observed: bool) -> TokenBatch:
     """The batch on the CPU, as graded: each objective shapes and selects for itself.
 
-    It knows the policy that the first update of training meets, and the micro-batches that training would make.
+    It knows the policy that the first update of training meets, and the micro-batches that training would make; if
+    `observed`, that policy's statistics of what the environment wrote, too.
     """
-    batch = scorer.scored(collected, needs)
+    batch = scorer.scored(collected, needs, observed)
     logp, entropy = batch.logp_old, batch.entropy_old
     if scorer.has_moved(collected):
         known = needs if scorer.engine.sees_entropy else needs - {"entropy_old"}

@@ -157,9 +157,7 @@ def look_at_task(config: Config) -> TaskLook:
     task = load_task(config.task, config.seed, config.evaluation.problems)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
-    if not len(task.train):
-        raise UserError(f"task.name={config.task.name} has no problems to train on")
-    problems = [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]
+    problems = drawn_problems(config, task)
     lengths = [len(tokenizer.encode(problem.prompt)) for problem in problems]
     tokens, unknown = count_unknown(tokenizer, problems)
     limit = config.rollout.max_prompt_tokens
@@ -167,6 +165,13 @@ def look_at_task(config: Config) -> TaskLook:
     check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
     gold, wrong, empty = (None, None, None) if config.task.episodes else _probes(task, problems, config)
     return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
+
+
+def drawn_problems(config: Config, task: Task) -> list[Problem]:
+    """The first that training would draw. Raises UserError if there are none."""
+    if not len(task.train):
+        raise UserError(f"task.name={config.task.name} has no problems to train on")
+    return [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]
 
 
 def _probes(

@@ -40,6 +40,8 @@ class Shade:
 
     text: str
     classes: str
+    begins: int = 0
+    """The number of the turn whose first token it is, from 1, in a response of several; 0: it is none's first."""
 
 
 @dataclass(frozen=True)
@@ -233,16 +235,24 @@ def _shades(push: Tensor) -> Tensor:
 def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) -> list[Shade]:
     """Classes: `a3` is the third shade of more probable in the first view, `b-2` the second of less in the second."""
     tokenizer, ids = scope.experiment.tokenizer, scope.collected.rollouts.tokens[row, :count].tolist()
-    found = []
+    found, turns = [], _turns(scope, row, count)
     for t, token in enumerate(ids):
         special = tokenizer.is_special(token)
         classes = [f"{key}{int(shade[row, t])}" for key, shade in shades.items() if shade[row, t]]
         for key, view in zip("ab", scope.views, strict=False):
             classes += [f"{key}{mark}" for mark in _marks(view, row, t)]
-        classes += ["special"] * special + ["heard"] * (not scope.batch.mask[row, t])
-        text = tokenizer.piece(token)
-        found.append(Shade(text if special else spaced(text), " ".join(classes)))
+        classes += ["special"] * special + ["heard"] * bool(scope.heard[row, t])
+        text, begins = tokenizer.piece(token), turns[t] if turns[t] not in turns[:t] else 0
+        found.append(Shade(text if special else spaced(text), " ".join(classes), begins if max(turns) > 1 else 0))
     return found
+
+
+def _turns(scope: Microscope, row: int, count: int) -> list[int]:
+    """Of each token the policy's turn that it belongs to, from 1; 0 where the environment wrote it."""
+    turn = scope.batch.turn
+    if turn is None:
+        return [0] * count
+    return (turn[row, :count] + 1).where(scope.batch.mask[row, :count], 0).tolist()
 
 
 def _marks(view: View, row: int, t: int) -> list[str]:
@@ -262,16 +272,23 @@ def _marks(view: View, row: int, t: int) -> list[str]:
 def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
     """What the panel says of each token of a response, column by column."""
     batch, tokenizer = scope.batch, scope.experiment.tokenizer
-    ids = scope.collected.rollouts.tokens[row, :count].tolist()
-    return {
+    ids, heard = scope.collected.rollouts.tokens[row, :count].tolist(), scope.heard[row, :count]
+    unknown = heard & (not scope.learns_observations)
+    found = {
         "right": bool(batch.require("correct", "page")[row] > 0.5),
         "length": int(scope.collected.rollouts.lengths[row]),
-        "heard": (~batch.mask[row, :count]).nonzero()[:, 0].tolist(),
+        "heard": heard.nonzero()[:, 0].tolist(),
         "text": [visible(tokenizer.piece(token)) for token in ids],
-        "p": numbers(batch.require("logp_old", "page")[row, :count].exp()),
-        "h": numbers(batch.require("entropy_old", "page")[row, :count]),
+        "p": numbers(batch.require("logp_old", "page")[row, :count].exp(), unknown),
+        "h": numbers(batch.require("entropy_old", "page")[row, :count], unknown),
         "views": [_details_of(view, row, count) for view in scope.views],
     }
+    if batch.turn is not None:
+        found["turn"] = _turns(scope, row, count)
+        found["turns"] = int(batch.turn[row].max()) + 1
+        found["earned"] = numbers(batch.require("turn_reward", "page")[row, :count])
+        found["state"] = batch.require("turn_state", "page")[row, :count].tolist()
+    return found
 
 
 def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
@@ -305,9 +322,10 @@ def number(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def numbers(values: Tensor) -> list[float]:
-    """Four digits each."""
-    return [number(value) for value in values.tolist()]
+def numbers(values: Tensor, unknown: Tensor | None = None) -> list[float | None]:
+    """Four digits each; None where one is unknown."""
+    hidden = [False] * len(values) if unknown is None else unknown.tolist()
+    return [None if is_hidden else number(value) for value, is_hidden in zip(values.tolist(), hidden, strict=True)]
 
 
 def visible(text: str) -> str:

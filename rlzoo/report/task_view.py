@@ -1,16 +1,21 @@
 """What `rlzoo task` shows, in 80 columns."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import mean, median
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlzoo.experiment.experiment import counted
 from rlzoo.inspecting.task_look import TaskLook
+from rlzoo.rollout.sampler import GradedRollouts
 
 PROMPTS, RESPONSES, LONGEST = 2, 4, 600
 """Prompts and responses that are shown, and how many characters of each."""
+
+TURN_FIGURES = ("turns", "tool_calls", "tool_errors", "tool_tokens")
+"""What environments of several turns count."""
 
 
 def print_task(look: TaskLook, console: Console | None = None) -> None:
@@ -25,17 +30,41 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
     console.print(_grades(look))
     each = look.config.rollout.responses_per_prompt
     console.print(f"responses of {look.config.model.name}, {look.groups * each} of which are sampled", style="bold")
-    for row in range(0, each * min(RESPONSES, look.groups), each):
-        problem, sampled = look.sampled.problem_of(row), look.sampled
-        console.print(_short(sampled.texts[row]) or "(empty)")
-        grade = f"reward {sampled.reward[row]:g}, correctness {sampled.correct[row]:g}"
-        said = f"gold: {_short(look.gold_of(problem), 60)}; {grade}"
-        console.print(f"{said}, {sampled.outcomes[row]}, {int(sampled.rollouts.lengths[row])} tokens\n", style="dim")
+    sampled = look.sampled
+    for first in range(0, each * min(RESPONSES, look.groups), each):
+        row = max(range(first, first + each), key=_calls(sampled)) if has_turns(sampled) else first
+        problem = sampled.problem_of(row)
+        console.print(_short(written(sampled, row)) or "(empty)")
+        console.print(f"gold: {_short(look.gold_of(problem), 60)}; {verdict(sampled, row)}\n", style="dim")
     console.print(_figures(look))
     obstacles = look.obstacles
     console.print("this can be learnt" if not obstacles else "this will hardly be learnt:", style="bold")
     for obstacle in obstacles:
         console.print(f"- {obstacle}")
+
+
+def written(sampled: GradedRollouts, row: int) -> str:
+    """A response as it was written; of several turns all, with what stood between them."""
+    return sampled.transcripts[row] if sampled.transcripts else sampled.texts[row]
+
+
+def has_turns(sampled: GradedRollouts) -> bool:
+    """Whether turns and calls were counted."""
+    return sampled.figures.keys() >= set(TURN_FIGURES)
+
+
+def _calls(sampled: GradedRollouts) -> Callable[[int], float]:
+    return lambda row: float(sampled.figures["tool_calls"][row])
+
+
+def verdict(sampled: GradedRollouts, row: int) -> str:
+    """What a response earned, how it ended, and how long it was; of several turns how many, and what they called."""
+    grade = f"reward {sampled.reward[row]:g}, correctness {sampled.correct[row]:g}, {sampled.outcomes[row]}"
+    said = f"{grade}, {counted(int(sampled.rollouts.mask[row].sum()), 'token')}"
+    if not has_turns(sampled):
+        return said
+    turns, calls, failed, heard = (int(sampled.figures[name][row]) for name in TURN_FIGURES)
+    return f"{said} and {heard} heard in {counted(turns, 'turn')}, {counted(calls, 'call')}, {failed} failed"
 
 
 def _grades(look: TaskLook) -> Table:
@@ -60,6 +89,11 @@ def _figures(look: TaskLook) -> Table:
     grid.add_row(
         "responses", f"{_span(lengths)} tokens; {look.truncated:.0%} truncated at {rollout.max_response_tokens:,}"
     )
+    if has_turns(look.sampled):
+        turns, calls, failed, heard = (look.sampled.figures[name].mean().item() for name in TURN_FIGURES)
+        grid.add_row(
+            "turns", f"{turns:.2f} a response, {calls:.2f} calls, {failed:.2f} failed; {heard:.1f} tokens heard"
+        )
     grid.add_row("accuracy", f"{100 * mean(look.sampled.correct.tolist()):.1f} % of {len(lengths)} responses")
     grid.add_row("signal", f"{look.with_signal} of {look.groups} groups of {rollout.responses_per_prompt} responses")
     return grid

@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from rich.text import Text
 
 from objectives import Mask
 from rlzoo.comparing.grid import settings_of
+from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
+from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Finding
 from rlzoo.doctor.following import Following
+from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
+from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines
@@ -202,7 +207,7 @@ class Terminal:
         if model is not None:
             write_model_card(folder, model)
         save_figure(curves_of(folder), folder.curves)
-        self.console.print(_comparison({it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}))
+        self.console.print(_comparison(outcome))
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
         if cause := standstill(outcome.metrics, outcome.experiment.config):
@@ -236,9 +241,10 @@ def _next(outcome: Outcome) -> Iterator[list[str]]:
     other = "dapo" if str(objective) == "grpo" else "grpo"
     if "logp_teacher" in objective.needs:  # the keys of a teacher are for every row, and each has to read it
         other = "grpo+opd(coefficient=0)"
-    yield ["rlzoo", "inspect", folder]
+    trust = [f"trust={folder}"]
+    yield ["rlzoo", "inspect", folder, *(trust if outside_names(flat(asdict(config))) else [])]
     yield ["rlzoo", "compare", other, config.objective, "seeds=0,1,2", *settings_of(config)]
-    yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1"]
+    yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1", *(trust if outside_names(keys_of_code(config)) else [])]
 
 
 class StepRow:
@@ -252,13 +258,12 @@ class StepRow:
         """The names above the columns."""
         names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
         names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
-        names += f" {'turns':>5} {'calls':>5} {'failed':>6}" if self.has_tools else ""
         return names + (f" {'silenced':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
         """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward.
 
-        Turns, calls of tools and those that failed are means per response.
+        With tools a second line says turns, calls, and tokens by who wrote them, means per response.
         """
         self.shown += 1
         self.is_shaped = metrics["accuracy"] != metrics["reward"] if self.shown == 1 else self.is_shaped
@@ -268,10 +273,18 @@ class StepRow:
         line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
         line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
         line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
-        if self.has_tools:
-            line += f" {metrics['turns']:5.2f} {metrics['tool_calls']:5.2f} {metrics['tool_errors']:6.2f}"
         silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
-        return line + (f" {silenced:8.3%}" if self.masks else "") + _troubles(metrics)
+        line += f" {silenced:8.3%}" if self.masks else ""
+        return line + (_turns(metrics) if self.has_tools else "") + _troubles(metrics)
+
+
+def _turns(metrics: dict[str, Any]) -> str:
+    """Means per response; its tokens by who wrote them."""
+    turns, calls, failed = (metrics[name] for name in ("turns", "tool_calls", "tool_errors"))
+    return (
+        f"\n{turns:14.2f} turns, {calls:.2f} calls, {failed:.2f} failed; "
+        f"tokens {metrics['length']:.4g} written, {metrics['tool_tokens']:.4g} heard"
+    )
 
 
 def _troubles(metrics: dict[str, Any]) -> str:
@@ -287,8 +300,9 @@ def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, 
     return evaluations[min(evaluations)], evaluations[max(evaluations)]
 
 
-def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table:
+def _comparison(outcome: Outcome) -> Table:
     """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
+    ends = {it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("held out")
     for heading in ("before", "after", "difference"):
@@ -302,11 +316,16 @@ def _comparison(ends: Mapping[Decoding, tuple[Evaluation, Evaluation]]) -> Table
             f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
             style="bold",
         )
-    old, new = (evaluation.summary() for evaluation in next(iter(ends.values())))
+    first_ends = next(iter(ends.values()))
+    old, new = (evaluation.summary() for evaluation in first_ends)
     for name, scale, form in (("entropy", 1, ".3f"), ("length", 1, ".1f"), ("truncated", 100, ".1f")):
         values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
         label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
         table.add_row(label, *(f"{value:{sign}{form}}" for value, sign in zip(values, ("", "", "+"), strict=True)))
+    before, after = (call_figures(evaluation.records, outcome.experiment.task) for evaluation in first_ends)
+    for label, value in before.items():
+        form = ".1f" if "%" in label else ".2f"
+        table.add_row(label, f"{value:{form}}", f"{after[label]:{form}}", f"{after[label] - value:+{form}}")
     for name in ("timed_out", "failed"):
         if old[name] or new[name]:
             table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")

@@ -102,3 +102,12 @@ class DemonstratesTools(Protocol):
     def conversation(self, problem: Problem, rng: random.Random, slip_rate: float = 0.0) -> list[str]:
         """A demonstration turn by turn: the model's, and between each two of them what a tool answers."""
         ...
+
+
+@runtime_checkable
+class KnowsCalls(Protocol):
+    """What a task has besides that knows which calls of a tool ask for the right thing."""
+
+    def is_right_call(self, call: str, answer: str) -> bool:
+        """Whether a call, as it was written, asks for what the problem's answer is."""
+        ...

@@ -15,6 +15,7 @@ Nothing tells the model when to call, and a call costs nothing.
 calls and digits of answers slip, so that a call may ask for something else, or be an error.
 """
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -142,6 +143,13 @@ class Calculator:
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The last turn, if it is a number."""
         return response if _ANSWER.fullmatch(response) else None
+
+    def is_right_call(self, call: str, answer: str) -> bool:
+        """Whether a call asks for what the problem's answer is."""
+        try:
+            return str(calculate(json.loads(call)["arguments"]["expression"])) == answer
+        except (ValueError, KeyError, TypeError):
+            return False
 
     @cached_property
     def train(self) -> Sequence[Problem]:

@@ -82,10 +82,12 @@ def collect(
     step: int,
     problems_used: int,
     first: GradedRollouts | None = None,
+    further: frozenset[str] = frozenset(),
 ) -> Collected:
     """Samples until `rollout.prompts_per_step` groups are selected; what is beyond them is dropped.
 
-    Without a part that refills, that is one round; the `first` one may have been sampled ahead. Raises UserError if
+    Without a part that refills, that is one round; the `first` one may have been sampled ahead. The batch has the
+    fields of turns that the objective reads, and those `further` ones that the rollouts have. Raises UserError if
     `rollout.max_refills` rounds more do not do.
     """
     config = experiment.config.rollout
@@ -102,7 +104,7 @@ def collect(
         count = _prompts_for(missing, rounds, wanted)
         part = Dealt(problems_used, count, accelerator.process_index, accelerator.num_processes)
         graded = first if first and not rounds else sample(experiment, sampler, part, step, len(rounds))
-        rounds.append(_selected(experiment, graded, accelerator, part, seed))
+        rounds.append(_selected(experiment, graded, accelerator, part, seed, further))
         problems_used += count
     return _joined(rounds, wanted, problems_used, config.responses_per_prompt, experiment.objective.refills, seed)
 
@@ -171,11 +173,16 @@ def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int,
 
 
 def _selected(
-    experiment: Experiment, graded: GradedRollouts, accelerator: Accelerator, part: Dealt, seed: int
+    experiment: Experiment,
+    graded: GradedRollouts,
+    accelerator: Accelerator,
+    part: Dealt,
+    seed: int,
+    further: frozenset[str],
 ) -> _Round:
     problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
     own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
-    read = experiment.objective.needs & OF_TURNS
+    read = experiment.objective.needs & OF_TURNS | further & graded.credit.keys()
     batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens, read)
     batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))

@@ -58,10 +58,10 @@ class Scorer:
         """What samples the responses."""
         return self.sampler.engine
 
-    def collect(self) -> Collected:
-        """The rollouts of the step that comes next."""
-        done = self.progress
-        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, self.ahead)
+    def collect(self, further: frozenset[str] = frozenset()) -> Collected:
+        """The rollouts of the step that comes next, with `further` fields of turns than the objective reads."""
+        done, first = self.progress, self.ahead
+        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, first, further)
 
     def has_moved(self, collected: Collected) -> bool:
         """Whether some process has rollouts of an older policy."""
@@ -85,16 +85,19 @@ class Scorer:
         batch = self.scored(collected, scored_at_first(needs, moved))
         return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
 
-    def scored(self, collected: Collected, needs: frozenset[str]) -> TokenBatch:
+    def scored(self, collected: Collected, needs: frozenset[str], observed: bool = False) -> TokenBatch:
         """Adds the statistics of the policy, the reference and the teacher that are among the fields `needs`.
 
-        The policy is the one that sampled, so that its statistics are both the old ones and the current ones.
+        The policy is the one that sampled, so that its statistics are both the old ones and the current ones. If
+        `observed`, it is also asked for those of the tokens that an environment wrote.
         """
         fields: dict[str, Tensor | None] = {}
         with self._timed("score"):
             if needs & POLICY:
                 with_entropy, with_squares = bool(needs & {"entropy_old", "entropy"}), "sum_pi_squared_old" in needs
-                logp, entropy, squares = self._statistics(self.policy, collected, with_entropy, None, with_squares)
+                logp, entropy, squares = self._statistics(
+                    self.policy, collected, with_entropy, None, with_squares, observed
+                )
                 fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)
                 fields |= dict.fromkeys(needs & {"entropy_old", "entropy"}, entropy)
                 fields |= dict.fromkeys(needs & {"sum_pi_squared_old"}, squares)
@@ -134,13 +137,14 @@ class Scorer:
         with_entropy: bool,
         share: Share | None = None,
         with_squares: bool = False,
+        observed: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """[N, T] log-probs, entropies and sums of squares of the batch on every process, zero outside `share`."""
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy, squares = (torch.zeros_like(logp) if asked else None for asked in (with_entropy, with_squares))
         for part in self._in_step(self._micro_batches(collected, share or collected.share)):
             rows = ANY_ROW if part is None else part.own
-            stats = self._forward(policy, collected, rows, with_entropy, "score", with_squares)
+            stats = self._forward(policy, collected, rows, with_entropy, "score", with_squares, observed)
             if part is None:
                 continue
             own = sent(part.own, logp.device)
@@ -181,10 +185,11 @@ class Scorer:
         with_entropy: bool,
         phase: str,
         with_squares: bool = False,
+        observed: bool = False,
     ) -> TokenStats:
         """Log-probs and entropies [n, t] of some of this process's rows, t their longest response."""
         whole = collected.rollouts if len(collected.rollouts.prompt) else collected.examples[0].rollouts
-        observed = phase == "train" and self.objective.learns_observations
+        observed = observed or (phase == "train" and self.objective.learns_observations)
         return self._calculate(policy, whole.rows(rows).responses(observed), with_entropy, phase, with_squares)
 
     def _calculate(

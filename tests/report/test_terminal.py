@@ -2,7 +2,7 @@
 
 import io
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 
 from objectives import parse
-from rlzoo.config import load_config
+from rlzoo.config import flat, load_config
+from rlzoo.config.recorded import RecordedKeys, check_recorded
+from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
@@ -47,6 +49,42 @@ def test_a_step_shows_signal_and_truncation_and_the_accuracy_only_where_it_is_no
         line, trouble = row.text(metrics | {"reward": reward}, timings).split("\n")
         assert "75%" in line and " 12% " in line and trouble.strip() == "1 update skipped"
         assert ("accuracy" in row.heading()) == shown and len(row.heading()) == len(line) <= 80
+
+
+def test_what_tools_did_stands_in_a_line_of_its_own_so_that_no_line_is_too_wide() -> None:
+    metrics = {"step": 1, "reward": -0.5, "accuracy": 0.5, "groups_without_signal": 0.25, "entropy": 1.0}
+    metrics |= {"length": 3123.4, "truncated": 0.1, "updates_skipped": 0, "grading_timed_out": 0, "grading_failed": 0}
+    metrics |= {"turns": 12.5, "tool_calls": 11.25, "tool_errors": 10.75, "tool_tokens": 2345.6}
+    row = StepRow(1000, ["s2t"], has_tools=True)
+    line, tools = row.text(metrics, {"tokens": 10_000, "seconds": 2.0}).split("\n")
+    assert max(map(len, (row.heading(), line, tools))) <= 80 and len(row.heading()) == len(line)
+    assert "12.50 turns, 11.25 calls, 10.75 failed" in tools and "3123 written, 2346 heard" in tools
+
+
+@pytest.mark.parametrize(
+    ("words", "inspected", "evaluated"),
+    [
+        (["task.tools=rlzoo.tasks.calculator:calculate", "task.name=calculator"], False, False),
+        (["task.tools=./tests/rollout/calling_model.py:add"], True, True),
+        (["task.environment=./counter.py:Counter"], True, True),
+        (["task.reward=./reward.py:short"], True, True),
+        (["objective=my_module:part"], True, False),
+    ],
+)
+def test_a_run_that_names_code_is_trusted_in_the_commands_that_need_that_code(
+    words: list[str], inspected: bool, evaluated: bool
+) -> None:
+    config, folder = load_config(words), Path("runs/one")
+    keys = {"inspect": flat(asdict(config)), "eval": keys_of_code(config)}
+    objective = parse("grpo")
+    outcome: Any = SimpleNamespace(
+        experiment=SimpleNamespace(config=config, objective=objective), folder=RunFolder(folder)
+    )
+    commands = {command[1]: command for command in _next(outcome)}
+    for name, trusts in (("inspect", inspected), ("eval", evaluated)):
+        trust = [word.removeprefix("trust=") for word in commands[name] if word.startswith("trust=")]
+        assert bool(trust) == trusts
+        check_recorded([RecordedKeys(folder / "config.yaml", keys[name])], trust=trust)  # as the command does
 
 
 def test_what_to_type_next_can_be_copied_whatever_the_folder_is_called() -> None:

@@ -66,7 +66,26 @@ function figures(list, response, seen, view, t) {
 function gauge(parent, share) {
   add(add(parent, "div", undefined, "gauge"), "i").style.width = `${100 * Math.min(1, share)}%`;
 }
+function turn(response, t) {
+  if (!response.turn || response.turns < 2 || !response.turn[t]) return;
+  add(panel, "p", `Turn ${response.turn[t]} of ${response.turns} began in state ${response.state[t]} and earned ${short(response.earned[t])}.`);
+}
+function overhear(response, t) {
+  add(panel, "p", "The environment wrote it: the model reads it, and it is no part of an advantage, a mask, a ratio or a length.");
+  if (response.p[t] !== null) add(panel, "p", place(response, t).replace("gave it", "would have given it"));
+  response.views.forEach((seen, i) => {
+    const view = numbers.views[i];
+    if (numbers.views.length > 1) add(panel, "h4", view.name);
+    add(panel, "p", seen.push[t] === 0 ? "Nothing pushes on it." : "The policy learns to predict it.");
+    const list = add(panel, "dl");
+    for (const [name, value] of [["push on log p", seen.push[t]], ["push on the logit", seen.logit[t]]]) {
+      add(list, "dt", name);
+      add(list, "dd", both(value, view));
+    }
+  });
+}
 function explain(response, t) {
+  turn(response, t);
   add(panel, "p", place(response, t));
   gauge(panel, response.p[t]);
   response.views.forEach((seen, i) => {
@@ -98,7 +117,7 @@ function show(token, open) {
   close.type = "button";
   close.setAttribute("aria-label", "Close");
   close.addEventListener("click", () => panel.classList.remove("open"));
-  if (response.heard.includes(t)) add(panel, "p", "A tool wrote it: the model reads it, and nothing pushes on it.");
+  if (response.heard.includes(t)) overhear(response, t);
   else explain(response, t);
   if (!open) return;
   panel.classList.add("open");
@@ -133,6 +152,7 @@ function telling() {
     const response = numbers.responses[list.dataset.response];
     const seen = response.views[0];
     [...list.children].forEach((token, t) => {
+      if (token.classList.contains("heard")) return;
       const pushes = [seen.push, ...Object.values(seen.without)].map((column) => Math.abs(column[t]) * (1 - response.p[t]));
       const size = Math.max(...pushes) + (token.classList.contains("as") ? 1e6 : 0);
       if (size > most) [best, most] = [token, size];
