@@ -7,8 +7,11 @@ import torch
 from accelerate import init_empty_weights
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 Module = TypeVar("Module", bound=nn.Module)
+RANDOM_ROWS = 2**14
+"""Rows of a weight that a small model has random values in: more than a trial reads of the embedding."""
 
 
 def outline(model: PreTrainedModel) -> PreTrainedModel:
@@ -28,14 +31,30 @@ def with_buffers(model: PreTrainedModel) -> PreTrainedModel:
 
 
 @torch.no_grad()
+def first_layers(model: PreTrainedModel) -> PreTrainedModel:
+    """A small model of the same architecture on the CPU: few layers, each kind among them, and random weights."""
+    made = outline(model)
+    kinds = list(getattr(made.config.get_text_config(), "layer_types", None) or ["any"])
+    count = 1 + max(kinds.index(kind) for kind in kinds)
+    for module in list(made.modules()):
+        for name, layers in list(module.named_children()):
+            if isinstance(layers, nn.ModuleList) and any(isinstance(it, GradientCheckpointingLayer) for it in layers):
+                setattr(module, name, layers[:count])
+    generator = torch.Generator().manual_seed(0)
+    for weight in materialised(made, torch.device("cpu")).parameters():
+        weight[:RANDOM_ROWS].normal_(std=0.02, generator=generator)
+    return made
+
+
+@torch.no_grad()
 def materialised(module: Module, device: torch.device) -> Module:
-    """The same, with memory on the device for its weights of the meta device; what is in it is anything.
+    """The same, with zeros on the device for its weights of the meta device.
 
     Weights that are tied stay so, which they do not by torch's `to_empty`.
     """
     weights = module.state_dict(keep_vars=True)
     made = {
-        id(weight): nn.Parameter(torch.empty_like(weight, device=device), requires_grad=weight.requires_grad)
+        id(weight): nn.Parameter(torch.zeros_like(weight, device=device), requires_grad=weight.requires_grad)
         for weight in weights.values()
         if weight.device.type == "meta"
     }

@@ -67,13 +67,10 @@ class Policy(nn.Module):
         self.fused, self.one_row = False, packs(text._attn_implementation)
         self.longest_tree = LONGEST_TREE * text.hidden_size if share_prompts and not self.one_row else 0
         if model.device.type != "meta":
-            self.try_out()
+            self._try_out()
 
-    def try_out(self) -> None:
-        """Tries on a few tokens what the model can do, once its weights are there.
-
-        Raises UserError for an attention that was asked for and cannot be.
-        """
+    def _try_out(self) -> None:
+        """Settles by a few tokens how it calculates. Raises UserError for an attention that the model cannot have."""
         text: Any = self.model.config.get_text_config()
         self.fused = self._head_is_plain()
         if (self.one_row or self.longest_tree) and (reason := self._why_apart()):
@@ -189,9 +186,13 @@ class Policy(nn.Module):
         memo |= {id(p): nn.Parameter(p.detach().to(dtype, copy=True), requires_grad=False) for p in self.parameters()}
         return copy.deepcopy(self, memo)
 
+    def calculates_as(self, other: "Policy") -> None:
+        """Takes over how one of the same architecture calculates, where that could be tried."""
+        self.fused, self.one_row, self.longest_tree = other.fused, other.one_row, other.longest_tree
+
     def _whole_sampling_copy(self, dtype: torch.dtype) -> "Policy":
         empty = Policy(outline(self.model), self.tokenizer)
-        empty.fused, empty.one_row, empty.longest_tree = self.fused, self.one_row, self.longest_tree
+        empty.calculates_as(self)
         made = materialised(empty.sampling_copy(dtype, share_head=False), self.model.device).to(self.model.device)
         made.copy_weights(self)
         return made

@@ -1,9 +1,11 @@
 """Weights sharded over processes (FSDP2): each has its rows of every weight; whole ones from them, one at a time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -48,6 +50,15 @@ def rows_here(like: Tensor) -> slice:
     most = -(-len(like) // like.device_mesh.size())
     first = min(like.device_mesh.get_local_rank() * most, len(like))
     return slice(first, min(first + most, len(like)))
+
+
+def saved_rows(path: Path | str, name: str, like: Tensor) -> Tensor:
+    """The rows of a saved tensor of the shape of `like` that this process has, nothing else being read.
+
+    The file is opened anew each time: what was read from one that stays open counts as this process's memory.
+    """
+    with safe_open(path, "pt") as file:
+        return file.get_slice(name)[rows_here(like)] if like.dim() else file.get_tensor(name)
 
 
 def here(tensor: Tensor) -> Tensor:

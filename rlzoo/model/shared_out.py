@@ -8,7 +8,6 @@ import torch
 from accelerate.utils import gather_object
 from safetensors import safe_open
 from torch import Tensor
-from torch.distributed.fsdp import register_fsdp_forward_method
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
@@ -17,14 +16,14 @@ from transformers.utils.hub import cached_file
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
-from rlzoo.model.outline import materialised, with_buffers
+from rlzoo.model.outline import first_layers, materialised, with_buffers
 from rlzoo.model.policy import Policy, pretrained_model
 from rlzoo.model.pretrained import Pretrained, locate, without_progress_bars
-from rlzoo.model.sharding import here, resharded, rows_here, shard
+from rlzoo.model.sharding import here, resharded, rows_here, saved_rows, shard
 from rlzoo.model.tokenizer import Tokenizer
 
-ReadRows = Callable[[str, slice], Tensor]
-"""Some rows of the weight of that name."""
+ReadRows = Callable[[str], Tensor]
+"""Of the weight of that name the rows that this process has."""
 PLAIN = ("F64", "F32", "F16", "BF16")
 """How safetensors calls the dtypes of weights that are nothing but rounded."""
 
@@ -36,14 +35,13 @@ def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.dev
     """
     model = with_buffers(pretrained_model(config, tokenizer, device_map="meta"))
     policy = Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts).requires_grad_(learns)
+    policy.calculates_as(Policy(first_layers(model), tokenizer, share_prompts=config.share_prompts))
     materialised(shard(policy), device)
     try:
         fill(policy, locate(config))
     except Exception as error:  # whatever a broken file makes the libraries stumble over
         raise UserError(f"model.name={config.name}: {one_line(error)}") from None
-    register_fsdp_forward_method(policy, "try_out")
-    policy.try_out()
-    return resharded(policy)
+    return policy
 
 
 @torch.no_grad()
@@ -56,7 +54,7 @@ def fill(policy: Policy, source: Pretrained) -> None:
     read = _rows_of_files(policy.model, source) or _rows_of_model(policy.model, source)
     broken = []
     for name, weight in {id(weight): (name, weight) for name, weight in reversed(weights.items())}.values():
-        rows = read(name, rows_here(weight))
+        rows = read(name)
         here(weight).copy_(rows)
         if rows.is_floating_point() and not rows.isfinite().all():
             broken.append(name)
@@ -76,10 +74,9 @@ def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | Non
     if any(id(weight) not in saved for weight in weights.values()):
         return None
 
-    def read(name: str, rows: slice) -> Tensor:
+    def read(name: str) -> Tensor:
         written = saved[id(weights[name])]
-        with safe_open(places[written], "pt") as file:  # opened anew, so that no more than this is mapped
-            return file.get_slice(written)[rows] if weights[name].dim() else file.get_tensor(written)
+        return saved_rows(places[written], written, weights[name])
 
     return read
 
@@ -93,8 +90,8 @@ def _rows_of_model(model: PreTrainedModel, source: Pretrained) -> ReadRows:
     whole, info = loaded
     if lacking := sorted(info["missing_keys"]):
         raise ValueError(f"its weights lack {lacking[0]}")
-    weights = whole.state_dict()
-    return lambda name, rows: weights[name][rows] if weights[name].dim() else weights[name]
+    parts, weights = model.state_dict(keep_vars=True), whole.state_dict()
+    return lambda name: weights[name][rows_here(parts[name])] if parts[name].dim() else weights[name]
 
 
 def _places(source: Pretrained) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -35,7 +34,7 @@ from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.pretrained import Pretrained
-from rlzoo.model.sharding import described, is_sharded, resharded, rows_here, sharded_as, whole
+from rlzoo.model.sharding import described, is_sharded, resharded, saved_rows, sharded_as, whole
 from rlzoo.model.shared_out import fill
 from rlzoo.rollout.handover import checkpoint_weights
 from rlzoo.training.tensor_files import TensorFile, write_model_files
@@ -170,28 +169,30 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
     Of sharded parameters each process reads its rows alone. Raises ValueError on all of them for moments that no
     training leaves.
     """
-    wrong: list[str] = []
     state: dict[int, dict[str, Tensor]] = {}
+    wrong: list[str] = []
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     with safe_open(checkpoint / OPTIMIZER, "pt") as file:
-        for key in file.keys():  # noqa: SIM118  (the file is no mapping)
-            number, name = key.split(".")
-            try:
-                state.setdefault(int(number), {})[name] = _moment(file, key, parameters[int(number)])
-            except ValueError as error:
-                wrong.append(str(error))
+        shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    for key, shape in shapes.items():
+        number, name = key.split(".")
+        parameter = parameters[int(number)]
+        like = parameter if shape else torch.empty(())  # counts of steps are whole everywhere
+        try:
+            moment = _moment(checkpoint / OPTIMIZER, key, shape, like)
+            state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device), like)
+        except ValueError as error:
+            wrong.append(str(error))
     if everywhere := sorted(gather_object(wrong)):
         raise ValueError(everywhere[0])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _moment(file: Any, key: str, parameter: Tensor) -> Tensor:
-    """A saved moment of a parameter, sharded as this is; counts of steps have no shape and are whole everywhere."""
-    rows = file.get_slice(key)
-    shape = tuple(rows.get_shape())
-    read = rows[rows_here(parameter)] if shape else file.get_tensor(key)
-    if shape not in ((), tuple(parameter.shape)) or not read.isfinite().all():
+def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """The rows of a saved moment that this process has."""
+    rows = saved_rows(path, key, like) if shape == like.shape else None
+    if rows is None or not rows.isfinite().all():
         raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
-    if key.endswith(".exp_avg_sq") and (read < 0).any():
+    if key.endswith(".exp_avg_sq") and (rows < 0).any():
         raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
-    return sharded_as(read.to(parameter.device), parameter) if shape else read
+    return rows
