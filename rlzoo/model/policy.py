@@ -17,6 +17,7 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
+from rlzoo.model.outline import materialised, outline
 from rlzoo.model.pretrained import locate, without_progress_bars
 from rlzoo.model.sharding import is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
@@ -62,10 +63,16 @@ class Policy(nn.Module):
         if gradient_checkpointing:
             self._enable_checkpointing()
         self.train()
-        self.fused = self._head_is_plain()
         text: Any = model.config.get_text_config()
-        self.one_row = packs(text._attn_implementation)
+        self.fused, self.one_row = False, packs(text._attn_implementation)
         self.longest_tree = LONGEST_TREE * text.hidden_size if share_prompts and not self.one_row else 0
+        if model.device.type != "meta":
+            self._try_out()
+
+    def _try_out(self) -> None:
+        """Settles by a few tokens how it calculates. Raises UserError for an attention that the model cannot have."""
+        text: Any = self.model.config.get_text_config()
+        self.fused = self._head_is_plain()
         if (self.one_row or self.longest_tree) and (reason := self._why_apart()):
             if text._attn_implementation == VARLEN:
                 raise UserError(f"model.attention={VARLEN}: {reason}; set model.attention=sdpa, or eager")
@@ -134,7 +141,7 @@ class Policy(nn.Module):
         return super().train(False)
 
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
-        """Writes its weights, or those of `whole_weights`, configuration and tokenizer as transformers loads them."""
+        """Writes its weights, or the given ones, configuration and tokenizer as transformers loads them."""
         with without_progress_bars():
             self.merged().model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.backend.save_pretrained(folder)
@@ -164,18 +171,13 @@ class Policy(nn.Module):
             return self
         return without_adapters(self, merged=True, memo={id(self.tokenizer): self.tokenizer})
 
-    def whole_weights(self, keep: bool = True) -> dict[str, Tensor] | None:
-        """If they are sharded, all of them on the CPU, or none unless they are to be kept; else None.
-
-        All processes must ask together.
-        """
-        if not is_sharded(self):
-            return None
-        gathered = whole_parameters(self, every_name=False, prefix="model.")
-        return {name: weight.cpu() for name, weight in gathered if keep}
-
     def sampling_copy(self, dtype: torch.dtype, share_head: bool = True) -> "Policy":
-        """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared."""
+        """A copy with weights in `dtype` for sampling; buffers stay exact, and so does the head, which is shared.
+
+        The copy of a sharded policy has whole weights and shares none; all processes must make it together.
+        """
+        if is_sharded(self):
+            return self._whole_sampling_copy(dtype)
         if adapters(self):
             return self.merged().sampling_copy(dtype, share_head)
         memo: dict[int, Any] = {id(self.tokenizer): self.tokenizer}
@@ -183,6 +185,17 @@ class Policy(nn.Module):
             memo[id(self._head)] = self._head if share_head else copy.deepcopy(self._head).requires_grad_(False)
         memo |= {id(p): nn.Parameter(p.detach().to(dtype, copy=True), requires_grad=False) for p in self.parameters()}
         return copy.deepcopy(self, memo)
+
+    def calculates_as(self, other: "Policy") -> None:
+        """Takes over how one of the same architecture calculates, where that could be tried."""
+        self.fused, self.one_row, self.longest_tree = other.fused, other.one_row, other.longest_tree
+
+    def _whole_sampling_copy(self, dtype: torch.dtype) -> "Policy":
+        empty = Policy(outline(self.model), self.tokenizer)
+        empty.calculates_as(self)
+        made = materialised(empty.sampling_copy(dtype, share_head=False), self.model.device).to(self.model.device)
+        made.copy_weights(self)
+        return made
 
     @torch.no_grad()
     def copy_weights(self, source: "Policy") -> None:
@@ -303,6 +316,19 @@ def _attention(config: Any, attention: str) -> Iterator[None]:
 
 def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
     """Loads the weights of `model.name` in float32. Raises UserError if they are missing or do not fit."""
+    model = pretrained_model(config, tokenizer)
+    if broken := not_finite(model.state_dict()):
+        raise UserError(
+            f"model.name={config.name}: its weights {broken} hold what is no number; take another checkpoint"
+        )
+    return Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts)
+
+
+def pretrained_model(config: ModelConfig, tokenizer: Tokenizer, **options: Any) -> PreTrainedModel:
+    """What transformers loads for `model.name` in float32, with further `options`.
+
+    Raises UserError if weights are missing or do not fit.
+    """
     source = locate(config)
     try:
         with without_progress_bars():
@@ -313,6 +339,7 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
                 output_loading_info=True,
                 use_safetensors=True,  # other files of weights are pickles
                 **source.options,
+                **options,
             )
     except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
         about_attention = isinstance(error, ImportError) or "attn_implementation" in str(error)
@@ -321,17 +348,13 @@ def load_policy(config: ModelConfig, tokenizer: Tokenizer) -> Policy:
     model, info = loaded
     if missing := sorted(info["missing_keys"]):
         raise UserError(f"model.name={config.name}: its files lack the weights {', '.join(missing[:3])}")
-    if broken := not_finite(model.state_dict()):
-        raise UserError(
-            f"model.name={config.name}: its weights {broken} hold what is no number; take another checkpoint"
-        )
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer.backend) > rows:
         raise UserError(
             f"model.name={config.name}: its tokenizer knows {len(tokenizer.backend)} tokens, its embedding only {rows}"
         )
     _make_savable(model)
-    return Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts)
+    return model
 
 
 def not_finite(weights: Mapping[str, Tensor]) -> str:

@@ -69,7 +69,6 @@ def load_engine(
     policy: "Policy",
     tokenizer: "Tokenizer",
     version: int = 0,
-    will_be_sharded: bool = False,
 ) -> "RolloutEngine":
     """The engine that `rollout.engine` names; the policy has `version` updates behind it.
 
@@ -77,7 +76,7 @@ def load_engine(
     """
     from rlzoo.rollout.handover import check_agreement
 
-    engine = engine_class(config.engine)(policy, tokenizer, config, model, version, will_be_sharded)
+    engine = engine_class(config.engine)(policy, tokenizer, config, model, version)
     if not engine.shares_weights:
         check_agreement(engine, policy, config, model)
     return engine

@@ -111,9 +111,8 @@ class RolloutEngine(Protocol):
         config: RolloutConfig,
         model: ModelConfig,
         version: int = 0,
-        will_be_sharded: bool = False,
     ) -> None:
-        """Takes the policy's weights, `version` updates old; they may be shared out over the processes afterwards."""
+        """Takes the policy's weights, `version` updates old; where they are sharded, all processes make it together."""
         ...
 
     @classmethod

@@ -1,6 +1,6 @@
 """The policy's weights on their way to vLLM, and whether they have arrived."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import torch
 from torch import Tensor
@@ -17,11 +17,13 @@ LARGEST_DIFFERENCE = 0.5
 """Nats per token between the log-probs of vLLM and transformers; bfloat16 makes 0.03, wrong weights make several."""
 
 
-def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> Iterator[tuple[str, Tensor]]:
+def checkpoint_weights(
+    model: PreTrainedModel, untied: Collection[str] = (), gathered: Callable[[Tensor], Tensor] = whole
+) -> Iterator[tuple[str, Tensor]]:
     """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
 
-    Sharded ones come whole, one at a time and in the same order everywhere: it takes all processes. Raises RuntimeError
-    at the end if something of the model was left out.
+    Sharded ones come `gathered`, whole, one at a time and in the same order everywhere: it takes all processes. Raises
+    RuntimeError at the end if something of the model was left out.
     """
     weights, left = model.state_dict(), sum(parameter.numel() for parameter in model.parameters())
     tensors = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
@@ -30,7 +32,7 @@ def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> 
         is_first = first[id(tensors[name])] == name
         if is_first or name in untied:
             left -= weight.numel() if is_first and isinstance(tensors[name], torch.nn.Parameter) else 0
-            yield from revert_weight_conversion(model, {name: whole(weight)}).items()
+            yield from revert_weight_conversion(model, {name: gathered(weight)}).items()
     if left:
         raise RuntimeError(f"{left:,} weights of {type(model).__name__} were not handed over")
 

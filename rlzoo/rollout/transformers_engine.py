@@ -10,6 +10,7 @@ from transformers.cache_utils import DynamicLayer
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.model.policy import Policy
+from rlzoo.model.sharding import is_sharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, widened
@@ -23,8 +24,7 @@ FINISHED_FRACTION = 0.1
 class TransformersEngine:
     """Samples with the policy's own weights in float32, or with a bfloat16 copy of them whose head stays exact.
 
-    From weights that will be sharded it samples with a whole copy in either dtype, so that processes need not keep in
-    step.
+    Of sharded weights it samples with a whole copy in either dtype, so that processes need not keep in step.
     Every draw depends on seed, row and position alone, so the same seed gives the same responses; `rows_per_batch` and
     the responses that finish early matter only as far as they change the rounding of the logits.
     """
@@ -41,13 +41,12 @@ class TransformersEngine:
         config: RolloutConfig,
         model: ModelConfig,
         version: int = 0,
-        will_be_sharded: bool = False,
     ) -> None:
         self.rows_per_batch, self.version, self.tokenizer = config.rows_per_batch, version, tokenizer
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
         dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
-        needs_copy = will_be_sharded or model.precision == "bfloat16"
-        self.policy = policy.sampling_copy(dtype, share_head=not will_be_sharded) if needs_copy else policy
+        needs_copy = is_sharded(policy) or model.precision == "bfloat16"
+        self.policy = policy.sampling_copy(dtype) if needs_copy else policy
 
     @classmethod
     def check(cls, config: Config) -> None:

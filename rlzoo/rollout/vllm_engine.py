@@ -20,7 +20,7 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import resharded
+from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.handover import checkpoint_weights
@@ -91,12 +91,11 @@ class VllmEngine:
         config: RolloutConfig,
         model: ModelConfig,
         version: int = 0,
-        will_be_sharded: bool = False,
     ) -> None:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
         self.sleeps_here = policy.model.device.type == "cuda"
-        self.asleep, self.keeps_weights = False, will_be_sharded
+        self.asleep, self.keeps_weights = False, is_sharded(policy)
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps_here)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]

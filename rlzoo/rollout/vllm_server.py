@@ -66,7 +66,6 @@ class VllmServer:
         config: RolloutConfig,
         model: ModelConfig,
         version: int = 0,
-        will_be_sharded: bool = False,
     ) -> None:
         self.config, self.model, self.version = config, model, version
         self.stop_tokens = sorted(tokenizer.stop_tokens)

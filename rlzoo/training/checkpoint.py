@@ -1,7 +1,8 @@
 """Checkpoints: a Hugging Face model folder plus what training needs to go on bitwise as if it had not stopped."""
 
 import shutil
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -9,6 +10,7 @@ from time import monotonic
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -31,7 +33,11 @@ from rlzoo.model.accelerator import said_by_main
 from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.manifest import has_manifest, write_manifest
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import sharded_as, whole
+from rlzoo.model.pretrained import Pretrained
+from rlzoo.model.sharding import described, is_sharded, resharded, saved_rows, sharded_as, whole
+from rlzoo.model.shared_out import fill
+from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.training.tensor_files import TensorFile, write_model_files
 
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 """What AdamW keeps of a parameter."""
@@ -67,17 +73,18 @@ def save_checkpoint(
 ) -> Path:
     """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`.
 
-    If the policy is sharded, all processes must call it together, and one of them `writes`. What was sampled `ahead`
-    is kept with it.
+    If the policy is sharded, all processes must call it together, and one of them `writes`: weights and moments are
+    gathered one at a time. What was sampled `ahead` is kept with it.
     """
     final = folder / f"step-{progress.step:06d}"
-    weights, moments = policy.whole_weights(keep=writes), _flatten(optimizer, keep=writes)
     if not writes or (final.is_dir() and not damage(final)):  # what was saved is not touched again
+        if is_sharded(policy):
+            _gather_for_another(policy, optimizer)
         return final
     with folder_written_atomically(final) as partial:
-        policy.save(partial, weights)
+        _save_weights(policy, partial)
         write_json(partial / PROGRESS, asdict(progress))
-        save_file(moments, partial / OPTIMIZER)
+        _save_moments(optimizer, partial / OPTIMIZER)
         if trained := adapters(policy):
             save_file(trained, partial / ADAPTERS)
         if ahead is not None:
@@ -86,6 +93,36 @@ def save_checkpoint(
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return final
+
+
+def _save_weights(policy: Policy, folder: Path) -> None:
+    if not is_sharded(policy):
+        policy.save(folder)
+        return
+    model = resharded(policy).model
+    policy.save(folder, weights={})
+    write_model_files(folder, dict(checkpoint_weights(model, gathered=described)), checkpoint_weights(model))
+
+
+def _save_moments(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    moments = dict(_moments(optimizer))
+    with TensorFile(path, {name: described(moment) for name, moment in moments.items()}) as file:
+        for name, moment in moments.items():
+            file.write(name, whole(moment))
+
+
+def _gather_for_another(policy: Policy, optimizer: torch.optim.Optimizer) -> None:
+    """Gathers what another process writes."""
+    deque(checkpoint_weights(resharded(policy).model), maxlen=0)
+    for _, moment in _moments(optimizer):
+        whole(moment)
+
+
+def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    """By the number of the parameter and what the optimiser calls it."""
+    for number, values in optimizer.state_dict()["state"].items():
+        for name, tensor in values.items():
+            yield f"{number}.{name}", tensor
 
 
 def checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
@@ -117,9 +154,14 @@ def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
 
 
 def load_weights(checkpoint: Path, policy: Policy) -> None:
-    """Takes over the weights of a checkpoint: those of the adapters if the policy has some, as all else is frozen."""
+    """Takes over the weights of a checkpoint: those of the adapters if the policy has some, as all else is frozen.
+
+    Of a sharded policy all processes must do so together, and each reads its part alone.
+    """
     if adapters(policy):
         set_adapters(policy, load_file(checkpoint / ADAPTERS))
+    elif is_sharded(policy):
+        fill(policy, Pretrained(str(checkpoint), {}))
     else:
         policy.load(checkpoint)
 
@@ -127,18 +169,25 @@ def load_weights(checkpoint: Path, policy: Policy) -> None:
 def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration.
 
-    Raises ValueError for moments that no training leaves, and for a parameter that has lost its own: without them it
-    would learn another thing.
+    Of sharded parameters each process reads its rows alone. Raises ValueError on all of them for moments that no
+    training leaves, and for a parameter that has lost its own: without them it would learn another thing.
     """
     state: dict[int, dict[str, Tensor]] = {}
+    wrong: list[str] = []
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for key, tensor in load_file(checkpoint / OPTIMIZER).items():
+    with safe_open(checkpoint / OPTIMIZER, "pt") as file:
+        shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    for key, shape in shapes.items():
         number, name = key.split(".")
-        if tensor.shape not in ((), parameters[int(number)].shape) or not tensor.isfinite().all():
-            raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
-        if name == "exp_avg_sq" and (tensor < 0).any():
-            raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
-        state.setdefault(int(number), {})[name] = sharded_as(tensor, parameters[int(number)])
+        parameter = parameters[int(number)]
+        like = parameter if shape else torch.empty(())  # counts of steps are whole everywhere
+        try:
+            moment = _moment(checkpoint / OPTIMIZER, key, shape, like)
+            state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device), like)
+        except ValueError as error:
+            wrong.append(str(error))
+    if everywhere := sorted(gather_object(wrong)):
+        raise ValueError(everywhere[0])
     is_begun = progress.updates > progress.updates_skipped
     moved = [*range(len(parameters) if is_begun else 0)]
     if has_manifest(checkpoint):  # then a parameter that lacks had no gradient: an expert that no token chose
@@ -149,13 +198,11 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _flatten(optimizer: torch.optim.Optimizer, keep: bool) -> dict[str, Tensor]:
-    """Whole tensors by name, on the CPU where they were sharded; none, not even copied, unless they are to be kept."""
-    state = optimizer.state_dict()["state"]
-    named = ((f"{number}.{name}", tensor) for number, values in state.items() for name, tensor in values.items())
-    gathered = ((name, tensor, whole(tensor)) for name, tensor in named)
-    return {
-        name: (tensor if tensor is every_part else every_part.cpu()).contiguous()
-        for name, tensor, every_part in gathered
-        if keep
-    }
+def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """The rows of a saved moment that this process has."""
+    rows = saved_rows(path, key, like) if shape == like.shape else None
+    if rows is None or not rows.isfinite().all():
+        raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
+    if key.endswith(".exp_avg_sq") and (rows < 0).any():
+        raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
+    return rows

@@ -1,6 +1,5 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
-import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,18 +25,16 @@ from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
-from rlzoo.model.lora import add_adapters
-from rlzoo.model.policy import Policy, load_policy
-from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming
 from rlzoo.model.sharding import is_sharded
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
 from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.ahead import of_all_processes, read_ahead
-from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, load_weights, save_checkpoint
+from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, save_checkpoint
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
+from rlzoo.training.models import load_models
 from rlzoo.training.scoring import Scorer
 from rlzoo.training.standstill import PATIENCE, SKIPPED
 from rlzoo.training.trainer import Trainer, is_to_be_sharded
@@ -214,27 +211,15 @@ def load(
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
-        policy = load_policy(config.model, experiment.tokenizer)
-        if config.model.lora.rank:
-            add_adapters(policy.model, config.model.lora)
         needs = experiment.objective.needs | needs
-        reference, teacher = None, None
-        if "logp_ref" in needs:
-            with errors_naming("model.reference"):
-                reference = _frozen(experiment, policy, config.model.reference).to(accelerator.device)
-        if "logp_teacher" in needs and config.model.teacher != POLICY:
-            with errors_naming("model.teacher"):
-                teacher = _frozen(experiment, policy, config.model.teacher).to(accelerator.device)
-        if checkpoint is not None:
-            with readable(checkpoint):
-                load_weights(checkpoint, policy)
-        policy.to(accelerator.device)
+        sharded = issubclass(kind, Trainer) and is_to_be_sharded(config.train, accelerator)
+        models = load_models(experiment, needs, checkpoint, accelerator.device, sharded)
+        policy, tokenizer = models.policy, experiment.tokenizer
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
-        sharded = is_to_be_sharded(config.train, accelerator)
-        engine = load_engine(config.rollout, config.model, policy, experiment.tokenizer, progress.updates, sharded)
-        opened = environment_opened(config.task, engine, graders, experiment.tokenizer)
+        engine = load_engine(config.rollout, config.model, policy, tokenizer, progress.updates)
+        opened = environment_opened(config.task, engine, graders, tokenizer)
         with closing(engine), opened as sampler:
-            scorer = kind(experiment, accelerator, policy, reference, sampler, progress, teacher)
+            scorer = kind(experiment, accelerator, policy, models.reference, sampler, progress, models.teacher)
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
@@ -242,14 +227,6 @@ def load(
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
             yield scorer
-
-
-def _frozen(experiment: Experiment, policy: Policy, name: str) -> Policy:
-    """A model that does not learn: the policy as it is now, before its checkpoint, if it is `initial`."""
-    if name == INITIAL:
-        return policy.frozen_copy()
-    named = dataclasses.replace(experiment.config.model, name=name, revision=None)
-    return load_policy(named, experiment.tokenizer).frozen_copy()
 
 
 def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:

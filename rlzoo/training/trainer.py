@@ -15,7 +15,7 @@ from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.deterministic import deterministic
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import shard
+from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.ahead import begun, first_round
 from rlzoo.training.collect import Collected, Share, sample
@@ -44,11 +44,8 @@ class Trainer(Scorer):
     ) -> None:
         train = experiment.config.train
         self.rate_fraction = rate_fraction(train)
-        self.sharded = is_to_be_sharded(train, accelerator)
-        if self.sharded:
-            policy = shard(policy)
-            reference, teacher = (None if model is None else shard(model) for model in (reference, teacher))
-        trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        self.sharded = is_sharded(policy)
+        trained = [parameter for parameter in resharded(policy).parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
             trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )

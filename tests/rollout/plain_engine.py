@@ -26,7 +26,6 @@ class PlainEngine:
         config: RolloutConfig,
         model: ModelConfig,
         version: int = 0,
-        will_be_sharded: bool = False,
     ) -> None:
         self.policy, self.version = policy, version
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))

@@ -144,8 +144,8 @@ class Apart(TransformersEngine):
 
     apart = True
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, will_be_sharded=True)
+    def __init__(self, policy: Policy, *arguments: Any) -> None:
+        super().__init__(policy.sampling_copy(torch.float32, share_head=False), *arguments)
         self.learning, self.calls = threading.Event(), 0
 
     def generate(self, *arguments: Any) -> Any:

@@ -1,0 +1,119 @@
+"""A policy that is sharded from its start: laid out without memory, shared out, and filled from files row by row."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from safetensors import safe_open
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils.hub import cached_file
+
+from rlzoo.config import ModelConfig
+from rlzoo.errors import UserError, one_line
+from rlzoo.files import read_json
+from rlzoo.model.outline import first_layers, materialised, with_buffers
+from rlzoo.model.policy import Policy, pretrained_model
+from rlzoo.model.pretrained import Pretrained, locate, without_progress_bars
+from rlzoo.model.sharding import here, resharded, rows_here, saved_rows, shard
+from rlzoo.model.tokenizer import Tokenizer
+
+ReadRows = Callable[[str], Tensor]
+"""Of the weight of that name the rows that this process has."""
+PLAIN = ("F64", "F32", "F16", "BF16")
+"""How safetensors calls the dtypes of weights that are nothing but rounded."""
+
+
+def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.device, learns: bool = True) -> Policy:
+    """`load_policy` by all processes together, each of which reads and holds its rows of every weight.
+
+    Raises UserError on all of them.
+    """
+    model = with_buffers(pretrained_model(config, tokenizer, device_map="meta"))
+    policy = Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts).requires_grad_(learns)
+    policy.calculates_as(Policy(first_layers(model), tokenizer, share_prompts=config.share_prompts))
+    materialised(shard(policy), device)
+    try:
+        fill(policy, locate(config))
+    except Exception as error:  # whatever a broken file makes the libraries stumble over
+        raise UserError(f"model.name={config.name}: {one_line(error)}") from None
+    return policy
+
+
+@torch.no_grad()
+def fill(policy: Policy, source: Pretrained) -> None:
+    """Takes over this process's rows of saved weights; all processes together.
+
+    Raises ValueError on all of them for weights that hold what is no number, and if some lack.
+    """
+    weights = resharded(policy).model.state_dict(keep_vars=True)
+    read = _rows_of_files(policy.model, source) or _rows_of_model(policy.model, source)
+    broken = []
+    for name, weight in {id(weight): (name, weight) for name, weight in reversed(weights.items())}.values():
+        rows = read(name)
+        here(weight).copy_(rows)
+        if rows.is_floating_point() and not rows.isfinite().all():
+            broken.append(name)
+    if everywhere := sorted(gather_object(broken)):
+        raise ValueError(f"its weights {everywhere[0]} hold what is no number; take another checkpoint")
+
+
+def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | None:
+    """Reads no more than it is asked for; None for files whose weights are converted as transformers loads them."""
+    places = _places(source)
+    weights = model.state_dict(keep_vars=True)
+    saved: dict[int, str] = {}
+    for name, weight in weights.items():
+        first, *more = revert_weight_conversion(model, {name: torch.empty(weight.shape, device="meta")})
+        if not more and first in places and _is_plain(places[first], first, weight.shape):
+            saved.setdefault(id(weight), first)  # of tied ones the files may have either
+    if any(id(weight) not in saved for weight in weights.values()):
+        return None
+
+    def read(name: str) -> Tensor:
+        written = saved[id(weights[name])]
+        return saved_rows(places[written], written, weights[name])
+
+    return read
+
+
+def _rows_of_model(model: PreTrainedModel, source: Pretrained) -> ReadRows:
+    """Reads the whole model, as transformers converts it, on every process."""
+    with without_progress_bars():
+        loaded: Any = type(model).from_pretrained(
+            source.path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **source.options
+        )
+    whole, info = loaded
+    if lacking := sorted(info["missing_keys"]):
+        raise ValueError(f"its weights lack {lacking[0]}")
+    parts, weights = model.state_dict(keep_vars=True), whole.state_dict()
+    return lambda name: weights[name][rows_here(parts[name])] if parts[name].dim() else weights[name]
+
+
+def _places(source: Pretrained) -> dict[str, str]:
+    """The file of each saved weight."""
+    if single := _file(source, SAFE_WEIGHTS_NAME):
+        with safe_open(single, "pt") as file:
+            return dict.fromkeys(file.keys(), single)
+    index = _file(source, SAFE_WEIGHTS_INDEX_NAME)
+    listed = read_json(Path(index).read_text(encoding="utf-8"))["weight_map"] if index else {}
+    files = {name: _file(source, name) for name in set(listed.values())}
+    return {weight: file for weight, name in listed.items() if (file := files[name])}
+
+
+def _file(source: Pretrained, name: str) -> str | None:
+    try:
+        return cached_file(source.path, name, revision=source.options.get("revision"))
+    except OSError:
+        return None
+
+
+def _is_plain(file: str, name: str, shape: torch.Size) -> bool:
+    """Whether a saved weight is that of the model but for rounding."""
+    with safe_open(file, "pt") as opened:
+        rows = opened.get_slice(name)
+        return tuple(rows.get_shape()) == tuple(shape) and rows.get_dtype() in PLAIN
