@@ -2,8 +2,7 @@
 
     1/2 + 1/2 sqrt( max(1 - 4 low / q, 0) )  <=  r  <=  min( 1/2 + 1/2 sqrt(1 + 4 high / q), 10 ),   q = pi_old(y_it)
 
-A rare token may multiply its probability, a probable one may not. Mean over the tokens of each response, then over
-responses. Bounds that it is added to give way; adding it brings the mean as well.
+Rare tokens may multiply their probability. Mean per response, brought along; bounds that it is added to give way.
 Left out: the paper's smoothing of advantages over the steps of a prompt (SAS), for which no history is kept; here the
 group's z-score, theirs on the first visit; on the second 0.2 of the largest one away (median of 40 random batches).
 Deviations: the paper's mean (OTM) sums the responses of a prompt; here it is over them, a factor of G.
