@@ -190,6 +190,8 @@ def test_the_push_of_an_unmoved_policy_is_the_advantage_over_the_denominator(exp
                 )
             elif not plan.follows_advantage:
                 expected = plan.policy_coefficient * plan.extra["push"][:, None]
+            elif expression.startswith("symmetric_loss"):
+                expected = 0.9 * expected  # alpha + beta
             torch.testing.assert_close(objective.push(plan), expected, rtol=1e-12, atol=1e-15)
 
 
@@ -237,7 +239,8 @@ def test_dropped_rows_have_no_influence(expression: str) -> None:
     }
     assert same(evaluate(objective, batch.with_fields(**spoiled)), whole)
     left = of_tokens(whole, selected)
-    assert agree(evaluate(objective, batch.rows(selected)), left)
+    if "extreme_pairs" not in {part.name for part in objective.parts}:  # which would drop the outermost of what is left
+        assert agree(evaluate(objective, batch.rows(selected)), left)
     assert all((update.gradient[~selected] == 0).all() for update in whole)
 
 
@@ -297,7 +300,9 @@ def test_silenced_tokens_have_no_policy_gradient(base: str) -> None:
     assert len(masks) >= 3
     for mask, addition in masks.items():
         objective, silenced = without_penalties(f"{base}+{addition}"), 0
-        for seed in range(10):
+        for seed in range(60):
+            if seed >= 10 and silenced:
+                break
             for update in objective.passes(objective.prepare(at_current(token_batch(random_case(seed))))):
                 plan = objective.plan(update)
                 assert (objective.push(plan)[plan.touched[mask]] == 0).all()

@@ -141,5 +141,5 @@ def test_tokens_that_nothing_touches_have_the_plain_gradient(expression: str) ->
             torch.testing.assert_close(-gradient[free], expected[free], rtol=1e-12, atol=0)
             checked += int((expected[free] != 0).sum())
     assert checked > 0 or expression.startswith(
-        ("advantage_reweighting", "arm", "opd", "opsd")
+        ("advantage_reweighting", "arm", "opd", "opsd", "perplexity_shaping", "position_shaping")
     )  # which touch every token
