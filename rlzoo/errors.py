@@ -101,7 +101,11 @@ def near_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     return difflib.get_close_matches(name, list(names), n=most)
 
 
+_LOOKED_AT = 10_000
+"""Characters of a text of which a line is made; somebody else may have written a billion."""
+
+
 def one_line(error: BaseException | str) -> str:
     """What a library's error says, without its line breaks and its length; its name if it says nothing."""
     said = error if isinstance(error, str) else str(error) or type(error).__name__
-    return textwrap.shorten(said, 300, placeholder=" ...")
+    return textwrap.shorten(said[:_LOOKED_AT], 300, placeholder=" ...")

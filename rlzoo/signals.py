@@ -106,18 +106,21 @@ def held_back() -> Iterator[None]:
 def within(seconds: float) -> Iterator[None]:
     """While this process calculates for so many seconds at most; without a limit in other threads than the main one.
 
-    Raises TimeoutError. Code that returns to Python now and then can be ended so, such as a template.
+    Raises TimeoutError. Code that returns to Python now and then can be ended so, such as a template whose memory is
+    limited.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGVTALRM, _time_is_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds / 10)  # again where a library has dropped the first
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)  # where a signal that waited is heard
+        finally:
+            signal.signal(signal.SIGVTALRM, before)
 
 
 def _time_is_up(number: int, frame: FrameType | None) -> None:

@@ -1,32 +1,79 @@
 """The same findings while a run goes on."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rlzoo.doctor.detectors import DETECTORS, Finding, examine
 from rlzoo.doctor.reading import Record, run_records, table_of
+from rlzoo.doctor.repetition import repetition
+from rlzoo.files import read_json
 
 LOOKS = 100
 """How often at most a run is looked at before it is as long again: a look takes as long as it has steps."""
 LIVE = tuple(detector for detector in DETECTORS if detector.live)
-"""Detectors whose findings later steps do not take back."""
+"""Detectors whose findings later steps do not take back: all but `idle_learning_rate`, which asks about a whole run."""
+
+
+@dataclass
+class NewLines:
+    """The records that a growing file got since it was last read; of one that was cut meanwhile, all."""
+
+    path: Path
+    read_to: int = 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        if not self.path.is_file():
+            return
+        with self.path.open("rb") as file:
+            self.read_to = file.seek(self.read_to if self.path.stat().st_size >= self.read_to else 0)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self.read_to += len(whole) + len(end)
+        for line in whole.splitlines():
+            try:
+                record = read_json(line.decode())
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
 
 
 class Following:
     """Examines a run of ours step by step, and gives each finding once, when it first shows."""
 
-    def __init__(self, groups: int, responses_per_group: int, objective: str, done: Iterable[Record] = ()) -> None:
+    def __init__(
+        self,
+        groups: int,
+        responses_per_group: int,
+        objective: str,
+        done: Iterable[Record] = (),
+        responses: Path | None = None,
+    ) -> None:
+        """`responses` is the file to which the run adds some of each step."""
         self.size, self.objective = (groups, responses_per_group), objective
-        self.records = list(done)
+        self.responses: Iterable[Record] = () if responses is None else NewLines(responses)
+        self.records = list(self._with_repetition(list(done)))
         self.named = {finding.name for finding in self._findings()}
 
     def __call__(self, metrics: Record) -> list[Finding]:
         """What has become clear with the metrics of this step."""
-        self.records.append(dict(metrics))
+        self.records += self._with_repetition([metrics])
         if len(self.records) % max(1, len(self.records) // LOOKS):
             return []
         new = [finding for finding in self._findings() if finding.name not in self.named]
         self.named |= {finding.name for finding in new}
         return new
+
+    def _with_repetition(self, records: Sequence[Record]) -> Iterator[Record]:
+        """The metrics of steps with what their responses say."""
+        shares = defaultdict[Any, list[float]](list)
+        for response in self.responses:
+            shares[response.get("step")].append(repetition(str(response.get("response", ""))))
+        for record in records:
+            known = shares.get(record.get("step"))
+            yield {**record, **({"repetition": sum(known) / len(known)} if known else {})}
 
     def _findings(self) -> tuple[Finding, ...]:
         table = table_of(run_records(self.records, (), self.size, self.objective))

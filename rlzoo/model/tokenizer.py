@@ -1,13 +1,11 @@
 """Text to token ids and back, usable before any weights load."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from jinja2 import TemplateError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -19,8 +17,8 @@ from transformers import (
 
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError, one_line
+from rlzoo.model.chat_template import FailingTemplate, rendered
 from rlzoo.model.pretrained import Pretrained, locate
-from rlzoo.signals import within
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.environment_class import answer_roles, tool_keys, tool_schemas
 from rlzoo.tasks.text import begun_by
@@ -34,25 +32,8 @@ _END_OF_PROMPT = 32
 """Tokens, more than the opening and closing of a thought have."""
 
 
-_LONGEST_RENDERING = 10.0
-"""Seconds of calculation that a chat template gets for a prompt; it takes milliseconds."""
-
-
 def _parted(special: re.Match[str]) -> str:
     return f"{special[0][0]}{_PARTING}{special[0][1:]}"
-
-
-@contextmanager
-def _in_time() -> Iterator[None]:
-    """While a template is rendered: whoever wrote it may have it loop for days."""
-    try:
-        with within(_LONGEST_RENDERING):
-            yield
-    except TimeoutError:
-        raise UserError(
-            f"model.chat_template=auto: the model's chat template takes more than {_LONGEST_RENDERING:g} s; "
-            f"set model.chat_template=none"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -89,13 +70,10 @@ class Tokenizer:
             return list(self.backend(text, split_special_tokens=True)["input_ids"])
         options = {"add_generation_prompt": True, **self.template_options}
         messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
+        text = rendered(self.backend, messages, **options)
         if messages == list(prompt):
-            with _in_time():
-                ids: Any = self.backend.apply_chat_template(messages, return_dict=False, **options)
-            return list(ids)
-        with _in_time():
-            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
-        return [token for piece in re.split(f"({self._special.pattern})", rendered) for token in self._piece(piece)]
+            return list(self.backend(text, add_special_tokens=False)["input_ids"])
+        return [token for piece in re.split(f"({self._special.pattern})", text) for token in self._piece(piece)]
 
     @cached_property
     def _special(self) -> re.Pattern[str]:
@@ -128,17 +106,15 @@ class Tokenizer:
         """The text that the chat template writes behind a turn."""
         messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *answers]
         options = {"add_generation_prompt": True, **self.template_options}
-        with _in_time():
-            rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
-        return rendered.partition(_TURN)[2]
+        return rendered(self.backend, messages, **options).partition(_TURN)[2]
 
     def lacks(self, role: str) -> str:
         """Why the chat template cannot write an answer of that role behind a turn; "" if it can."""
         answer = f'{{"1": "<2>"}}{_PARTING}3'  # whatever is quoted or escaped is not what was answered
         try:
             behind = self._behind([{"role": role, "content": answer}])
-        except (TemplateError, TypeError, ValueError, KeyError) as error:
-            return one_line(error)
+        except FailingTemplate as error:
+            return error.why
         return "" if answer in behind else "it writes something else in its place"
 
     def begun(self, prompt: Sequence[int]) -> str:
@@ -206,7 +182,7 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
     tokenizer = Tokenizer(backend, stops, context, uses_template, options, has_turns)
     if not uses_template:
         return tokenizer
-    _try_template(config, tokenizer)
+    tokenizer.encode([{"role": "user", "content": "1"}])  # which says what is wrong with the template
     if task:
         _try_answers(config, task, tokenizer)
     return replace(tokenizer, stop_tokens=stops | _turn_end(backend))
@@ -274,24 +250,13 @@ def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
     answer = "0123456789"
     turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": answer}]
     try:
-        with _in_time():
-            text = str(backend.apply_chat_template(turns, tokenize=False))
-    except (TemplateError, TypeError, ValueError, KeyError):
+        text = rendered(backend, turns)
+    except UserError:
         return frozenset()
     _, found, behind = text.rpartition(answer)
     ids = backend(behind, add_special_tokens=False)["input_ids"] if found and behind else []
     special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
     return frozenset(ids[:1]) & special
-
-
-def _try_template(config: ModelConfig, tokenizer: Tokenizer) -> None:
-    try:
-        tokenizer.encode([{"role": "user", "content": "1"}])
-    except (TemplateError, TypeError, ValueError, KeyError) as error:
-        raise UserError(
-            f"model.chat_template=auto: the chat template of {config.name} fails ({one_line(error)}); "
-            f"set model.chat_template=none"
-        ) from None
 
 
 def _try_answers(config: ModelConfig, task: TaskConfig, tokenizer: Tokenizer) -> None:

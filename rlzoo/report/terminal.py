@@ -231,7 +231,8 @@ def _alert(finding: Finding) -> Alert:
 def _following(experiment: Experiment, done: int) -> Following:
     rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
     records = json_lines(folder.metrics, STEP) if done else ()
-    return Following(rollout.prompts_per_step, rollout.responses_per_prompt, str(experiment.objective), records)
+    size = (rollout.prompts_per_step, rollout.responses_per_prompt)
+    return Following(*size, str(experiment.objective), records, folder.responses)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

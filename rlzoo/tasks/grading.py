@@ -17,9 +17,10 @@ import resource
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing.reduction import ForkingPickler
@@ -38,9 +39,10 @@ MEMORY_LIMIT = 4 * 2**30
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
-MOST_TIMED_OUT, HURRIED = 8, 0.1
-"""How many responses of one call may take all of their time, and which share of it the others then get: a policy that
-learns to write towers of powers would otherwise take an hour of every step."""
+MOST_TIMED_OUT, SHORTEST = 8, 0.05
+"""How many responses of a step may take all of their time. After every so many more the others get half as long, down
+to this share, in which a new worker still grades its first: a policy that learns to write towers of powers would
+otherwise take an hour of every step. A thousand towers take 64 whole times: 11 minutes of one worker at 10 s each."""
 STALLED = 60.0
 """Seconds beyond two time-outs after which a response that waits is taken for lost: to start a worker takes less."""
 _GRACE = 3.0
@@ -76,6 +78,22 @@ class GraderPool:
         self.grader = grader
         self.workers = workers
         self.timeout = timeout
+        self._late, self._is_in_step = 0, False
+        """Time-outs of this step, or of this call."""
+
+    @contextmanager
+    def one_step(self) -> Iterator[None]:
+        """While the time-outs of all calls count together; otherwise those of each call do."""
+        self._late, self._is_in_step = 0, True
+        try:
+            yield
+        finally:
+            self._is_in_step = False
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a response gets now."""
+        return self.timeout * max(SHORTEST, 0.5 ** (self._late // MOST_TIMED_OUT))
 
     def __enter__(self) -> Self:
         if self._is_instant:
@@ -100,37 +118,38 @@ class GraderPool:
         pairs = list(zip(problems, responses, strict=True))
         if self._is_instant:
             return [Graded(checked_grade(self.grader(*pair), pair[0]), "graded") for pair in pairs]
+        if not self._is_in_step:
+            self._late = 0
         graded: dict[int, Graded] = {}
         ended = Counter[int]()
         fruitless = 0
         while len(graded) < len(pairs):
             before = len(graded) + ended.total()
-            late = sum(it.outcome == "timed_out" for it in graded.values())
-            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded}, ended, late)
+            graded |= self._round({i: pair for i, pair in enumerate(pairs) if i not in graded}, ended)
             fruitless = 0 if len(graded) + ended.total() > before else fruitless + 1
             if fruitless == _ATTEMPTS:
                 raise Fault("the processes of the grader cannot be started; their output says why")
         return [graded[i] for i in range(len(pairs))]
 
-    def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int], late: int) -> dict[int, Graded]:
-        """Grades what it can, and begins the pool again if it breaks.
+    def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int]) -> dict[int, Graded]:
+        """Grades what it can in the time that a response gets now, and begins the pool again if it breaks.
 
-        `ended` counts a response's workers that died. Once so many are `late` in one call, the others get less time.
+        `ended` counts a response's workers that died. Once a response gets less time, those that wait are left.
         """
         graded: dict[int, Graded] = {}
         lost: dict[int, Literal["timed_out", "failed"]] = {}
-        is_broken, is_hurried = False, late >= MOST_TIMED_OUT
-        limit = HURRIED * self.timeout if is_hurried else self.timeout
+        is_broken, limit = False, self.limit
         futures = {i: self._scheduled(*pair, limit) for i, pair in pairs.items()}
         for i, future in futures.items():
-            if not is_hurried and late >= MOST_TIMED_OUT:
+            if self.limit < limit and not future.done():
                 future.cancel()
                 continue
             try:
                 graded[i] = Graded(self._result(future, is_broken), "graded")
             except TimeoutError:
-                lost[i], late = "timed_out", late + 1
-                self._tell_of_hurry(late, is_hurried)
+                lost[i] = "timed_out"
+                self._late += 1
+                self._tell_of_hurry()
             except BrokenProcessPool:
                 is_broken = True
             except UserError:
@@ -152,11 +171,12 @@ class GraderPool:
             self._start()
         return graded
 
-    def _tell_of_hurry(self, late: int, is_hurried: bool) -> None:
-        if late == MOST_TIMED_OUT and not is_hurried:
+    def _tell_of_hurry(self) -> None:
+        if self._late == MOST_TIMED_OUT:
             _logger.warning(
-                "%d responses have timed out at once (task.grader_timeout=%g): others graded with them get %g s each",
-                *(late, self.timeout, HURRIED * self.timeout),
+                "%d responses have timed out (task.grader_timeout=%g): others of the same step get half as long, and "
+                "half of that after every %d more, down to %g s",
+                *(self._late, self.timeout, MOST_TIMED_OUT, SHORTEST * self.timeout),
             )
 
     def _scheduled(self, problem: Problem, response: str, limit: float) -> Future[Grade]:

@@ -220,6 +220,7 @@ def load(
         opened = environment_opened(config.task, engine, graders, tokenizer)
         with closing(engine), opened as sampler:
             scorer = kind(experiment, accelerator, policy, models.reference, sampler, progress, models.teacher)
+            scorer.one_step = graders.one_step
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
@@ -263,7 +264,8 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
         while trainer.progress.step < config.train.steps:
             with interruption.put_off():
                 started = time.perf_counter()
-                metrics, collected = trainer.step()
+                with trainer.one_step():
+                    metrics, collected = trainer.step()
                 timings = _timings(trainer, collected, time.perf_counter() - started)
                 if main:
                     _record(folder, metrics, timings, _examples(collected, config.log, config.task))

@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -50,6 +50,8 @@ class Scorer:
         self.progress = progress or Progress()
         self.ahead: GradedRollouts | None = None
         """What was sampled for the step that comes next."""
+        self.one_step: Callable[[], AbstractContextManager[None]] = nullcontext
+        """In which a step is taken: what may be lost in one, such as the time of graders, is counted there."""
         self.seconds: dict[str, float] = {}
         self.positions, self.flops = Counter[str](), Counter[str]()
 

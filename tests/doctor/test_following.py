@@ -1,12 +1,15 @@
 """A run that goes on is told the same as one that is done, each finding once."""
 
+from pathlib import Path
+
 import pytest
 
 from rlzoo.commands import main
 from rlzoo.doctor.columns import Table
-from rlzoo.doctor.detectors import examine
-from rlzoo.doctor.following import LOOKS, Following
+from rlzoo.doctor.detectors import DETECTORS, examine
+from rlzoo.doctor.following import LIVE, LOOKS, Following
 from rlzoo.doctor.reading import Record
+from rlzoo.files import append_json_line
 from tests.doctor.tables import changed, healthy
 from tests.doctor.test_detectors import FIRST, SICK, sick, slow
 from tests.thinned import thinned
@@ -34,6 +37,32 @@ def test_a_run_that_is_resumed_is_not_told_again_and_knows_how_it_began() -> Non
     assert not [finding for line in lines[20:] for finding in follow(line)]
     follow = Following(16, 8, "grpo", lines[:8])
     assert tuple(finding for line in lines[8:] for finding in follow(line)) == examine(table).findings
+
+
+def test_repetition_is_told_while_the_run_goes_on(tmp_path: Path) -> None:
+    table = {name: values for name, values in healthy().items() if name != "repetition"}
+    lines, responses = records(table)[:40], tmp_path / "responses.jsonl"
+
+    def add(step: float, text: str) -> None:
+        append_json_line(responses, {"step": step, "response": text})
+
+    def told(begun: int) -> list[str]:
+        responses.unlink(missing_ok=True)
+        for line in lines[:begun]:
+            add(line["step"], "so it is 12, and then 7")
+        follow, said = Following(16, 8, "grpo", lines[:begun], responses), []
+        for place, line in enumerate(lines[begun:], begun):
+            add(line["step"], "so it is 12, and then 7" if place < 15 else f"so it is {'12 ' * 99}")
+            said += [f"{finding.name} {finding.step}" for finding in follow(line)]
+            if place == 30:  # as log.response_steps has it
+                responses.write_text("".join(responses.read_text().splitlines(keepends=True)[-3:]))
+        return said
+
+    assert told(0) == told(10) == [f"repetition {int(lines[17]['step'])}"]
+
+
+def test_only_what_asks_about_a_whole_run_is_not_asked_of_one_that_goes_on() -> None:
+    assert {detector.name for detector in DETECTORS} - {detector.name for detector in LIVE} == {"idle_learning_rate"}
 
 
 @pytest.mark.parametrize("seeds", thinned([range(start, start + 6) for start in range(0, 60, 6)], 10, 2))

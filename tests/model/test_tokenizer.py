@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.model import tokenizer as tokenizing
+from rlzoo.model import chat_template
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from tests.conftest import save_tiny_model
 
@@ -160,6 +160,26 @@ def with_file(name: str, text: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_text(text) and None
 
 
+GREEDY = [
+    ("{{ 'a' * 3000000000 }}", "more than 512 MiB"),
+    ("{% set n = messages | length * 1500000000 %}{{ 'a' * n }}", "more than 512 MiB"),
+    ("{{ 'a' | center(3000000000) }}{{ '%3000000000d' % 1 }}", "more than 512 MiB"),
+    (
+        "{% set x = namespace(x='a') %}{% for i in range(99) %}{% set x.x = x.x ~ x.x %}{% endfor %}",
+        "more than 512 MiB",
+    ),
+    ("{{ 'a' * 9000000 }}", "more than 8388608 characters"),
+    ("{{ raise_exception('a ' * 9000000) }}", "fails"),
+    ("{{ (7 ** 99999999) % 10 }}", "more than 0.5 s"),
+    ("{% set n = messages | length %}{{ (7 ** (n * 99999999)) % 10 }}", "more than 0.5 s"),
+    ("{{ 1.5 | round(99999999, 'ceil') }}", "more than 0.5 s"),
+    ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+    ("{{ 1 / 0 }}", "division by zero"),
+    ("{{ 'a' * (10 ** 30) }}", "fails"),
+]
+"""Templates that take much in a few operations, and what is said of them."""
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -173,6 +193,7 @@ def with_file(name: str, text: str) -> Callable[[Path], None]:
         (with_template("{% for m in messages %}"), "set model.chat_template=none"),
         (with_template("{{ raise_exception('no users here') }}"), "no users here"),
         (with_template("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), "more than"),
+        *((with_template(text), why) for text, why in GREEDY),
         (with_file("generation_config.json", "[" * 100_000), "generation_config.json of"),
         (with_file("generation_config.json", '{"eos_token_id": ["</s>"]}'), "generation_config.json of"),
         (with_file("config.json", "{"), "its config.json cannot be loaded"),
@@ -182,7 +203,7 @@ def with_file(name: str, text: str) -> Callable[[Path], None]:
 def test_a_model_of_no_use_is_refused_in_one_line(
     folder: Path, spoil: Callable[[Path], object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizing, "_LONGEST_RENDERING", 0.5)
+    monkeypatch.setattr(chat_template, "SECONDS", 0.5)
     spoil(folder)
     with pytest.raises(UserError, match=message) as caught:
         load(folder)

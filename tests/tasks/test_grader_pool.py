@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,19 +102,38 @@ def test_a_policy_that_learns_what_takes_forever_costs_a_step_a_bounded_time(
     scheduled, limits = GraderPool._scheduled, Counter[float]()
 
     def counted(pool: GraderPool, problem: Problem, response: str, limit: float) -> object:
-        limits[limit] += response.startswith("sleep")
+        limits[round(limit, 3)] += response.startswith("sleep")
         return scheduled(pool, problem, response, limit)
 
     monkeypatch.setattr(GraderPool, "_scheduled", counted)
-    with GraderPool(grader, workers=1, timeout=2.0) as pool, caplog.at_level(logging.WARNING):
-        graded = pool.grade([PROBLEM] * 14, ["a", *["sleep 1000"] * 12, "bb"])
-    assert [it.outcome for it in graded] == ["graded", *["timed_out"] * 12, "graded"]
-    assert [it.grade.reward for it in graded] == [1.0, *[WORST.reward] * 12, 2.0]
-    assert limits == {2.0: 12, 0.2: 10}, "two had all their time, and the other ten a tenth of it"
-    said = [it.getMessage() for it in caplog.records]
-    assert said == [
-        "2 responses have timed out at once (task.grader_timeout=2): others graded with them get 0.2 s each"
+    monkeypatch.setattr(grading, "SHORTEST", 0.2)
+    with GraderPool(grader, workers=1, timeout=1.6) as pool, caplog.at_level(logging.WARNING), pool.one_step():
+        graded = pool.grade([PROBLEM] * 8, ["a", *["sleep 1000"] * 6, "bb"])
+        graded += pool.grade([PROBLEM] * 2, ["sleep 1000", "ccc"])
+    assert [it.outcome for it in graded] == ["graded", *["timed_out"] * 6, "graded", "timed_out", "graded"]
+    assert [it.grade.reward for it in graded] == [1.0, *[WORST.reward] * 6, 2.0, WORST.reward, 3.0]
+    assert limits == {1.6: 6, 0.8: 4, 0.4: 2, 0.32: 1}, "two at each, and those of the next call at the shortest"
+    assert [it.getMessage() for it in caplog.records] == [
+        "2 responses have timed out (task.grader_timeout=1.6): others of the same step get half as long, and half of "
+        "that after every 2 more, down to 0.32 s"
     ]
+
+
+def test_a_thousand_time_outs_cost_what_is_said() -> None:
+    pool, whole = GraderPool(grader), 0.0
+    for pool._late in range(1000):
+        whole += pool.limit / pool.timeout
+    assert 63 < whole < 64 and pool.timeout == 10
+
+
+def test_time_outs_of_one_step_hurry_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "MOST_TIMED_OUT", 1)
+    with GraderPool(grader, workers=1, timeout=0.6) as pool:
+        for call in (pool.one_step, pool.one_step, nullcontext, nullcontext):
+            with call():
+                assert [it.outcome for it in pool.grade([PROBLEM], ["sleep 1000"])] == ["timed_out"]
+                assert pool.limit == 0.3
+                assert [it.outcome for it in pool.grade([PROBLEM], ["sleep 0.1"])] == ["graded"]
 
 
 @pytest.mark.parametrize("fault", ["crash", "exit", "raise", "allocate 6000000000"])
