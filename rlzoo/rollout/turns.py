@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.base import Rollouts, Sampling, conversation
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
@@ -119,23 +119,10 @@ class Turns(SingleTurn):
         """`responses` conversations about each problem."""
         started = time.perf_counter()
         places = range(len(problems)) if numbers is None else numbers
-        sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
-        lots, writing = row_lots(places, responses), [*range(len(rows))]
-        for row, lot in zip(rows, lots, strict=True):
-            row.seed = seed_of(seed, f"tools of row {lot}")
-        self._write(rows, sampled, sampling)
-        for turn in range(1, self.max_turns):
-            going = self._answered(rows, sampling)
-            self.look(rows, writing)
-            if not going:
-                break
-            writing = going
-            further = self._sampled(
-                [rows[row] for row in going], sampling, seed_of(seed, turn), [lots[row] for row in going]
-            )
-            self._write([rows[row] for row in going], further, sampling)
-        else:
-            self.look(rows, writing)
+        with conversation(self.engine):
+            sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
+            self._write(rows, sampled, sampling)
+            self._go_on(rows, row_lots(places, responses), sampling, seed)
         self._finish(rows)
         written = time.perf_counter()
         graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
@@ -146,6 +133,21 @@ class Turns(SingleTurn):
             transcripts=[str(self.tokenizer.backend.decode(row.tokens)) for row in rows],
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
+
+    def _go_on(self, rows: Sequence[Conversation], lots: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """The turns behind the first of rows, which draw by their `lots`."""
+        for row, lot in zip(rows, lots, strict=True):
+            row.seed = seed_of(seed, f"tools of row {lot}")
+        writing = [*range(len(rows))]
+        for turn in range(1, self.max_turns):
+            going = self._answered(rows, sampling)
+            self.look(rows, writing)
+            if not going:
+                return
+            writing, further = going, [rows[row] for row in going]
+            sampled = self._sampled(further, sampling, seed_of(seed, turn), [lots[row] for row in going])
+            self._write(further, sampled, sampling)
+        self.look(rows, writing)
 
     def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
         """The answers to the calls of each of some rows, which are given by number, in order."""
