@@ -154,6 +154,14 @@ def conversation(engine: RolloutEngine) -> AbstractContextManager[None]:
     return opened()
 
 
+def answers_side_by_side(engine: RolloutEngine) -> bool:
+    """Whether several threads may ask an engine at once, each of which goes on as soon as it is answered.
+
+    It says so by an attribute `side_by_side`; one that has none is asked by one thread.
+    """
+    return bool(getattr(engine, "side_by_side", False))
+
+
 def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
     """Joins rollouts, padding responses to the longest."""
     width = max(part.tokens.shape[1] for part in parts)
