@@ -126,7 +126,7 @@ class Tokenizer:
 
     def _behind(self, answers: Sequence[Message]) -> str:
         """The text that the chat template writes behind a turn."""
-        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *answers]
+        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *map(dict, answers)]
         options = {"add_generation_prompt": True, **self.template_options}
         with _in_time():
             rendered = str(self.backend.apply_chat_template(messages, tokenize=False, **options))
