@@ -58,6 +58,7 @@ def length(response):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("kind", ["functions", "class"])
 def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(kind: str, tmp_path: Path) -> None:
     save_calling_model(tmp_path / "model")
@@ -69,7 +70,7 @@ def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(ki
     keys += tools if kind == "functions" else ["task.name=../rows.jsonl", "task.environment=../tools.py:Adding"]
     keys += ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=150"]
     keys += ["rollout.max_prompt_tokens=1000", "evaluation.problems=1", "evaluation.samples=1", "seed=3"]
-    keys += ["objective=reinforce_pp", "train.steps=3", "output=run", "checkpoint.every=1"]
+    keys += ["objective=reinforce_pp", "train.steps=2", "output=run", "checkpoint.every=1"]
     command = [*ONE, "-m", "rlzoo", "train", *keys]
     whole, struck = tmp_path / "whole", tmp_path / "struck"
     whole.mkdir()
@@ -79,7 +80,7 @@ def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(ki
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.Popen(command, cwd=struck, env=environment, stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: (struck / "waiting").exists() or run.poll() is not None, 200)
+        wait_for(lambda: (struck / "waiting").exists() or run.poll() is not None, 600)
         assert run.poll() is None
         family = psutil.Process(run.pid).children(recursive=True)
     finally:
@@ -92,7 +93,7 @@ def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(ki
     launch([*command, "resume=true"], struck)
     assert differences(whole / "run", struck / "run") == []
     metrics = read_json_lines(struck / "run" / "metrics.jsonl")
-    assert len(metrics) == 3 and all(line["tool_calls"] > 0 for line in metrics)
+    assert len(metrics) == 2 and all(line["tool_calls"] > 0 for line in metrics)
 
 
 def wait_for(is_so: Callable[[], bool], seconds: float) -> None:
