@@ -104,7 +104,7 @@ class Tokenizer:
 
     def _behind(self, answers: Sequence[Message]) -> str:
         """The text that the chat template writes behind a turn."""
-        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *answers]
+        messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": _TURN}, *map(dict, answers)]
         options = {"add_generation_prompt": True, **self.template_options}
         return rendered(self.backend, messages, **options).partition(_TURN)[2]
 

@@ -1,6 +1,7 @@
 """The rollout seam: an engine that samples responses with the current policy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Protocol
 
@@ -141,6 +142,23 @@ class RolloutEngine(Protocol):
     def close(self) -> None:
         """Gives back what the engine holds; it samples no more."""
         ...
+
+
+def conversation(engine: RolloutEngine) -> AbstractContextManager[None]:
+    """While the prompts of a call may be rows of an earlier one with more behind them, all by the same weights.
+
+    An engine that has a method of this name may keep meanwhile what it has calculated of these rows.
+    """
+    opened: Callable[[], AbstractContextManager[None]] = getattr(engine, "conversation", nullcontext)
+    return opened()
+
+
+def answers_side_by_side(engine: RolloutEngine) -> bool:
+    """Whether several threads may ask an engine at once, each of which goes on as soon as it is answered.
+
+    It says so by an attribute `side_by_side`; one that has none is asked by one thread.
+    """
+    return bool(getattr(engine, "side_by_side", False))
 
 
 def concatenate(parts: Sequence[Rollouts]) -> Rollouts:

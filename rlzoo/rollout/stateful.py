@@ -40,15 +40,15 @@ class StatefulToolUse(Turns):
         """What its last turn calls, if there is anything to call and the episode does not find it itself."""
         return row.open_calls if self.episodes.names and self.episodes.hears != "turns" else []
 
-    def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
+    def _heard(self, rows: Mapping[int, Conversation]) -> dict[int, list[Answer]]:
         heard = super()._heard(rows)
-        return heard | self._told(rows, [number for number in range(len(rows)) if number not in heard], is_last=False)
+        return heard | self._told(rows, [number for number in rows if number not in heard], is_last=False)
 
-    def _finish(self, rows: Sequence[Conversation]) -> None:
-        quiet = [number for number, row in enumerate(rows) if not self.calls_of(row)]
+    def _finish(self, rows: Mapping[int, Conversation]) -> None:
+        quiet = [number for number, row in rows.items() if not self.calls_of(row)]
         self._told(rows, quiet, is_last=self.episodes.hears == "turns")
 
-    def _told(self, rows: Sequence[Conversation], numbers: Sequence[int], is_last: bool) -> dict[int, list[Answer]]:
+    def _told(self, rows: Mapping[int, Conversation], numbers: Sequence[int], is_last: bool) -> dict[int, list[Answer]]:
         """The answers to turns that episodes have not heard, if they hear more than calls.
 
         Truncated turns are told where all rows are at their last.
@@ -79,11 +79,11 @@ class StatefulToolUse(Turns):
             row.state = state
         return sampled, rows
 
-    def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
+    def look(self, rows: Mapping[int, Conversation]) -> None:
         """Notes of some rows, by number, what the turn that has ended earned, and the state that is there now."""
-        states = self.episodes.turn_states(numbers) or [rows[number].state for number in numbers]
-        for number, earned, state in zip(numbers, self.episodes.turn_rewards(numbers), states, strict=True):
-            rows[number].earned[-1], rows[number].state = earned, state
+        states = self.episodes.turn_states([*rows]) or [row.state for row in rows.values()]
+        for row, earned, state in zip(rows.values(), self.episodes.turn_rewards([*rows]), states, strict=True):
+            row.earned[-1], row.state = earned, state
 
     def _shown(
         self,

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.base import Rollouts, Sampling, answers_side_by_side, conversation
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
@@ -119,24 +120,11 @@ class Turns(SingleTurn):
         """`responses` conversations about each problem."""
         started = time.perf_counter()
         places = range(len(problems)) if numbers is None else numbers
-        sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
-        lots, writing = row_lots(places, responses), [*range(len(rows))]
-        for row, lot in zip(rows, lots, strict=True):
-            row.seed = seed_of(seed, f"tools of row {lot}")
-        self._write(rows, sampled, sampling)
-        for turn in range(1, self.max_turns):
-            going = self._answered(rows, sampling)
-            self.look(rows, writing)
-            if not going:
-                break
-            writing = going
-            further = self._sampled(
-                [rows[row] for row in going], sampling, seed_of(seed, turn), [lots[row] for row in going]
-            )
-            self._write([rows[row] for row in going], further, sampling)
-        else:
-            self.look(rows, writing)
-        self._finish(rows)
+        with conversation(self.engine):
+            sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
+            self._write(rows, sampled, sampling)
+            self._go_on(rows, responses, row_lots(places, responses), sampling, seed)
+        self._finish(dict(enumerate(rows)))
         written = time.perf_counter()
         graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
         return replace(
@@ -147,11 +135,45 @@ class Turns(SingleTurn):
             seconds={"generate": written - started, "grade": time.perf_counter() - written},
         )
 
+    def _go_on(
+        self, rows: Sequence[Conversation], responses: int, lots: Sequence[int], sampling: Sampling, seed: int
+    ) -> None:
+        """The turns behind the first of rows, `responses` to a problem, which draw by their `lots`.
+
+        Where the engine answers calls side by side, a row waits for those of its problem alone.
+        """
+        for row, lot in zip(rows, lots, strict=True):
+            row.seed = seed_of(seed, f"tools of row {lot}")
+        size = responses if answers_side_by_side(self.engine) else len(rows)
+        numbers = range(len(rows))
+        parts = [{number: rows[number] for number in numbers[start : start + size]} for start in numbers[::size]]
+        if len(parts) == 1:
+            self._take_turns(parts[0], lots, sampling, seed)
+            return
+        with ThreadPoolExecutor(len(parts)) as threads:
+            ends = [threads.submit(self._take_turns, part, lots, sampling, seed) for part in parts]
+        for end in ends:
+            end.result()
+
+    def _take_turns(self, rows: Mapping[int, Conversation], lots: Sequence[int], sampling: Sampling, seed: int) -> None:
+        writing = rows
+        for turn in range(1, self.max_turns):
+            going = self._answered(rows, sampling)
+            self.look(writing)
+            if not going:
+                return
+            writing = {number: rows[number] for number in going}
+            sampled = self._sampled(
+                [*writing.values()], sampling, seed_of(seed, turn), [lots[number] for number in going]
+            )
+            self._write([*writing.values()], sampled, sampling)
+        self.look(writing)
+
     def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
         """The answers to the calls of each of some rows, which are given by number, in order."""
         raise NotImplementedError
 
-    def look(self, rows: Sequence[Conversation], numbers: Sequence[int]) -> None:
+    def look(self, rows: Mapping[int, Conversation]) -> None:
         """Notes of some rows, by number, what the turn that has ended earned, and the state that is there now."""
 
     def _first_turns(
@@ -176,7 +198,7 @@ class Turns(SingleTurn):
                 text = self.tokenizer.decode(cut.tokens[number, :room].tolist())
             row.write(cut, number, text, room)
 
-    def _answered(self, rows: Sequence[Conversation], sampling: Sampling) -> list[int]:
+    def _answered(self, rows: Mapping[int, Conversation], sampling: Sampling) -> list[int]:
         """The rows whose calls have been answered, and that go on.
 
         What is answered to the last turn of a row that is over is counted, and is no part of it.
@@ -200,16 +222,16 @@ class Turns(SingleTurn):
         """What its last turn asks of tools."""
         return row.open_calls
 
-    def _heard(self, rows: Sequence[Conversation]) -> dict[int, list[Answer]]:
+    def _heard(self, rows: Mapping[int, Conversation]) -> dict[int, list[Answer]]:
         """The answers to the last turn of each row that asks something, by the row's number."""
-        asked = {number: calls for number, row in enumerate(rows) if (calls := self.calls_of(row))}
+        asked = {number: calls for number, row in rows.items() if (calls := self.calls_of(row))}
         answers = self.answers({number: rows[number] for number in asked}, [it[:MOST_CALLS] for it in asked.values()])
         return {
             number: [*heard, TOO_MANY] if len(calls) > MOST_CALLS else heard
             for (number, calls), heard in zip(asked.items(), answers, strict=True)
         }
 
-    def _finish(self, rows: Sequence[Conversation]) -> None:
+    def _finish(self, rows: Mapping[int, Conversation]) -> None:
         """Called when no row goes on, before they are graded."""
 
     @staticmethod

@@ -73,10 +73,10 @@ class VllmEngine:
     """Samples with vLLM's own copy of the weights, in the trainer's calculation dtype and with a float32 head.
 
     The same weights, prompts and seed give the same responses: vLLM draws from this process's generators, which are
-    seeded for each call, and forgets the prompts of earlier calls. On a GPU that holds as far as its kernels are
-    deterministic. A response also depends on the others of its call. On a GPU the engine gives its memory back between
-    calls and takes the policy's weights again when it wakes; sharded ones, which take all processes, at once when they
-    change, and sleeps with them in the machine's memory.
+    seeded for each call, and forgets the prompts of earlier calls, but for those of the same conversation. On a GPU
+    that holds as far as its kernels are deterministic. A response also depends on the others of its call. On a GPU the
+    engine gives its memory back between calls, or conversations, and takes the policy's weights again when it wakes;
+    sharded ones, which take all processes, at once when they change, and sleeps with them in the machine's memory.
     """
 
     sees_entropy, apart, shares_weights, sleeps = False, False, False, True
@@ -95,7 +95,7 @@ class VllmEngine:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
         self.sleeps_here = policy.model.device.type == "cuda"
-        self.asleep, self.keeps_weights = False, is_sharded(policy)
+        self.asleep, self.keeps_weights, self.goes_on = False, is_sharded(policy), False
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps_here)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
         self.parameters = self.llm.apply_model(_parameter_names)[0]
@@ -145,12 +145,28 @@ class VllmEngine:
             detokenize=False,
         )
         with self._awake(), _seeded(seed + (numbers[0] if numbers else 0)):
-            self.llm.reset_prefix_cache()  # what it holds are values of older weights, or was rounded differently
+            if not self.goes_on:
+                self._forget()
             inputs = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
             outputs = self.llm.generate(inputs, parameters, use_tqdm=False)
         copies = responses_per_prompt if greedy else 1
         responses = [response for output in outputs for response in output.outputs for _ in range(copies)]
         return rollouts_of(prompts, responses, self.version)
+
+    @contextmanager
+    def conversation(self) -> Iterator[None]:
+        """Calls whose prompts are rows of earlier ones with more behind them, of which nothing is calculated again."""
+        with self._awake():
+            self._forget()
+            self.goes_on = True
+            try:
+                yield
+            finally:
+                self.goes_on = False
+
+    def _forget(self) -> None:
+        """Drops keys and values: they are of older weights, or were rounded differently."""
+        self.llm.reset_prefix_cache()
 
     def close(self) -> None:
         """Ends vLLM; the default process group, which it shares with the trainer, ends with it."""
@@ -172,7 +188,7 @@ class VllmEngine:
             self.llm.wake_up(tags=["kv_cache"])
             self.asleep = False
         yield
-        if self.sleeps_here:
+        if self.sleeps_here and not self.goes_on:
             self.llm.sleep(level=1 if self.keeps_weights else 2)
             self.asleep = True
 

@@ -51,6 +51,7 @@ class VllmServer:
     """
 
     sees_entropy, apart, shares_weights, sleeps = False, True, False, False
+    side_by_side: ClassVar[bool] = True
     kv_cache_gib = None
     reads = frozenset({"server"})
     packages = PACKAGES

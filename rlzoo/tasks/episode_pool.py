@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ class EpisodePool:
         self._lost: dict[int, str] = {}
         """What became of an episode."""
         self._told = set[str]()
+        self._one_at_a_time = Lock()
         self.over = set[int]()
         """The episodes behind whose last call no turn follows."""
 
@@ -162,9 +164,10 @@ class EpisodePool:
     def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
         """What became of each order; the nurseries work side by side."""
         parts = [[it for it in orders if it.number % self.workers == place] for place in range(self.workers)]
-        for nursery, part in zip(self._nurseries, parts, strict=True):
-            nursery.ask(part)
-        told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
+        with self._one_at_a_time:
+            for nursery, part in zip(self._nurseries, parts, strict=True):
+                nursery.ask(part)
+            told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
         done = [next(told[order.number % self.workers]) for order in orders]
         self.over |= {order.number for order, it in zip(orders, done, strict=True) if it.get("is_over")}
         return done

@@ -153,11 +153,13 @@ class _Round:
             self._lose(number, "it ended its process")
 
     def _hear(self) -> None:
-        """Waits until an episode is done, or out of time."""
-        connections = {self.nursery.children[number].orders: number for number in self.sent}
+        """Waits until an episode is done, or out of time. Raises EOFError if nobody waits for it any more."""
+        numbers = {self.nursery.children[number].orders: number for number in self.sent}
         first = min(it.deadline for it in self.sent.values())
-        for connection in wait([*connections], max(0.0, first - time.monotonic())):
-            number = connections[connection]  # type: ignore[index]  # nothing but these is waited for
+        heard = wait([self.nursery.to_pool, *numbers], max(0.0, first - time.monotonic()))
+        if self.nursery.to_pool in heard:  # from where nothing comes while orders are under way
+            raise EOFError
+        for number in [number for connection, number in numbers.items() if connection in heard]:
             try:
                 self._settle(number, json.loads(self.nursery.children[number].orders.recv_bytes(_LARGEST)))
             except (EOFError, OSError, ValueError):

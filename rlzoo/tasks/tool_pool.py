@@ -4,6 +4,7 @@ import logging
 import os
 import random
 import resource
+import signal
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -24,6 +25,8 @@ from rlzoo.tasks.tools import Tool
 
 GIVEN_UP = 64
 """How many calls of a tool may run out of time in a step before the others are answered without it."""
+_GRACE = 3.0
+"""Seconds that a call has beyond its time before it ends its process, should the run be gone."""
 _logger = logging.getLogger(__name__)
 
 
@@ -92,7 +95,7 @@ class ToolPool:
     def _called(self, call: Call, seed: int, limit: float) -> "Future[str]":
         """The call under way."""
         try:
-            asked = (self.tools[call.name], call.arguments, seed)
+            asked = (self.tools[call.name], call.arguments, seed, limit + _GRACE)
             called: Future[str] = self._pool.schedule(_called, asked, timeout=limit)
         except RuntimeError as error:
             raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
@@ -147,9 +150,12 @@ def _start_tools(environment: Mapping[str, str]) -> None:
     silence()
 
 
-def _called(tool: Tool, arguments: Mapping[str, Any], seed: int) -> str:
+def _called(tool: Tool, arguments: Mapping[str, Any], seed: int, lifetime: float) -> str:
     seed_generators(seed)
+    signal.setitimer(signal.ITIMER_REAL, lifetime)
     try:
         return answer_text(tool.function(**arguments))
     except BaseException as error:  # also exit(), and what does not survive the way back
         raise RuntimeError(described(error)) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

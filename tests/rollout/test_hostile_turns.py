@@ -123,6 +123,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("kind", ["functions", "class"])
 def test_a_thousand_hostile_turns_end_nothing_and_leave_nothing_behind(
     kind: str, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

@@ -1,8 +1,11 @@
 """Rows of several turns: whose their tokens are, that no turn is tokenised again, and that draws are a row's own."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from rlzoo.files import read_json_lines
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
-from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.environment import environment_opened
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks import load_task
@@ -23,6 +26,7 @@ from rlzoo.tasks.grading import GraderPool
 from tests.conftest import error_of
 from tests.processes import ONE, TWO, launch
 from tests.rollout.calling_model import TEMPLATE, TOOLS, save_calling_model
+from tests.rollout.episodes import ENVIRONMENTS
 
 ROOM = 400
 
@@ -57,6 +61,7 @@ def opened(config: Config) -> Iterator[Any]:
             return graded
 
         sample.tokenizer, sample.policy = tokenizer, policy  # type: ignore[attr-defined]
+        sample.environment = environment  # type: ignore[attr-defined]
         yield sample
 
 
@@ -138,6 +143,42 @@ def test_a_row_is_the_same_whatever_other_rows_there_are(sample: Any) -> None:
     whole, half = sample(0, 4, 4), sample(2, 2, 4)
     assert [*whole.transcripts[8:]] == [*half.transcripts]
     assert len(set(whole.transcripts)) == len(whole.transcripts)
+
+
+class SideBySide:
+    """An engine whose second turn of the first problem waits until another problem has asked for its third."""
+
+    side_by_side = True
+
+    def __init__(self, engine: Any) -> None:
+        self.engine, self.lock, self.goes_on = engine, Lock(), Event()
+        self.asked = Counter[int]()
+        """How many further turns each problem has asked for."""
+
+    def generate(self, prompts: Any, responses: int, sampling: Sampling, seed: int, numbers: Any = None) -> Rollouts:
+        """What the engine samples, whose numbers are those of rows behind the first turn."""
+        problems = {number // 4 for number in numbers} if responses == 1 else set()
+        if len(problems) == 1:
+            self.asked.update(problems)
+            if max(self.asked[number] for number in range(1, 5)) > 1:
+                self.goes_on.set()
+            assert problems != {0} or self.goes_on.wait(60), "a row waits for rows of other problems"
+        with self.lock:
+            rollouts: Rollouts = self.engine.generate(prompts, responses, sampling, seed, numbers)
+            return rollouts
+
+
+@pytest.mark.parametrize("kind", ["functions", "class"])
+def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_side(kind: str, calling: Path) -> None:
+    (calling / "envs.py").write_text(ENVIRONMENTS)
+    (calling / "rows.jsonl").write_text('{"prompt": [{"role": "user", "content": "Add up."}]}\n' * 24)
+    episodes = ["task.tools=[]", f"task.name={calling}/rows.jsonl", f"task.environment={calling}/envs.py:Showing"]
+    with opened(load_config([*words(calling), *(episodes if kind == "class" else [])])) as sample:
+        together = sample(0, 5, 4)
+        engine = SideBySide(sample.environment.engine)
+        apart = replace(sample.environment, engine=engine)(together.problems, 4, Sampling(ROOM), 7, range(5))
+    assert engine.goes_on.is_set() and engine.asked[0] > 0 and len(engine.asked) > 2
+    assert apart.transcripts == together.transcripts and torch.equal(apart.reward, together.reward)
 
 
 def test_with_a_single_turn_calls_are_not_answered(calling: Path, sample: Any) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,27 +37,22 @@ def served(address: str, *words: str) -> Config:
     )
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def serving(folder: Path, *words: str) -> Iterator[str]:
+    """The address of a server for such runs, which logs into a folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found = f"http://127.0.0.1:{free.getsockname()[1]}"
-    config = served(found)
+    config = served(found, *words)
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    log = tmp_path_factory.mktemp("server") / "log"
+    command = GlooServer.command(config.rollout, config.model).replace(" python", "; exec python", 1)
+    log = folder / "log"
     with (
         log.open("w") as written,
         subprocess.Popen(
-            [
-                "bash",
-                "-c",
-                f"export {GlooServer.command(config.rollout, config.model).replace(' python', '; exec python', 1)}",
-            ],
-            env=environment,
-            stdout=written,
-            stderr=subprocess.STDOUT,
+            ["bash", "-c", f"export {command}"], env=environment, stdout=written, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:
@@ -66,6 +62,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield found
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("server")) as found:
+        yield found
 
 
 def answers(address: str) -> bool:
