@@ -52,7 +52,8 @@ class TokenBatch:
     mask: Tensor
     """[N, T] bool: tokens that the loss sees, up to and including the end of sequence; not those of a tool's output."""
     length: Tensor | None = None
-    """[N] int: tokens that the policy wrote, in the loss or not; None: up to the last one that `mask` has."""
+    """[N] int: tokens that the policy wrote, in the loss or not; None: as `writer` has it, or else up to the last one
+    that `mask` has."""
     group: Tensor | None = None
     """[N] int: prompt group."""
     reward: Tensor | None = None
@@ -120,9 +121,11 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Tensor:
-        """[N] int: how long the responses are, whatever the loss sees of them."""
+        """[N] int: how many tokens the policy wrote, whatever the loss sees of them."""
         if self.length is not None:
             return self.length
+        if self.writer is not None:
+            return (self.writer == Writer.POLICY).sum(1)
         position = torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
         return (position * self.mask).amax(1) if self.mask.shape[1] else self.mask.sum(1)
 

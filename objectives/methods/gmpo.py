@@ -7,6 +7,7 @@ Each log-ratio is clipped before the geometric mean: one token moves a response'
 no gradient. The widths, 0.4, are of logarithms; those of other clips mean something else. The advantage's sign is the
 token's own. Deviations: each log-ratio is clamped to [-20, 20]; the gradient is that of the token form, as in gspo, so
 that neither masks nor passes can leak through. verl's example adds kl(beta=0.001).
+|y_i| and t are of the policy's tokens.
 """
 
 from dataclasses import dataclass

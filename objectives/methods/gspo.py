@@ -5,6 +5,7 @@
 Adding `gspo` to another objective brings the ratio with its tiny clip widths and its mean over responses. The gradient
 is that of the token form (eq. 13), so that weights per token work too; with one advantage per response it is the same.
 An upper bound that is added to it (clip_higher, or dapo with its 0.28) takes the place of its own.
+Means are over the tokens that the policy chose, not over what an environment wrote.
 """
 
 from objectives.parts.clip import Clip

@@ -6,6 +6,7 @@ log pi(y_i) is the sum over the response, whose square is held near the policy o
 ROLL): the square of each token, mean over all tokens. Open: tau; ROLL's default 0.1 here. Left out: the length reward.
 The gradient of the square is given token by token, tau sg[log pi(y_i)/pi_old(y_i)] grad log pi(y_it), so that passes
 and masks do not leak; the equation prints that form, whose value is twice the penalty's.
+Sums are over the policy's tokens.
 """
 
 from dataclasses import dataclass

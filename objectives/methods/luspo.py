@@ -4,6 +4,7 @@
 
 GSPO whose responses weigh as much as they are long: the sum over tokens stands where GSPO has their mean, and its clip
 is wider. Adding it brings ratio, widths and sum. The widths are TRL's documentation's; the paper was not read.
+Lengths are those of the policy's tokens.
 """
 
 from objectives.parts.clip import Clip

@@ -7,6 +7,7 @@ A response is pushed at most by 1/tau, the less the surer it is told from the ot
 and wrong ones that became likely count most. Only the sign of the advantage has a say: weights may not be added.
 Adding it brings the mean over responses, in which the loss of each is its group's. Where groups differ in size, a
 prompt counts by its responses. Deviations: each log-ratio is clamped to [-20, 20].
+Means are over the policy's tokens.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ Right answers are learnt whatever the policy has become; wrong ones stop to push
 dynamic_sampling would take groups of one kind away. The taper is meant for the product of a response's ratios, which
 the recipe brings; sequence_ratio's norm=mean (a document of verl's) or token ratios make it another method.
 Deviations: the product's logarithm is clamped to [-20, 20]; the loss is -w A exp(log pi - sg[log pi]).
+Lengths and products are of the policy's tokens.
 """
 
 from collections.abc import Mapping

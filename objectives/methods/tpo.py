@@ -9,6 +9,7 @@ settled over whole groups before the update, whatever micro-batches cut; the gra
 the form that shows it. Of long responses one has nearly all of P, and little is pushed. Weights may not be added.
 Open: the denominator of their language models, whose code is not public. Left out: kl(beta=0.001), theirs on GSM8K.
 Deviations: their code takes R - mean itself where the deviation is below 1e-6.
+Sums are over the policy's tokens.
 """
 
 from objectives.parts.population_norm import PopulationNorm

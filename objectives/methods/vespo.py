@@ -8,6 +8,7 @@ meant for the product of a response's ratios, which the recipe brings; on the ra
 Deviations: the product's logarithm is clamped to [-20, 20] (TRL: the weight to 1e-8 and e^20), phi to e^20; the loss is
 -phi A exp(log pi - sg[log pi]), of the same gradient. TRL folds the sampling engine's weight into W; here it would be
 sampler_correction, beside it.
+Lengths and products are of the policy's tokens.
 """
 
 from collections.abc import Mapping

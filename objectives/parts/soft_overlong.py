@@ -3,6 +3,7 @@
     R_i += clip( (limit - cache - |y_i|) / cache, -1, 0 )
 
 Deviations: limit and cache follow the run's response limit unless given, in the paper's proportion 4096/20480.
+|y_i| counts what the policy wrote, and nothing that an environment did.
 """
 
 from dataclasses import dataclass

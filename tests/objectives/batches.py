@@ -29,7 +29,10 @@ class Case:
     """A rollout batch as plain arrays: token fields [N, T], row fields [N]. `logp` None: the policy has not moved."""
 
     mask: Flags
-    length: NDArray[np.int64]
+    heard: Flags
+    """What an environment wrote."""
+    extent: NDArray[np.int64]
+    """[N] tokens behind the prompt, whoever wrote them."""
     group: NDArray[np.int64]
     reward: Array
     rewards: Array
@@ -63,10 +66,15 @@ class Case:
 
     @property
     def writer(self) -> NDArray[np.int64]:
-        """[N, T] who wrote each token: the environment what the mask lacks of a response."""
-        is_there = np.arange(self.mask.shape[1]) < self.length[:, None]
-        others = np.where(is_there, Writer.ENVIRONMENT, Writer.NONE)
-        return np.where(self.mask, Writer.POLICY, others).astype(np.int64)
+        """[N, T] who wrote each token."""
+        is_there = np.arange(self.mask.shape[1]) < self.extent[:, None]
+        others = np.where(is_there, Writer.POLICY, Writer.NONE)
+        return np.where(self.heard, Writer.ENVIRONMENT, others).astype(np.int64)
+
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """[N] tokens that the policy wrote, in the mask or not."""
+        return (self.writer == Writer.POLICY).sum(1)
 
 
 @cache
@@ -75,7 +83,8 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
 
     `extreme`: ratios up to e^22, probabilities from 1 down to e^-75, uniform groups, empty responses, garbage beyond
     the mask; otherwise a mild batch, in which no token dwarfs the others. `moved`: whether the policy has moved since
-    the rollouts (None: in nine of ten batches). In half of the batches the mask has holes: tokens of a tool.
+    the rollouts (None: in nine of ten batches). In half of the batches the mask has holes: tokens that
+    an environment wrote, and silenced ones of the policy.
     """
     draw = np.random.default_rng(seed)
     width = int(draw.integers(4, 13))
@@ -115,7 +124,8 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         current = {"logp": logp, "entropy": _entropies(draw, shape, high_entropy)}
     case = Case(
         mask=mask,
-        length=lengths,
+        heard=np.zeros_like(mask),
+        extent=lengths,
         group=np.array(group)[order],
         reward=np.array(reward)[order],
         rewards=np.stack([np.array(reward), np.array(length) % 3 / 2], 1)[order],
@@ -150,15 +160,33 @@ def _turns(draw: np.random.Generator, shape: tuple[int, int]) -> dict[str, Any]:
 
 
 def with_holes(case: Case, draw: np.random.Generator) -> Case:
-    """The same batch with a third of the tokens out of the mask, but one of each response stays."""
-    holes = draw.random(case.mask.shape) < 1 / 3
-    first = np.arange(case.mask.shape[1]) == draw.integers(0, np.maximum(case.length, 1))[:, None]
-    return replace(case, mask=case.mask & (~holes | first))
+    """The same batch with a third of the tokens out of the mask, but one of each response stays.
+
+    Two in three of them an environment wrote.
+    """
+    lot = draw.random(case.mask.shape)
+    first = np.arange(case.mask.shape[1]) == draw.integers(0, np.maximum(case.extent, 1))[:, None]
+    holes = case.mask & (lot < 1 / 3) & ~first
+    return replace(case, mask=case.mask & ~holes, heard=holes & (lot < 2 / 9))
 
 
 def without_holes(case: Case) -> Case:
-    """The same batch with the tokens outside the mask taken out of the responses, which move together."""
-    order = np.argsort(~case.mask, axis=1, kind="stable")
+    """The same batch with the tokens outside the mask behind those in it."""
+    return _behind(case, ~case.mask)
+
+
+def without_heard(case: Case, dropped: Flags) -> Case:
+    """The same batch without some of the tokens that an environment wrote; the others move together."""
+    gone = case.heard & dropped
+    moved = _behind(case, gone)
+    extent = case.extent - gone.sum(1)
+    return replace(moved, extent=extent, heard=moved.heard & (np.arange(gone.shape[1]) < extent[:, None]))
+
+
+def _behind(case: Case, last: Flags) -> Case:
+    """The same batch with some tokens of each row behind the others, in their order but before padding."""
+    is_there = np.arange(last.shape[1]) < case.extent[:, None]
+    order = np.argsort(np.where(is_there, last, 2), axis=1, kind="stable")
     moved = {
         field.name: np.take_along_axis(getattr(case, field.name), order, axis=1)
         for field in fields(case)
@@ -226,6 +254,8 @@ def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:
     """The batch as the package takes it."""
     values = {}
     for field in fields(case):
+        if field.name in ("heard", "extent"):  # the writer says it
+            continue
         value = getattr(case, field.name)
         if isinstance(value, np.ndarray):
             value = torch.from_numpy(value)

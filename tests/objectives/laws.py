@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from objectives import Objective, Penalty, TokenBatch, Writer, parse
-from tests.objectives.batches import Case, beyond_the_mask, random_case, token_batch, with_holes, without_holes
+from tests.objectives.batches import (
+    Case,
+    beyond_the_mask,
+    random_case,
+    token_batch,
+    with_holes,
+    without_heard,
+    without_holes,
+)
 from tests.objectives.comparison import Update, at_current, evaluate, same
 
 SEEDS = (1, 2)
@@ -145,6 +153,21 @@ def holes_in_the_mask_are_as_good_as_tokens_that_are_not_there(expression: str) 
         assert agree(of_tokens(found, tokens), of_tokens(expected, left))
 
 
+def the_number_of_tokens_that_an_environment_wrote_changes_nothing(expression: str) -> None:
+    objective = parse(expression)
+    for seed in SEEDS:
+        draw = np.random.default_rng(seed)
+        case = with_holes(random_case(seed, moved=True), draw)
+        found = evaluate(objective, token_batch(case))
+        for dropped in (np.ones_like(case.mask), draw.random(case.mask.shape) < 0.5):
+            fewer = without_heard(case, dropped)
+            expected = evaluate(objective, token_batch(fewer))
+            if objective.learns_observations:  # the mean over other observations
+                expected, found = ([replace(it, loss=0.0) for it in updates] for updates in (expected, found))
+            tokens, left = (torch.from_numpy(one.mask).nonzero(as_tuple=True) for one in (case, fewer))
+            assert agree(of_tokens(found, tokens), of_tokens(expected, left))
+
+
 def inactive_rows_have_no_gradient(expression: str) -> None:
     """The trainer leaves inactive rows out of the forward pass."""
     objective = parse(expression)
@@ -190,6 +213,7 @@ LAWS: dict[str, Callable[[str], None]] = {
         the_number_of_ranks_changes_nothing,
         values_outside_the_mask_have_no_influence_and_no_gradient,
         holes_in_the_mask_are_as_good_as_tokens_that_are_not_there,
+        the_number_of_tokens_that_an_environment_wrote_changes_nothing,
         inactive_rows_have_no_gradient,
         what_is_touched_is_in_the_responses_and_the_same_in_any_cut,
         no_token_is_pushed_against_its_advantage,

@@ -27,6 +27,7 @@ from objectives import (
     recipe,
     register,
 )
+from objectives.batch import writers
 from objectives.zoo import PARTS, RECIPES
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, same
@@ -224,6 +225,8 @@ def test_a_response_is_as_long_as_it_is_whatever_the_loss_sees() -> None:
     assert TokenBatch(mask=mask).lengths.tolist() == [3, 0, 4]
     assert TokenBatch(mask=mask, length=torch.tensor([4, 2, 4])).lengths.tolist() == [4, 2, 4]
     assert TokenBatch(mask=mask[:, :0]).lengths.tolist() == [0, 0, 0]
+    writer = writers(torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool(), torch.ones(3, 4).bool())
+    assert TokenBatch(mask=mask, writer=writer).lengths.tolist() == [2, 1, 4]
     batch = TokenBatch(mask=mask, length=torch.tensor([4, 2, 4]), reward=torch.ones(3))
     shaped = parse("soft_overlong(max_length=4,cache=2)").select(batch).reward
     assert shaped.tolist() == [0, 1, 0]

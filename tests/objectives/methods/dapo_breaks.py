@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from objectives import TokenBatch
+from objectives import TokenBatch, Writer
 from tests.objectives.breaks import Break, always, given, instead, negated, result
 
 
@@ -50,10 +50,17 @@ BREAKS = [
     ),
     Break(
         "scope",
-        "tokens of tools not in the length",
+        "silenced tokens not in the length",
         "soft_overlong",
         "shaping",
         given(lambda batch: (batch.with_fields(length=batch.mask.sum(1)),)),
+    ),
+    Break(
+        "scope",
+        "tokens of an environment in the length",
+        "soft_overlong",
+        "shaping",
+        given(lambda batch: (batch.with_fields(length=(batch.writer != Writer.NONE).sum(1)),)),
     ),
     Break(
         "bound",
