@@ -42,7 +42,7 @@ from objectives.kinds import (
     Surrogate,
     Weight,
 )
-from objectives.loop import Loop, Step, Update, whole_groups
+from objectives.loop import Loop, Step, Update, derivatives, whole_groups
 from objectives.objective import Objective, parse
 from objectives.order import drawn, largest, lots, quantile
 from objectives.part import ASKED, Part, Stage, parameter
@@ -95,6 +95,7 @@ __all__ = [
     "Writer",
     "concatenated",
     "definitions_only",
+    "derivatives",
     "described",
     "drawn",
     "end_reading",

@@ -1,7 +1,7 @@
 """The account of an objective: what each part did to a batch, in the order in which that was carried out.
 
 `prepare` and `plan` enter what they calculate anyway; whoever shows or counts what an objective did reads it here.
-Values are cut to the rows that are asked for only once they are read.
+Entries and their values are cut to the rows that are asked for only once they are read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,8 +53,8 @@ class Entry:
 
     part: str
     action: Action
-    whole: Tensor
-    """The value for all rows with which it was entered."""
+    whole: Tensor | float
+    """The value for all rows with which it was entered, or a number of which `value` makes a tensor."""
     name: str = ""
     """Which bound, which number of a controller, or which terms."""
     rows: Tensor | None = None
@@ -65,7 +65,9 @@ class Entry:
     @property
     def value(self) -> Tensor:
         """Of the rows and positions that are left; shapes are those of the action."""
-        value = self.whole if self.rows is None or not self.whole.dim() else self.whole[self.rows]
+        if not isinstance(self.whole, Tensor):
+            return torch.tensor(self.whole, dtype=torch.float64)
+        value = self.whole if self.rows is None else self.whole[self.rows]
         return value if self.width is None or value.dim() < 2 else value[:, : self.width]
 
 
@@ -73,14 +75,21 @@ class Entry:
 class Account:
     """Entries in the order in which they were carried out."""
 
-    entries: tuple[Entry, ...] = ()
+    added: tuple[Entry, ...] = ()
+    """Those entered since the rows were last cut."""
+    before: "_Cut | None" = None
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """All of them, of the rows and positions that are left."""
+        return self.added if self.before is None else (*self.before.entries(), *self.added)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
-    def entered(self, part: str, action: Action, value: Tensor, name: str = "") -> "Account":
+    def entered(self, part: str, action: Action, value: Tensor | float, name: str = "") -> "Account":
         """The account with one entry more."""
-        return Account((*self.entries, Entry(part, action, value, name)))
+        return Account((*self.added, Entry(part, action, value, name)), self.before)
 
     def of(self, action: Action) -> list[Entry]:
         """The entries of one action."""
@@ -88,18 +97,11 @@ class Account:
 
     def rows(self, index: Tensor | slice) -> "Account":
         """That of some rows: positions or a slice."""
-        cut: dict[int, Tensor] = {}  # entries that were cut alike share their rows
-        entries = []
-        for entry in self.entries:
-            if entry.whole.dim() and id(entry.rows) not in cut:
-                there = torch.arange(len(entry.whole), device=entry.whole.device) if entry.rows is None else entry.rows
-                cut[id(entry.rows)] = there[index]
-            entries.append(replace(entry, rows=cut[id(entry.rows)]) if entry.whole.dim() else entry)
-        return Account(tuple(entries))
+        return Account(before=_Cut(self, index=index))
 
     def first_tokens(self, width: int) -> "Account":
         """That of the first `width` token positions."""
-        return Account(tuple(replace(entry, width=width) for entry in self.entries))
+        return Account(before=_Cut(self, width=width))
 
     @property
     def state(self) -> dict[str, dict[str, float]]:
@@ -112,7 +114,7 @@ class Account:
     @property
     def policy_coefficient(self) -> Tensor:
         """[N, T]: what the surrogate's loss is multiplied by, 0 where a mask or the pass leaves a token out."""
-        (entry,), kept = self.of(Action.COEFFICIENT), self.of(Action.TOKENS)[-1].value & self._in_pass("policy")
+        (entry,), kept = self.of(Action.COEFFICIENT), self._in_pass("policy", self.of(Action.TOKENS)[-1].value)
         for mask in self.of(Action.MASK):
             kept = kept & mask.value
         return torch.where(kept, entry.value, 0.0)
@@ -120,20 +122,19 @@ class Account:
     @property
     def penalty_coefficients(self) -> dict[str, Tensor]:
         """Penalty -> [N, T]: what it is multiplied by, 0 where the pass leaves a token out."""
-        in_pass, coefficients = self._in_pass("penalty"), {}
-        tokens = self.of(Action.TOKENS)[-1].value & in_pass
+        tokens, coefficients = self.of(Action.TOKENS)[-1].value, {}
         for entry in self.entries:
             if entry.action in (Action.PENALTY, Action.CHOICE, Action.OBSERVATION):
-                kept = in_pass if entry.action is Action.OBSERVATION else tokens
+                observed = entry.action is Action.OBSERVATION
+                kept = self._in_pass("penalty", torch.ones_like(tokens) if observed else tokens)
                 coefficients[entry.part] = torch.where(kept, entry.value, 0.0)
         return coefficients
 
-    def _in_pass(self, name: str) -> Tensor:
-        """[N, T] bool: tokens whose terms of this name the pass updates, in the loss or not."""
-        updated = torch.ones_like(self.of(Action.TOKENS)[-1].value)
+    def _in_pass(self, name: str, tokens: Tensor) -> Tensor:
+        """[N, T] bool: those of `tokens` whose terms of this name the pass updates."""
         for entry in self.of(Action.PASS):
-            updated = updated & entry.value if entry.name == name else updated
-        return updated
+            tokens = tokens & entry.value if entry.name == name else tokens
+        return tokens
 
     @cached_property
     def touched(self) -> dict[str, Tensor]:
@@ -145,6 +146,31 @@ class Account:
             elif (acted := _ACTED.get(entry.action)) is not None:
                 touched[entry.part] = tokens & _like_tokens(acted(entry.value), tokens)
         return touched
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Some rows of an account, or the first positions of all."""
+
+    account: Account
+    index: Tensor | slice | None = None
+    width: int | None = None
+
+    def entries(self) -> tuple[Entry, ...]:
+        if self.index is None:
+            return tuple(replace(entry, width=self.width) for entry in self.account.entries)
+        rows: dict[int, Tensor] = {}  # entries that were cut alike share their rows
+        entries = []
+        for entry in self.account.entries:
+            whole = entry.whole
+            if not isinstance(whole, Tensor) or not whole.dim():
+                entries.append(entry)
+                continue
+            if id(entry.rows) not in rows:
+                there = torch.arange(len(whole), device=whole.device) if entry.rows is None else entry.rows
+                rows[id(entry.rows)] = there[self.index]
+            entries.append(replace(entry, rows=rows[id(entry.rows)]))
+        return tuple(entries)
 
 
 _ACTED: dict[Action, Callable[[Tensor], Tensor]] = {
@@ -169,7 +195,5 @@ def joined(accounts: Sequence[Account], pad: Callable[[Tensor], Tensor]) -> Acco
     for same in zip(*(account.entries for account in accounts), strict=True):
         values = [pad(entry.value) for entry in same]
         first = same[0]
-        entries.append(
-            Entry(first.part, first.action, torch.cat(values) if first.whole.dim() else values[0], first.name)
-        )
+        entries.append(Entry(first.part, first.action, torch.cat(values) if values[0].dim() else values[0], first.name))
     return Account(tuple(entries))

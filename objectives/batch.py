@@ -131,8 +131,8 @@ class TokenBatch:
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensor fields that are there, by name."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        kind = torch.Tensor
+        return {name: value for name, value in vars(self).items() if isinstance(value, kind)}
 
     def token_fields(self) -> dict[str, Tensor]:
         """The fields that are there with a value for each token [N, T], by name."""

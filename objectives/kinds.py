@@ -96,7 +96,10 @@ class Weight(Part):
         return False
 
     def weight(self, batch: Prepared) -> Tensor:
-        """[N, T]: the factor, or the summand if additive; `batch.advantage` is what it was before the weights."""
+        """[N, T]: the factor, or the summand if additive.
+
+        `batch.advantage` has no weight in it yet; where `planned`, it has all those that are not.
+        """
         raise NotImplementedError
 
 

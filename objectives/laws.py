@@ -13,7 +13,7 @@ from typing import Any
 from objectives.batch import TokenBatch, Writer
 from objectives.kinds import Mask, Penalty
 from objectives.lazy import Tensor, torch
-from objectives.loop import Loop
+from objectives.loop import Loop, derivatives
 from objectives.objective import Objective
 from objectives.plan import Plan
 from objectives.watched import BrokenLaw, watched
@@ -137,12 +137,11 @@ def gradients(
         gradient = torch.zeros(2, *batch.mask.shape)
         for rows in cut or [torch.arange(len(batch.mask))]:
             width = int((batch.mask | plan.read)[rows].any(0).nonzero().amax()) + 1
-            leaves = [field[rows, :width].clone().requires_grad_() for field in (logp, entropy)]
-            loss = objective.loss(plan, rows, *leaves)
+            loss, *parts = derivatives(objective, plan, rows, logp[rows, :width], entropy[rows, :width])
             if not bool(loss.isfinite()):
                 raise BrokenLaw("its loss is not finite")
-            for place, part in enumerate(torch.autograd.grad(loss, leaves, allow_unused=True)):
-                gradient[place, rows, :width] = torch.zeros(()) if part is None else part
+            for place, part in enumerate(parts):
+                gradient[place, rows, :width] = part
         _check_silent(objective, plan, logp, entropy)
         objective.touched(plan, slice(None), logp)
         updates.append(gradient)
@@ -152,10 +151,8 @@ def gradients(
 def _check_silent(objective: Objective, plan: Plan, logp: Tensor, entropy: Tensor) -> None:
     """Raises BrokenLaw if a term of the loss has a gradient where its coefficient is zero."""
     for term, takes_part in _terms(plan):
-        leaves = [field.clone().requires_grad_() for field in (logp, entropy)]
-        loss = objective.loss(term, slice(None), *leaves)
-        found = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else ()
-        if any(part is not None and bool(part[~takes_part].any()) for part in found):
+        _, *parts = derivatives(objective, term, slice(None), logp, entropy)
+        if any(bool(part[~takes_part].any()) for part in parts):
             raise BrokenLaw(
                 "tokens that are silenced, or have no advantage, have a gradient: a token's term is to depend on its "
                 "own log-prob, with those of others detached"

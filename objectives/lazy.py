@@ -15,8 +15,9 @@ else:
         """Stands for the module."""
 
         def __getattr__(self, name: str) -> Any:
-            import torch  # quicker than import_module, and this is asked a thousand times a step
+            import torch
 
+            self.__dict__ = torch.__dict__  # where Python finds from now on what is asked for
             return getattr(torch, name)
 
     class _TensorType(type):

@@ -115,6 +115,18 @@ class Step:
         return self.loop.plan(update, batch.rows(rows), statistics, micro_batch)
 
 
+def derivatives(
+    objective: Objective, plan: Plan, rows: Tensor | slice, logp: Tensor, entropy: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of some rows of a plan, and its derivatives by log-prob and by entropy, at those [n, t] of the rows."""
+    leaves = [values.detach().clone().requires_grad_() for values in (logp, entropy)]
+    with torch.enable_grad():
+        loss = objective.loss(plan, rows, *leaves)
+    if not loss.requires_grad:
+        return loss, *map(torch.zeros_like, leaves)
+    return loss.detach(), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+
+
 def whole_groups(group: Tensor, minibatches: int) -> list[Tensor]:
     """Groups [N] -> the rows of each mini-batch, ascending, on the CPU: whole groups, in the order of the batch."""
     group = group.cpu()

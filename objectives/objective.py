@@ -219,8 +219,8 @@ class Objective:
         account = batch.account
         for part in self.parts:
             for name, value in part.control(batch, state.get(part.name, {})).items():
-                account = account.entered(part.name, Action.STATE, torch.tensor(value, dtype=torch.float64), name)
-        return batch.with_fields(account=account)
+                account = account.entered(part.name, Action.STATE, value, name)
+        return batch if account is batch.account else batch.with_fields(account=account)
 
     @without_gradients
     def advantages(self, batch: TokenBatch) -> Tensor:
@@ -261,9 +261,11 @@ class Objective:
         """
         _check_prepared(minibatch, "plan")
         require_read(minibatch, [part for part in self.parts if part.stage > Stage.ADVANTAGE])
-        batch = weighted(minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned])
+        batch, weights = minibatch.blank_outside(), [part for part in self.all(Weight) if part.planned]
+        batch = weighted(batch, weights) if weights else batch
         surrogate, aggregate, dtype = self.the(Surrogate), self.the(Aggregate), batch.advantage.dtype
-        bounds, account = self._bounds(batch)
+        changes = self._bounds(batch)
+        bounds, account = changes[-1][1], with_bounds_entered(batch, changes)
         if any(mask.spares_clipped for mask in self.all(Mask)):
             ratio = self.the(Ratio).ratio(batch, batch.require("logp", "plan"))
             batch = batch.with_fields(clipped=batch.mask & surrogate.clips(ratio, batch.advantage, bounds))
@@ -282,23 +284,19 @@ class Objective:
             policy_coefficient=account.policy_coefficient,
             penalty_coefficients=account.penalty_coefficients,
             bounds=bounds,
-            unmodified={part.name: self._bounds(batch, without=part)[0] for part in self.all(Modifier)},
+            unmodified={part.name: self._bounds(batch, without=part)[-1][1] for part in self.all(Modifier)},
             extra=surrogate.extra(batch),
             follows_advantage=surrogate.follows_advantage,
         )
 
-    def _bounds(self, batch: Prepared, without: Modifier | None = None) -> tuple[Bounds, Account]:
-        """The bounds of a mini-batch, and the account with who set them."""
+    def _bounds(self, batch: Prepared, without: Modifier | None = None) -> list[tuple[Surrogate | Modifier, Bounds]]:
+        """Who sets the bounds of a mini-batch, in order, each with the bounds as it leaves them."""
         surrogate = self.the(Surrogate)
-        bounds = surrogate.bounds(batch)
-        account = with_bounds_entered(batch, surrogate, bounds, ("low", "high", "cap"))
+        changes: list[tuple[Surrogate | Modifier, Bounds]] = [(surrogate, surrogate.bounds(batch))]
         for modifier in self.all(Modifier):
             if modifier is not without:
-                bounds = modifier.modify(bounds, batch)
-                account = with_bounds_entered(
-                    batch.with_fields(account=account), modifier, bounds, sorted(modifier.sets)
-                )
-        return bounds, account
+                changes.append((modifier, modifier.modify(changes[-1][1], batch)))
+        return changes
 
     # ---- once per micro-batch ------------------------------------------------------------------------------------
 

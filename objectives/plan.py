@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from objectives.batch import Prepared
 from objectives.errors import ObjectiveError
@@ -43,7 +44,7 @@ class Plan:
             active = active | (coefficients != 0).any(1)
         return active
 
-    @property
+    @cached_property
     def read(self) -> Tensor:
         """[N, T] bool: tokens whose log-prob the loss reads: those of the mask, and observations that a part learns."""
         read = self.batch.mask
@@ -56,6 +57,8 @@ class Plan:
 
         Raises ObjectiveError if their responses are longer.
         """
+        if isinstance(rows, slice) and rows == slice(None) and width == self.batch.mask.shape[1]:
+            return self
         batch = self.batch.rows(rows)
         if width < batch.mask.shape[1]:
             if self.read[rows][:, width:].any():

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from objectives.account import Account, Action
 from objectives.batch import Batch, Prepared, TokenBatch
-from objectives.kinds import Bounds, Penalty, Reward, Weight, in_working_order
+from objectives.kinds import Bounds, Modifier, Penalty, Reward, Surrogate, Weight, in_working_order
 from objectives.lazy import Tensor, torch
 from objectives.part import Part
 
@@ -21,8 +21,10 @@ def shaped(batch: Batch, shapers: Sequence[Reward]) -> Batch:
     require_read(batch, shapers)
     if batch.reward is None:
         return batch
-    present, account = batch.blank_outside(), batch.account
-    reward = batch.reward.to(torch.promote_types(batch.reward.dtype, torch.float32))
+    reward, account = batch.reward.to(torch.promote_types(batch.reward.dtype, torch.float32)), batch.account
+    if not shapers:
+        return batch.with_fields(reward=reward)
+    present = batch.blank_outside()
     for part in shapers:
         shaping = part.shaping(present)
         account = account.entered(part.name, Action.REWARD, shaping)
@@ -42,22 +44,22 @@ def weighted(batch: Prepared, weights: Sequence[Weight]) -> Prepared:
 
 
 def with_pass_entered(update: Prepared, schedule: str) -> Prepared:
+    account = update.account
     for name, tokens in (("policy", update.policy_mask), ("penalty", update.penalty_mask)):
-        update = update if tokens is None else update.entered(schedule, Action.PASS, tokens, name)
-    return update
+        account = account if tokens is None else account.entered(schedule, Action.PASS, tokens, name)
+    return update if account is update.account else update.with_fields(account=account)
 
 
-def with_bounds_entered(batch: Prepared, part: Part, bounds: Bounds, names: Sequence[str]) -> Account:
-    """The account with the bounds of these names that `part` has set."""
+def with_bounds_entered(batch: Prepared, changes: Iterable[tuple[Surrogate | Modifier, Bounds]]) -> Account:
+    """The account with the bounds that each part has set, as it left them."""
     account = batch.account
-    for name in names:
-        bound = getattr(bounds, name)
-        if isinstance(bound, Tensor):
-            account = account.entered(
-                part.name, Action.BOUND, bound if not bound.dim() else bound.expand(batch.mask.shape), name
-            )
-        elif math.isfinite(bound):
-            account = account.entered(part.name, Action.BOUND, torch.tensor(bound, dtype=torch.float64), name)
+    for part, bounds in changes:
+        for name in sorted(part.sets) if isinstance(part, Modifier) else ("low", "high", "cap"):
+            bound = getattr(bounds, name)
+            if isinstance(bound, Tensor) and bound.dim():
+                bound = bound.expand(batch.mask.shape)
+            if isinstance(bound, Tensor) or math.isfinite(bound):
+                account = account.entered(part.name, Action.BOUND, bound, name)
     return account
 
 

@@ -31,7 +31,7 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss
 
 from benchmarks.normalisation.batch import CUTS, GROUPS, LENGTH, MODEL, PROMPTS, RESPONSES, REWARDS, SIZE, save
-from objectives import TokenBatch, parse
+from objectives import Loop, TokenBatch, parse
 from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, spread
 from objectives.adapters.verl.worker import ZooTrainingWorker
@@ -105,7 +105,7 @@ def share(loss: str, rank: int, ranks: int) -> TensorDict:
         objective = parse(loss.removeprefix("rlzoo:"))
         group = torch.arange(len(RESPONSES)) // SIZE
         batch = TokenBatch(mask=present, group=group, reward=REWARDS, correct=REWARDS, logp_old=old, logp=old)
-        passes = objective.passes(objective.prepare(batch))
+        passes = Loop(objective).begin(batch).passes
         columns = spread(columns_of(objective, passes), present.any(1), nested(everything["response_mask"]))
     rows = torch.arange(len(RESPONSES)).chunk(ranks)[rank].tolist()
     data = {name: nested([values[row] for row in rows]) for name, values in everything.items()}

@@ -22,7 +22,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import average_precision_score
 
-from objectives import TokenBatch, parse
+from objectives import Loop, TokenBatch, parse
 from objectives.parts.s2t import S2T
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.config import Config, ModelConfig, load_config
@@ -133,8 +133,8 @@ def rewarded(graded: GradedRollouts, number: int, tokenizer: Tokenizer) -> Token
     )
     marks = {}
     for part, expression in MARKED_BY.items():
-        objective = parse(expression)
-        marks[part] = objective.plan(objective.passes(objective.prepare(batch))[0]).touched[part]
+        step = Loop(parse(expression)).begin(batch)
+        marks[part] = step.plan(next(step.updates())).touched[part]
     where = batch.mask & (parse("justrl").prepare(batch).require("advantage", "benchmark") > 0)
     first = torch.arange(where.shape[1]) == 0
     useless, useful = (found.tokens == _id(tokenizer, token) for token in (USELESS, USEFUL))

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from objectives import Loop, Objective, TokenBatch, Writer, lots
+from objectives import Loop, Objective, TokenBatch, Writer, derivatives, lots
 from rlzoo.source import digest, is_ours
 
 _GROUPS, _LENGTH = 5, 24
@@ -58,10 +58,8 @@ def _gradients(objective: Objective, size: int) -> Iterator[Tensor]:
         state = step.prepared.state
         for update in step.updates():
             plan = step.plan(update)
-            statistics = [plan.batch.require(name, "meaning").clone().requires_grad_() for name in ("logp", "entropy")]
-            loss = objective.loss(plan, slice(None), *statistics)
-            gradients = torch.autograd.grad(loss, statistics, allow_unused=True)
-            yield from (torch.zeros_like(statistics[0]) if it is None else it.detach() for it in gradients)
+            logp, entropy = (plan.batch.require(name, "meaning") for name in ("logp", "entropy"))
+            yield from derivatives(objective, plan, slice(None), logp, entropy)[1:]
 
 
 def _batch(size: int, moved: bool, uncertain: float) -> TokenBatch:

@@ -52,6 +52,14 @@ class View:
     """The same for the token's own (tempered) logit: the push times 1 - p, as d log p / d logit = 1 - p."""
 
     @cached_property
+    def weighed(self) -> Tensor:
+        """The advantage after the weights, as their entries make it one after another."""
+        advantage = self.unweighted
+        for part, values in self.weights.items():
+            advantage = advantage + values if part in self.summands else advantage * values
+        return advantage
+
+    @cached_property
     def any_silenced(self) -> Tensor:
         """Bool: tokens that some part silences."""
         return torch.stack([torch.zeros_like(self.push, dtype=torch.bool), *self.silenced.values()]).any(0)
@@ -104,8 +112,10 @@ def look(
         seen["penalty"][rows] += objective.push(
             replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
         )
-        mine = plan.batch.mask if plan.batch.policy_mask is None else plan.batch.mask & plan.batch.policy_mask
-        update_pass[rows] = torch.where(mine, number, update_pass[rows])
+        updated = plan.batch.mask
+        for entered in plan.batch.account.of(Action.PASS):
+            updated = updated & entered.value if entered.name == "policy" else updated
+        update_pass[rows] = torch.where(updated, number, update_pass[rows])
         for name, acted in objective.touched(plan, slice(None), logp).items():
             touched.setdefault(name, torch.zeros_like(batch.mask))[rows] |= acted
         for done in plan.batch.account:

@@ -1,11 +1,12 @@
-"""The gradient of an objective on the table, through its own prepare, passes, plan and loss."""
+"""The gradient of an objective on the table, through the loop that training takes."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from objectives import Objective, Plan, TokenBatch
+from objectives import Loop, Objective, derivatives
 from rlzoo.mapping.regimes import Setting
 from rlzoo.mapping.rollouts import Rollouts, token_stats
 
@@ -29,29 +30,18 @@ def update_of(objective: Objective, rollouts: Rollouts, setting: Setting, step: 
     batch, table = rollouts.batch, setting.current
     gradient, push = torch.zeros_like(table), torch.zeros_like(batch.mask, dtype=table.dtype)
     touched: dict[str, bool] = {}
-    for number, update in enumerate(objective.passes(objective.prepare(batch))):
-        if number:
-            moved = table + gradient * step_size(setting, gradient, step)
-            logp, entropy = token_stats(moved, rollouts.place, rollouts.symbol)
-            update = update.with_fields(logp=logp, entropy=entropy, on_policy=False)
-        else:
-            moved = table
-        plan = objective.plan(update)
-        on_logp, on_entropy = token_derivatives(objective, plan)
+    taken = Loop(objective, moved=not batch.on_policy).begin(batch)
+    for update in taken.updates():
+        moved = table + gradient * step_size(setting, gradient, step) if update.number else table
+        statistics = partial(token_stats, moved, rollouts.place, rollouts.symbol)
+        plan, (logp, entropy) = taken.plan(update, statistics), statistics()
+        _, *by_token = derivatives(objective, plan, slice(None), logp, entropy)
+        on_logp, on_entropy = (torch.where(batch.mask, values, 0.0) for values in by_token)
         gradient = gradient - on_table(moved, rollouts, on_logp, on_entropy)
         push = push - on_logp
-        for name, tokens in objective.touched(plan, slice(None), update.require("logp", "the map")).items():
+        for name, tokens in objective.touched(plan, slice(None), logp).items():
             touched[name] = touched.get(name, False) or bool(tokens.any())
     return Update(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
-
-
-def token_derivatives(objective: Objective, plan: Plan) -> tuple[Tensor, Tensor]:
-    """[N, T] each: the derivative of a plan's loss with respect to log-probs and to entropies."""
-    batch: TokenBatch = plan.batch
-    leaves = [batch.require(name, "the map").detach().clone().requires_grad_() for name in ("logp", "entropy")]
-    loss = objective.loss(plan, slice(None), *leaves)
-    found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    return torch.where(batch.mask, found[0], 0.0), torch.where(batch.mask, found[1], 0.0)
 
 
 def on_table(table: Tensor, rollouts: Rollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ LEVELS = 8
 ROWS = 25
 """Silenced tokens listed of each objective."""
 NOTABLE = 0.05
-"""A weight closer to 1 is not marked in the text."""
+"""What weights and summands change the advantage by, of its size, is not marked in the text if it is less."""
 WHITE = {" ": "\u00b7", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d"}
 KINDS = {
     (True, False): ("routine", "probable, and the model was sure"),
@@ -256,14 +256,14 @@ def _turns(scope: Microscope, row: int, count: int) -> list[int]:
 
 
 def _marks(view: View, row: int, t: int) -> list[str]:
-    """Silenced, clipped, weighed up or down, updated in the first of several passes."""
-    before, after = float(view.unweighted[row, t]), float(view.advantage[row, t])
-    weight = after / before if before and not view.left_out_rows[row] else 1.0
+    """Silenced, clipped, advantage made larger or smaller by weights, updated in the first of several passes."""
+    before, after = abs(float(view.unweighted[row, t])), abs(float(view.weighed[row, t]))
+    is_weighed = not view.left_out_rows[row]
     marks = [
         ("s", bool(view.any_silenced[row, t])),
         ("c", bool(view.clipped[row, t])),
-        ("w", weight > 1 + NOTABLE),
-        ("v", weight < 1 - NOTABLE),
+        ("w", is_weighed and after > (1 + NOTABLE) * before),
+        ("v", is_weighed and after < (1 - NOTABLE) * before),
         ("p", view.objective.pass_count > 1 and int(view.update_pass[row, t]) == 1),
     ]
     return [mark for mark, here in marks if here]

@@ -164,7 +164,7 @@ def ours(objective: Objective, weights: Sequence[Weights], state: Any = None) ->
     rollouts, model = scored(), embedded()
     model.load_state_dict(weights[0])
     along = Along(model, weights)
-    learn()(
+    learn(
         objective,
         rollouts.batch.with_fields(sum_pi_squared_old=squares(model, rollouts)),
         lambda rows: statistics(model, rollouts, rows.tolist()),

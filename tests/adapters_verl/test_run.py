@@ -99,7 +99,7 @@ def ours(expression: str, step: dict[str, Any], updates: Sequence[dict[str, Any]
     batch = rollouts.batch.with_fields(sum_pi_squared_old=squares(model, rollouts))
     along = Along(model, weights)
     width = rollouts.batch.mask.shape[1]
-    state = learn()(
+    state = learn(
         parse(expression),
         batch,
         lambda rows: statistics(model, rollouts, rows.tolist(), width),

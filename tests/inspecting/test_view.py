@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import TokenBatch, lots, parse, writers
+from objectives import Action, Loop, TokenBatch, lots, parse, writers
 from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
+from rlzoo.report.microscope_page import _details_of, _marks
 from tests.objectives.zoo_sample import RECIPES, fitting
 
 
@@ -78,6 +79,28 @@ def test_what_a_part_adds_is_what_it_added(expression: str) -> None:
     added = torch.where(batch.mask, view.advantage - view.unweighted * factor, 0.0)
     assert view.summands == {"entropy_advantage"} and (added != 0).any()
     torch.testing.assert_close(view.weights["entropy_advantage"], added, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["grpo-kl+entropy_advantage", "grpo-kl+entropy_advantage+ar", "dapo+ar", "lopti+stare(target_entropy=none)"],
+)
+def test_the_page_says_and_marks_what_the_account_has(expression: str) -> None:
+    batch, objective = scored_batch(), parse(expression)
+    now = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
+    view, step = look(objective, batch), Loop(objective, moved=True).begin(now)
+    plan = step.plan(next(step.updates()))
+    account, after = plan.batch.account, plan.batch.advantage.abs()
+    before = batch.like_tokens(account.of(Action.ADVANTAGE)[0].value).abs()
+    in_first = [entry.value for entry in account.of(Action.PASS) if entry.name == "policy"]
+    for row, t in (batch.mask & plan.batch.mask).nonzero().tolist():
+        assert _details_of(view, row, t + 1)["adds"] == sorted(entry.part for entry in account.of(Action.ADD))
+        marks = set(_marks(view, row, t))
+        assert ("w" in marks, "v" in marks) == (
+            after[row, t] > 1.05 * before[row, t],
+            after[row, t] < 0.95 * before[row, t],
+        )
+        assert ("p" in marks) == any(bool(first[row, t]) for first in in_first)
 
 
 def test_silenced_tokens_have_a_push_of_zero_and_one_without_the_part() -> None:

@@ -1,11 +1,14 @@
 """What an objective did to a token is said once: gradient, equation, microscope, metrics and verl's columns agree."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import (
@@ -26,7 +29,10 @@ from objectives import (
 from objectives import equation as equations
 from objectives.adapters import columns as verls_columns
 from objectives.adapters.columns import batch_of, columns_of
+from rlzoo.inspecting import view as production_view
 from rlzoo.inspecting.view import View, look
+from rlzoo.training.collect import Share
+from rlzoo.training.tally import Tally
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.zoo_sample import PARTS, RECIPES, VARIANTS
 
@@ -171,6 +177,18 @@ def same(one: Account, other: Account) -> None:
         assert torch.equal(first.value, second.value)
 
 
+def the_tally_of_training_counts_the_account(objective: Objective) -> None:
+    batch, accelerator = rollouts(0), Accelerator(cpu=True)
+    sampled: Any = SimpleNamespace(mask=batch.mask, logp=batch.logp_old, entropy=batch.entropy_old)
+    for plan in plans(step_of(objective)):
+        tally, every = Tally(objective, sampled, torch.device("cpu")), torch.arange(len(plan.batch.mask))
+        tally.add_plan(plan, Share(every, every))
+        for rows in every.split(3):
+            part = plan.rows(rows, plan.batch.mask.shape[1])
+            tally.add_rows(part, rows, part.batch.require("logp", "test"), torch.tensor(1.0))
+        check_counts(plan, tally.metrics(accelerator))
+
+
 def the_metrics_count_the_account(objective: Objective) -> None:
     for plan in plans(step_of(objective)):
         sums, n, width = (
@@ -183,16 +201,19 @@ def the_metrics_count_the_account(objective: Objective) -> None:
             part = plan.rows(rows, width)
             sums.add_plan(part)
             sums.add_rows(part, logp[rows], torch.tensor(1.0))
-        metrics = shares(sums.totals(lambda values, _: values))
-        tokens, mass = plan.batch.mask.sum().item(), plan.batch.advantage.abs().sum().item()
-        acted = by_hand(plan.batch.account)
-        for name, here in acted.items():
-            assert metrics[f"touched/{name}/tokens"] == pytest.approx(here.sum().item() / max(1, tokens))
-            share = plan.batch.advantage.abs()[here].sum().item() / (mass or 1.0)
-            assert metrics[f"touched/{name}/mass"] == pytest.approx(share)
-            for other in acted.keys() - {name}:
-                both = (here & acted[other]).sum().item()
-                assert metrics.get(f"touched/{name}/overlap/{other}", 0.0) == pytest.approx(both / max(1, here.sum()))
+        check_counts(plan, shares(sums.totals(lambda values, _: values)))
+
+
+def check_counts(plan: Plan, metrics: Mapping[str, float]) -> None:
+    tokens, mass = plan.batch.mask.sum().item(), plan.batch.advantage.abs().sum().item()
+    acted = by_hand(plan.batch.account)
+    for name, here in acted.items():
+        assert metrics[f"touched/{name}/tokens"] == pytest.approx(here.sum().item() / max(1, tokens))
+        share = plan.batch.advantage.abs()[here].sum().item() / (mass or 1.0)
+        assert metrics[f"touched/{name}/mass"] == pytest.approx(share)
+        for other in acted.keys() - {name}:
+            both = (here & acted[other]).sum().item()
+            assert metrics.get(f"touched/{name}/overlap/{other}", 0.0) == pytest.approx(both / max(1, here.sum()))
 
 
 def by_hand(account: Account) -> dict[str, Tensor]:
@@ -222,6 +243,7 @@ LAWS = (
     the_microscope_shows_the_account,
     verls_columns_change_nothing,
     the_metrics_count_the_account,
+    the_tally_of_training_counts_the_account,
 )
 
 
@@ -268,12 +290,50 @@ def summands_first(_: object) -> Callable[..., list[Weight]]:
     return lambda weights: sorted(weights, key=lambda part: not part.additive)
 
 
+def of_other_entries(plans_of: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Plans whose weights the microscope reads a tenth too large."""
+
+    def enlarged(entry: Entry) -> Entry:
+        return Entry(entry.part, entry.action, 1.1 * entry.value, entry.name) if entry.action in WEIGHTS else entry
+
+    def plans_with_others(step: Any) -> Iterator[Any]:
+        for number, rows, plan in plans_of(step):
+            account = Account(tuple(map(enlarged, plan.batch.account)))
+            yield number, rows, replace(plan, batch=plan.batch.with_fields(account=account))
+
+    return plans_with_others
+
+
+WEIGHTS = (Action.ADD, Action.WEIGH)
+
+
+def twice(count: Callable[..., None]) -> Callable[..., None]:
+    """Counts what parts touched a second time."""
+    return lambda *arguments: [count(*arguments) for _ in range(2)]
+
+
+def of_half_the_advantage(columns: Callable[..., dict[str, Tensor]]) -> Callable[..., dict[str, Tensor]]:
+    """What leaves for the workers of verl."""
+    return lambda batch, read: columns(batch.with_fields(advantage=batch.advantage / 2), read)
+
+
 HERE = sys.modules[__name__]
 BREAKS = {
     "account": (LAWS[0], Account, "entered", of_the_weighed_advantage, "entropy_advantage"),
     "equation": (LAWS[1], equations, "in_working_order", summands_first, "grpo+entropy_advantage+ar"),
     "microscope": (LAWS[2], HERE, "look", in_reverse, "entropy_advantage+ar"),
     "columns": (LAWS[3], verls_columns, "_entry", lambda _: without_state, "stare(target_entropy=0.01)"),
+    "inside the microscope": (LAWS[2], production_view, "_plans", of_other_entries, "entropy_advantage+ar"),
+    "inside the columns": (LAWS[3], verls_columns, "_columns", of_half_the_advantage, "dapo"),
+    "inside the sums": (LAWS[4], Sums, "_count", twice, "stapo(tau_p=0.5)"),
+    "inside the tally": (
+        LAWS[5],
+        Tally,
+        "_when_sampled",
+        lambda _: lambda self, own: {"mass": self.mask[own]},
+        "dapo+ar",
+    ),
+    "sums of the tally": (LAWS[5], Sums, "_count", twice, "stapo(tau_p=0.5)"),
     "metrics": (LAWS[4], HERE, "shares", miscounting, "stapo(tau_p=0.5)"),
 }
 

@@ -1,5 +1,6 @@
 """The loop that objectives/adapters/README.md shows has the gradients of our own trainer."""
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.training.tally import Tally
-from tests.guide import learn
+from tests.guide import GUIDE, learn
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = ("objective=grpo", "rollout.responses_per_prompt=4", "task.problems=8", "evaluation.problems=1")
@@ -43,6 +44,12 @@ class Optimizer:
         self.policy.zero_grad()
 
 
+def test_the_guide_shows_the_loop_that_is_tested() -> None:
+    shown = f"import torch\nfrom objectives import Loop\n\n\n{inspect.getsource(learn)}"
+    assert f"```python\n{shown}```" in GUIDE.read_text("utf-8")
+    assert len(shown.splitlines()) <= 40
+
+
 @pytest.mark.parametrize("recipe", SAMPLE)
 def test_the_loop_of_the_guide_has_our_gradients(recipe: str, tiny_model: Path, float64: None) -> None:
     experiment = check(load_config([f"model.name={tiny_model}", *WORDS, "train.minibatches_per_step=2"]))
@@ -65,7 +72,7 @@ def test_the_loop_of_the_guide_has_our_gradients(recipe: str, tiny_model: Path, 
         return torch.nn.functional.pad(stats.logp, wide), torch.nn.functional.pad(stats.entropy, wide)
 
     given: TokenBatch = own.scored(collected, frozenset({"logp_ref"}))
-    state = learn()(parse(recipe), given, forward, optimizer, minibatches=2)
+    state = learn(parse(recipe), given, forward, optimizer, minibatches=2)
     assert state == prepared.state and len(optimizer.gradients) == len(own.gradients)
     for one, other in zip(own.gradients, optimizer.gradients, strict=True):
         assert (one - other).abs().max() <= 1e-9 * one.abs().max()
