@@ -119,12 +119,13 @@ def derivatives(
     objective: Objective, plan: Plan, rows: Tensor | slice, logp: Tensor, entropy: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of some rows of a plan, and its derivatives by log-prob and by entropy, at those [n, t] of the rows."""
-    leaves = [values.detach().clone().requires_grad_() for values in (logp, entropy)]
+    logp, entropy = (values.detach().clone().requires_grad_() for values in (logp, entropy))
     with torch.enable_grad():
-        loss = objective.loss(plan, rows, *leaves)
+        loss = objective.loss(plan, rows, logp, entropy)
     if not loss.requires_grad:
-        return loss, *map(torch.zeros_like, leaves)
-    return loss.detach(), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        return loss, torch.zeros_like(logp), torch.zeros_like(entropy)
+    by_logp, by_entropy = torch.autograd.grad(loss, (logp, entropy), allow_unused=True, materialize_grads=True)
+    return loss.detach(), by_logp, by_entropy
 
 
 def whole_groups(group: Tensor, minibatches: int) -> list[Tensor]:

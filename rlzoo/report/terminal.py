@@ -323,10 +323,10 @@ def _comparison(outcome: Outcome) -> Table:
         values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
         label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
         table.add_row(label, *(f"{value:{sign}{form}}" for value, sign in zip(values, ("", "", "+"), strict=True)))
-    before, after = (call_figures(evaluation.records, outcome.experiment.task) for evaluation in first_ends)
-    for label, value in before.items():
+    calls, later_calls = (call_figures(evaluation.records, outcome.experiment.task) for evaluation in first_ends)
+    for label, value in calls.items():
         form = ".1f" if "%" in label else ".2f"
-        table.add_row(label, f"{value:{form}}", f"{after[label]:{form}}", f"{after[label] - value:+{form}}")
+        table.add_row(label, f"{value:{form}}", f"{later_calls[label]:{form}}", f"{later_calls[label] - value:+{form}}")
     for name in ("timed_out", "failed"):
         if old[name] or new[name]:
             table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")

@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from rlzoo.tasks.episode import Episode, EpisodeSettings, Order
-from rlzoo.tasks.grading import HURRIED, MOST_TIMED_OUT
+from rlzoo.tasks.grading import MOST_TIMED_OUT
 from rlzoo.tasks.outside import described
 from rlzoo.tasks.tool_calls import shortened
-from rlzoo.tasks.tool_pool import silence, start_worker
+from rlzoo.tasks.tool_pool import HURRIED, silence, start_worker
 
 SIDE_BY_SIDE = 8
 """Episodes of a nursery that act at once: those that wait for something cost nothing, those that calculate share its

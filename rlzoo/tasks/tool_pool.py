@@ -18,11 +18,15 @@ from pebble import ProcessExpired, ProcessPool
 
 from rlzoo.errors import Fault, one_line
 from rlzoo.scripts import WithoutMain
-from rlzoo.tasks.grading import HURRIED, MEMORY_LIMIT, MOST_TIMED_OUT
+from rlzoo.tasks.grading import MEMORY_LIMIT, MOST_TIMED_OUT
 from rlzoo.tasks.outside import described
 from rlzoo.tasks.tool_calls import Answer, Call, answer_text, read_call, shortened
 from rlzoo.tasks.tools import Tool
 
+HURRIED = 0.1
+"""The share of its time that a call gets once `MOST_TIMED_OUT` have taken all of theirs."""
+HURRIED = 0.1
+"""The share of its time that a call gets once `MOST_TIMED_OUT` have taken all of theirs."""
 GIVEN_UP = 64
 """How many calls of a tool may run out of time in a step before the others are answered without it."""
 _GRACE = 3.0
