@@ -7,7 +7,7 @@ import resource
 import signal
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from types import TracebackType
@@ -18,7 +18,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from rlzoo.errors import Fault, one_line
 from rlzoo.scripts import WithoutMain
-from rlzoo.tasks.grading import MEMORY_LIMIT, MOST_TIMED_OUT
+from rlzoo.tasks.grading import MEMORY_LIMIT, MOST_TIMED_OUT, STALLED
 from rlzoo.tasks.outside import described
 from rlzoo.tasks.tool_calls import Answer, Call, answer_text, read_call, shortened
 from rlzoo.tasks.tools import Tool
@@ -31,6 +31,8 @@ GIVEN_UP = 64
 """How many calls of a tool may run out of time in a step before the others are answered without it."""
 _GRACE = 3.0
 """Seconds that a call has beyond its time before it ends its process, should the run be gone."""
+_ATTEMPTS = 3
+"""How often a call is made whose process is killed from outside."""
 _logger = logging.getLogger(__name__)
 
 
@@ -50,12 +52,20 @@ class ToolPool:
 
     def __enter__(self) -> Self:
         if self.tools:
-            # As graders: a worker inherits the environment alone, and hears none of the signals that ask to end.
-            context = WithoutMain()
-            context.set_forkserver_preload([__name__])
-            initial = (dict(os.environ),)
-            self._pool = ProcessPool(self.workers, initializer=_start_tools, initargs=initial, context=context)
+            self._start()
         return self
+
+    def _begin_again(self) -> None:
+        self._pool.stop()
+        self._pool.join()
+        self._start()
+
+    def _start(self) -> None:
+        # As graders: a worker inherits the environment alone, and hears none of the signals that ask to end.
+        context = WithoutMain()
+        context.set_forkserver_preload([__name__])
+        initial = (dict(os.environ),)
+        self._pool = ProcessPool(self.workers, initializer=_start_tools, initargs=initial, context=context)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -78,6 +88,7 @@ class ToolPool:
         asked = {place: it for place, it in read if isinstance(it, Call)}
         waiting = deque(asked)
         called: dict[Future[str], tuple[int, float]] = {}
+        killed = Counter[int]()
         while waiting or called:
             while waiting and len(called) < 2 * self.workers:  # one more for each, so that none waits for this process
                 place = waiting.popleft()
@@ -85,8 +96,15 @@ class ToolPool:
                     called[self._called(asked[place], calls[place][1], limit)] = place, limit
                 else:
                     answers[place] = Answer("error: the tool took too long too often", is_error=True)
-            for future in wait(called, return_when=FIRST_COMPLETED).done:
+            ended = wait(called, 2 * self.timeout + STALLED, FIRST_COMPLETED).done
+            if called and not ended:
+                self._begin_again()
+            for future in ended or set(called):
                 place, limit = called.pop(future)
+                if _is_killed(future) and killed[place] + 1 < _ATTEMPTS:
+                    killed[place] += 1
+                    waiting.append(place)
+                    continue
                 answers[place] = self._answer(future, asked[place].name, limit)
         return [answers[place] for place in range(len(calls))]
 
@@ -98,11 +116,12 @@ class ToolPool:
 
     def _called(self, call: Call, seed: int, limit: float) -> "Future[str]":
         """The call under way."""
+        asked = (self.tools[call.name], call.arguments, seed, limit + _GRACE)
         try:
-            asked = (self.tools[call.name], call.arguments, seed, limit + _GRACE)
             called: Future[str] = self._pool.schedule(_called, asked, timeout=limit)
-        except RuntimeError as error:
-            raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
+        except RuntimeError:  # the pool broke when a worker died that had nothing to do
+            self._begin_again()
+            called = self._pool.schedule(_called, asked, timeout=limit)
         return called
 
     def _answer(self, called: "Future[str]", name: str, limit: float) -> Answer:
@@ -113,8 +132,8 @@ class ToolPool:
             return Answer(f"error: the tool took more than {limit:g} seconds", is_error=True)
         except ProcessExpired:
             return Answer("error: the tool ended its process", is_error=True)
-        except BrokenProcessPool as error:
-            raise Fault(f"the processes of task.tools cannot be started: {one_line(error)}") from None
+        except (BrokenProcessPool, CancelledError):
+            raise Fault("the processes of task.tools cannot be started; their output says why") from None
         except Exception as error:
             return Answer(shortened(f"error: {one_line(error)}"), is_error=True)
 
@@ -126,6 +145,16 @@ class ToolPool:
                 "%d calls of %s have timed out in a step (task.tool_timeout=%g): further ones of the step %s",
                 *(self.late[name], name, self.timeout, becomes),
             )
+
+
+def _is_killed(called: "Future[str]") -> bool:
+    """Whether the process of a call was killed, or its pool ended: tools end their processes otherwise."""
+    if called.cancelled() or not called.done():
+        return True
+    error = called.exception()
+    return isinstance(error, BrokenProcessPool) or (
+        isinstance(error, ProcessExpired) and error.exitcode == -signal.SIGKILL
+    )
 
 
 def start_worker(environment: Mapping[str, str]) -> None:

@@ -38,6 +38,11 @@ def hang() -> str:
     """Hangs."""
     time.sleep(60)
 
+def wait() -> str:
+    """Waits a second."""
+    time.sleep(1)
+    return "slept"
+
 def leave() -> str:
     """Ends its process."""
     import os

@@ -1,6 +1,8 @@
 """Tools of the user: how they are named, what the model is told of a call, and that no call ends a run."""
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import calls_in, load_tools
 from tests.conftest import error_of
 from tests.rollout.calling_model import TOOLS
+from tests.tasks.test_grader_pool import kill
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskConfig:
     """All tools of the file, in the folder that the test works in."""
     monkeypatch.chdir(tmp_path)
     Path("tools.py").write_text(TOOLS)
-    return TaskConfig(tools=[f"./tools.py:{name}" for name in ("add", "fail", "hang", "leave", "talk")])
+    return TaskConfig(tools=[f"./tools.py:{name}" for name in ("add", "fail", "hang", "leave", "talk", "wait")])
 
 
 @pytest.fixture
@@ -67,6 +70,20 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
     assert answers_of(pool, asked)[0].text == "a?b"
     for answer in answers_of(pool, [*asked, called("fail")]):
         answer.text.encode("utf-8")
+
+
+@pytest.mark.parametrize("amid", [False, True])
+def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskConfig, amid: bool) -> None:
+    with ToolPool(load_tools(tools), 2, 20.0) as pool:
+        assert [it.text for it in answers_of(pool, [called("add", a=1, b=2)] * 8)] == ["3"] * 8
+        killing = threading.Timer(0.3 if amid else 0.0, kill, (2, signal.SIGKILL, None if amid else 1))
+        killing.start()
+        if not amid:
+            killing.join()
+            time.sleep(0.5)
+        answers = answers_of(pool, [called("wait"), *[called("add", a=1, b=2)] * 4])
+        killing.join()
+    assert [it.text for it in answers] == ["slept", *["3"] * 4]
 
 
 def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
