@@ -123,8 +123,9 @@ def derivatives(
     with torch.enable_grad():
         loss = objective.loss(plan, rows, *leaves)
     if not loss.requires_grad:
-        return loss, *map(torch.zeros_like, leaves)
-    return loss.detach(), *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        return loss, torch.zeros_like(logp), torch.zeros_like(entropy)
+    on_logp, on_entropy = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return loss.detach(), on_logp, on_entropy
 
 
 def whole_groups(group: Tensor, minibatches: int) -> list[Tensor]:
