@@ -206,8 +206,7 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
-        swept = {word.partition("=")[0] for word in run.sweep.words}
-        swept &= {word.partition("=")[0] for word in first.sweep.words}
+        swept = run.sweep.keys & first.sweep.keys
         for key, value in deciding(run.config, GRID_IDENTITY).items():
             if settings.get(key) != value and key not in swept:
                 raise UserError(

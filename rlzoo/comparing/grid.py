@@ -322,11 +322,9 @@ def _digest(entry: Entry) -> str:
 
 
 def _read_entry(saved: Mapping[str, Any]) -> Entry:
-    """An objective of `grid.json`; at first it had an ablation's name in place of the whole and what it is without."""
-    asked, _, without = saved["asked"].partition(" without ")
-    ablation = {"without": saved["without"]} if "without" in saved else {"asked": asked, "without": without}
+    """An objective of `grid.json`."""
     read: dict[str, Any] = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
-    return Entry(**{**{name: text(it) for name, it in {**saved, **ablation}.items() if name not in read}, **read})
+    return Entry(**{**{name: text(value) for name, value in saved.items() if name not in read}, **read})
 
 
 def _check_continues(cell: Cell) -> None:

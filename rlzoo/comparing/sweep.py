@@ -28,6 +28,11 @@ class Sweep:
     """Those that are settings of the run, `train.learning_rate=1e-5`; an expression does not show them."""
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The keys that its words set."""
+        return frozenset(key for key, _ in self.meant)
+
+    @property
     def meant(self) -> tuple[tuple[str, float | str], ...]:
         """What its words set, however the numbers are written: 1e-5 is 0.00001."""
         pairs = [(key, value) for key, _, value in (word.partition("=") for word in self.words)]

@@ -4,6 +4,9 @@ A schema is a dataclass. The type of a field is `Annotated` with its range, as a
 with what it decides, and with the commands besides `rlzoo train` and `rlzoo compare` that read it:
 
     max_response_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 24
+
+OmegaConf merges files and typed keys into such dataclasses and checks their types, but knows no ranges. pydantic's
+models would check both, and be a second schema beside OmegaConf's; so of pydantic only its words for ranges are taken.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The policy's weights on their way to vLLM, and whether they have arrived."""
+"""The policy's weights on their way to an engine that calculates by itself, and whether they have arrived."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -14,7 +14,7 @@ from rlzoo.model.sharding import whole
 from rlzoo.rollout.base import RolloutEngine, Sampling
 
 LARGEST_DIFFERENCE = 0.5
-"""Nats per token between the log-probs of vLLM and transformers; bfloat16 makes 0.03, wrong weights make several."""
+"""Nats per token between the log-probs of an engine and of transformers; bfloat16 makes 0.03, wrong weights several."""
 
 
 def checkpoint_weights(

@@ -14,7 +14,7 @@ import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
@@ -97,17 +97,6 @@ def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None
     for text in (page(found), markdown(found), comma_separated(found)):
         assert all(str(row.name) in text for row in found.rows)
     assert len(strokes(found.rows)) == 2
-
-
-def test_an_ablation_of_a_grid_that_kept_its_name_only_is_read(tmp_path: Path) -> None:
-    grid, _ = read_grid([f"output={tmp_path}", "seeds=0,1"], ["grpo+kl"])
-    grid.save()
-    saved = json.loads((tmp_path / "grid.json").read_text())
-    for entry in saved["objectives"]:
-        if without := entry.pop("without"):
-            entry["asked"] += f" without {without}"
-    (tmp_path / "grid.json").write_text(json.dumps(saved))
-    assert Grid.load(tmp_path) == grid
 
 
 def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(runs: list[str]) -> None:
