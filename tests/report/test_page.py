@@ -173,6 +173,29 @@ def test_the_page_asks_nobody_for_anything(board: Leaderboard) -> None:
     assert not re.search(r"url\((?!#)|@import", text)
 
 
+TEMPLATES = sorted(Path(leaderboard_page.__file__).with_name("templates").glob("*.*"))
+LOADS = re.compile(
+    r"""(src|action|data|poster)\s*=|href\s*=(?!\s*["']?\#)|url\((?!\#)|@import|//\w+\.|\b(fetch|import|open|XMLHttpRequest)\s*\("""
+    r"""|WebSocket|sendBeacon|EventSource|serviceWorker"""
+)
+"""What has a browser ask for something that is not in the page."""
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda it: it.name)
+def test_no_page_of_any_kind_loads_anything_or_is_without_the_policy_that_forbids_it(template: Path) -> None:
+    text = template.read_text(encoding="utf-8")
+    if template.suffix != ".md":
+        assert not LOADS.search(text)
+    if "<body" in text or "{% extends" in text:
+        policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', text)
+        assert '{% extends "layout.html" %}' in text or (policy and policy[1].startswith("default-src 'none';"))
+
+
+def test_what_loads_is_seen() -> None:
+    found = ("<img src=x>", "<a href='http://a.b'>", "fetch('x')", "url(https://a)", "@import 'x'", "import('x')")
+    assert all(map(LOADS.search, found)) and not LOADS.search('<a href="#row"> fill="url(#shade)"')
+
+
 def test_ids_are_unique_and_every_reference_has_its_target(board: Leaderboard) -> None:
     attributes = Elements(page(board)).attributes
     ids = [value for name, value in attributes if name == "id"]
