@@ -6,8 +6,8 @@ log PPL is minus the mean old log-prob of a response. Mean and deviation (ddof 0
 of the group's responses within Tukey's fences, 1.5 times the distance of the quartiles beyond them. Likely responses
 count more. On DAPO, with all its parts.
 Variant authors: token mean per micro-batch, weighted by its responses. It is what their function does with use_ppl_high
-and alpha = -0.01. Their script takes the branch that calculates the same weight and never applies it, so that as
-published it trains as DAPO does: a weight of at most 1.2 away, 3 % for a z-score of 3.
+and alpha = -0.01. Their script takes the branch that calculates the same weight and never applies it: as published it
+trains as DAPO does, which differs by 1 % of a token's push for each standard deviation, 20 % at most.
 """
 
 from dataclasses import dataclass
