@@ -42,7 +42,9 @@ def source_case(seed: int, expression: str) -> Case:
     if expression.startswith(EQUAL_MICRO_BATCHES):
         case = replace(case, micro_batch=equal_micro_batches(len(case.group)))
     if expression.startswith(("dapo", "entropy20")):  # whose punishment goes on growing behind the limit
-        case = replace(case, max_length=case.mask.shape[1])
+        case = replace(case, max_length=case.mask.shape[1], heard=np.zeros_like(case.mask))  # and counts every token
+    if expression.startswith("echo"):
+        case = replace(case, heard=(case.writer != Writer.NONE) & ~case.mask)
     if expression in PAIRS:
         case = with_pairs(case)
     if expression.startswith(EVEN_GROUPS):
