@@ -183,7 +183,7 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
         like = parameter if shape else torch.empty(())  # counts of steps are whole everywhere
         try:
             moment = _moment(checkpoint / OPTIMIZER, key, shape, like)
-            state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device), like)
+            state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device, copy=True), like)
         except ValueError as error:
             wrong.append(str(error))
     if everywhere := sorted(gather_object(wrong)):
