@@ -15,7 +15,10 @@ ORDER = re.compile(r"[<>]|\\(?:le|ge|ne|infty)(?![A-Za-z])")
 
 _WORDS = r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}\d]*)\}"
 _LABEL = re.compile(rf"(?:{_WORDS}|([A-Za-z]{{3}}[A-Za-z ]*(?:\b(?:is|are|equals)\b|:)))\s*:?\s*(?=\S)")
-_CHOSEN = re.compile(r"^(?:\\text\w*\s*\{\s*)?(?:option|choice|answer)\s*:?\s*\(?([A-Z])\)?\.?\s*\}?$", re.IGNORECASE)
+_CHOSEN = re.compile(
+    r"^(?:\\text\w*\s*\{\s*)?(?:option|choice|answer)\s*:?\s*\}?\s*:?\s*\(?([A-Z])\)?(?:\.?\s*\}?$|\s*(?=:\s*[^:]*$))",
+    re.IGNORECASE,
+)
 _IS = re.compile(r"(?:\b(?:is|are|equals|approximately|about|roughly|around)|[:=])\s*$", re.IGNORECASE)
 _CHANGES_THE_VALUE = re.compile(r"\b(?:not?|never|least|most|less|more|than|between|or|except)\b|n't", re.IGNORECASE)
 _NAME = r"[A-Za-z](?:_\w|_\s*\{[^{}]*\})?"
@@ -26,7 +29,7 @@ _BUILDER = re.compile(
 )
 _BASE_WORDS = re.compile(r"\s+\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?\s*$", re.IGNORECASE)
 _BASE = re.compile(
-    r"\(?\s*(?:\\text\s*\{)?(-?[\dA-Fa-f.]*\d[\dA-Fa-f.]*|[A-F]{2,})\s*\}?\s*\)?\s*_\s*\{?\s*\(?(?:\\text\s*\{)?(\w+)[\s})]*"
+    r"\(?\s*(?:\\text\s*\{)?(-?[\dA-Fa-f.]*\d[\dA-Fa-f.]*|[A-F]{2,}|[a-f]{2,}(?=[\s})_{(]*16\b))\s*\}?\s*\)?\s*_\s*\{?\s*\(?(?:\\text\s*\{)?(\w+)[\s})]*"
 )
 _BASES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _SIGN = re.compile(r"\\[pm][pm](?![A-Za-z])")
@@ -94,11 +97,11 @@ def _peeled(text: str) -> str:
     r"""Without what only introduces the values: `\text{The answer is}`, `x \in`, `x \text{ such that}`."""
     if builder := _BUILDER.fullmatch(text):
         text = builder[1].strip()
+    text = _CHOSEN.sub(r"\1", text)
     label = _LABEL.match(text)
     words = label and (label[1] or label[2])
     if label and words and _IS.search(words) and not _CHANGES_THE_VALUE.search(words):
         text = text[label.end() :]
-    text = _CHOSEN.sub(r"\1", text)
     text = re.sub(r"^(?:approximately|about|roughly|around)\s+(?=[\d.\\-])", "", text)
     text = _DOMAIN.sub("", text)
     return _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text

@@ -31,10 +31,16 @@ _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
 _SPACE = r"(?:[\s~]|\\[\s,;:!\\]|\\q?quad(?![A-Za-z]))*"
 _GOLD_CHOICE = re.compile(
-    rf"(?:\\text\w*\s*\{{\s*)?\(([A-Z])\)\s*\}}?{_SPACE}([^\s}}\\~].*|\\[A-Za-z{{(].*)", re.DOTALL
+    rf"(?:\\(?:text\w*|mathrm|mathbf|mbox)\s*\{{\s*(?=[^{{}}]*\}}))?(?:\(([A-Z])\)|(?<=\{{)([A-Z])\.(?=\s*\}})){_SPACE}\}}?{_SPACE}"
+    r"([^\s}\\~].*|\\[A-Za-z{(].*)",
+    re.DOTALL,
 )
+_TO = re.compile(r"(\d)\s*(?:\\text\s*\{\s*to\s*\}|\bto\b)\s*(?=\d)")
 _RATIO = re.compile(r"[^:<>=]+(?::[^:<>=]+){2,}")
-_NOTHING = {"dne": "does not exist", "no solutions": "no solution", "no real solutions": "no real solution"}
+_NOTHING = {
+    **dict.fromkeys(("dne", "the limit does not exist", "limit does not exist"), "does not exist"),
+    **{"no solutions": "no solution", "no real solutions": "no real solution"},
+}
 _EMPTY = (r"\emptyset", "")
 _FURTHER_CHOICE = re.compile(r"\(([A-Z])\)|^([A-Z])[).:]|(?:[,;/&]|\b(?:or|and)\b)\W*([A-Z])(?=[).:,;]|\W*$)")
 """Another label behind the first: `or (C)`, `C. D.`, `, C: 8`."""
@@ -74,9 +80,15 @@ def equivalent(gold: str, answer: str) -> bool:
 def _is_choice_or_its_value(choice: re.Match[str], answer: str) -> bool:
     """Whether an answer is the letter of a gold `(A) 3`, its value, or the two together."""
     given = _GOLD_CHOICE.fullmatch(answer.strip())
+    letter, value = _letter_and_value(choice)
     if given:
-        return given[1] == choice[1] and equivalent(choice[2], given[2])
-    return equivalent(choice[1], answer) or equivalent(choice[2], answer)
+        other, its_value = _letter_and_value(given)
+        return letter == other and equivalent(value, its_value)
+    return equivalent(letter, answer) or equivalent(value, answer)
+
+
+def _letter_and_value(choice: re.Match[str]) -> tuple[str, str]:
+    return choice[1] or choice[2], choice[3]
 
 
 def right(gold: str, boxes: Boxes) -> bool:
@@ -131,6 +143,8 @@ def _equal(gold: Gold, reading: Reading) -> bool:
         return (choice is not None and _chosen(given, choice) == {letter[1]}) or same(gold.meanings, parsed(given))
     if gold.answer.base is not None and gold.answer.base != "10":
         return wanted.upper() == given.upper()
+    if ":" in wanted:
+        given = _TO.sub(r"\1:", given)
     if _RATIO.fullmatch(wanted) or _RATIO.fullmatch(given):
         return _equal_ratios(wanted.split(":"), given.split(":"))
     if _words(wanted) and (_words(wanted) == _words(given) or (_words(wanted) == "no solution" and given in _EMPTY)):

@@ -23,6 +23,8 @@ def _greek_command(letter: str) -> str:
 
 
 _GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+LETTERS = (*map(_greek_command, _GREEK), "varepsilon", "vartheta", "varrho", "varphi", "ell", "hbar")
+"""Commands that are letters."""
 _SIGNS = {
     **{"×": "times", "·": "cdot", "⋅": "cdot", "∙": "cdot", "∞": "infty", "±": "pm", "∓": "mp", "≤": "le", "⩽": "le"},
     **{"≥": "ge", "⩾": "ge", "≠": "ne", "≈": "approx", "≃": "approx", "≅": "approx", "∪": "cup", "∩": "cap"},
@@ -87,16 +89,26 @@ _SYNONYMS = tuple(
 )
 _HIDDEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*(?:\{\s*(\d+)\s*\}|(\d))(?![\d.])")
+_PERIOD = re.compile(r"(?<![\w.)}])(\d*\.|0?\.\d*)\((\d+)\)(?![\w.(^])")
+_DOTS = re.compile(
+    r"(?<![\d.])(\d*\.\d{0,9}?)(\d{1,6}?)\2{2,}\s*(?:\\[lc]?dots(?![A-Za-z])|\.\.\.|\\dots[a-z](?![A-Za-z]))(?!\s*\d)"
+)
+"""Three periods or more: fewer may be chance."""
+_MOST_PLACES = 9
 _MIXED_PERCENT = re.compile(
     r"(?<![\w.^}])(\d+)\s*\\frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))(?=\s*\\?%|\s*\\text\s*\{\s*(?:%|percent))"
 )
-_FRACTION_PERCENT = re.compile(r"\\frac\{(\d+)\}\{(\d+)\}\s*(?:\\?%|\\text\s*\{\s*(?:\\?%|percent)\s*\})")
+_FRACTION_PERCENT = re.compile(
+    r"\\frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))\s*(?:\\?%|\\text\s*\{\s*(?:\\?%|percent)\s*\})"
+)
 _DEGREES = re.compile(
-    r"(\\(?:sin|cos|tan|cot|sec|csc))\s*[({]?\s*(\d+(?:\.\d+)?)\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})\s*[)}]?"
+    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s*\^\s*(?:[2-9]|\{\s*[2-9]\s*\}))?)\s*[({]?\s*(\d+(?:\.\d+)?)\s*\)?"
+    r"\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})\s*[)}]?"
 )
 _BRACED_COLON = re.compile(r"(?<![A-Za-z])\{\s*:\s*\}")
 _IMAGINARY = re.compile(r"(?<=\d)\s*i(?![A-Za-z])")
 _MORE_DIGITS = re.compile(r"(?<=\d)\s*(?:\\[lc]?dots(?![A-Za-z])|\.\.\.)$")
+_BARS = re.compile(r"(?<!\\)\\\||\\[lr]?[vV]ert(?![A-Za-z])|^\\mid(?![A-Za-z])(?=.*\\mid$)|(?<=.)\\mid$")
 _ROUNDED = re.compile(r"\(\s*(\\approx(?![A-Za-z])[^()]*)\)$")
 
 
@@ -161,6 +173,16 @@ def with_one_name_each(text: str) -> str:
     return text
 
 
+def with_periods(text: str) -> str:
+    r"""`0.(6)` and `0.666\ldots` are `0.\overline{6}`; `2.5(3)` is a product."""
+    return _PERIOD.sub(r"\1\\overline{\2}", _DOTS.sub(r"\1\\overline{\2}", text))
+
+
+def with_plain_bars(text: str) -> str:
+    r"""`\|x\|`, `\lvert x \rvert` and `\mid x \mid` are `|x|`."""
+    return _BARS.sub("|", text)
+
+
 def with_plain_numbers(text: str) -> str:
     r"""`2.73\ldots` is 2.73, `(\approx 2.73)` has no brackets, `10{:}30` no braces, and the `i` of `9i` stands alone.
 
@@ -173,7 +195,7 @@ def with_plain_numbers(text: str) -> str:
 def with_exact_numbers(text: str) -> str:
     r"""`0.8\overline{3}` is a fraction, `7\frac12\%` one as well, and `\cos 60^\circ` has its argument in radians."""
     text = _REPEATING.sub(_fraction_of_repeating, text)
-    text = _FRACTION_PERCENT.sub(_hundredth, _MIXED_PERCENT.sub(_fraction_of_mixed, text))
+    text = _FRACTION_PERCENT.sub(_percentage, _MIXED_PERCENT.sub(_fraction_of_mixed, text))
     return _DEGREES.sub(r"\1(\\frac{\2 \\pi}{180})", text)
 
 
@@ -188,8 +210,11 @@ def _fraction_of_mixed(number: re.Match[str]) -> str:
     return rf"\frac{{{int(number[1]) * below + above}}}{{{below}}}"
 
 
-def _hundredth(fraction: re.Match[str]) -> str:
-    return rf"\frac{{{fraction[1]}}}{{{100 * int(fraction[2])}}}"
+def _percentage(fraction: re.Match[str]) -> str:
+    """A decimal that keeps its sign where it has an end, as an answer may leave the sign out."""
+    above, below = int(fraction[1] or fraction[2]), int(fraction[3] or fraction[4])
+    ended = next((places for places in range(1, _MOST_PLACES) if below and above * 10**places % below == 0), None)
+    return rf"\frac{{{above}}}{{{100 * below}}}" if ended is None else rf"{above / below:.{ended}f}\%"
 
 
 def with_powers_of_ten(text: str) -> str:
@@ -231,11 +256,13 @@ TYPESETTING: tuple[Rule, ...] = (
     with_single_spaces,
     in_latex,
     without_thousands_separators,
+    with_periods,
     without_dollars,
     without_style,
     with_single_spaces,
     without_bold,
     with_one_name_each,
+    with_plain_bars,
     with_plain_numbers,
     with_exact_numbers,
     with_powers_of_ten,

@@ -10,7 +10,9 @@ from rlzoo.errors import UserError
 from rlzoo.tasks.base import Message
 
 _BOX = re.compile(r"\\boxed\s*\{")
-_BARE_BOX = re.compile(r"\\boxed\s*(-?(?:\d+(?:\.\d+)?|[A-Za-z])(?![A-Za-z\d]))")
+_BARE_BOX = re.compile(
+    r"\\boxed\s*(-?(?:\d+(?:\.\d+)?|[A-Za-z]|\\pi|\\[dt]?frac\s*(?:\d\s*\d|(?:\{[^{}]*\}\s*){2}))(?![A-Za-z\d]))"
+)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
@@ -88,7 +90,7 @@ def last_boxed(response: str) -> str | None:
 
 
 def _with_braces(response: str) -> str:
-    r"""`\boxed 5` is `\boxed{5}`."""
+    r"""`\boxed 5` is `\boxed{5}`, `\boxed\frac12` is `\boxed{\frac12}`."""
     return _BARE_BOX.sub(r"\\boxed{\1}", response)
 
 

@@ -6,6 +6,8 @@ What changes a value is no unit: a magnitude becomes a factor (`\text{ million}`
 
 import re
 
+from rlzoo.tasks.notation import LETTERS
+
 _SYMBOL = (
     r"(?:(?:[fpnumckMGT]|da)?(?:m|g|s|A|K|mol|N|J|W|V|C|F|H|T|Hz|Pa|eV|L|l|bar|cal|pc|ohms?)|cd|rad|sr|degs?|mins?|h|hrs?|"
     r"secs?|d|yrs?|atm|amu|AU|ly|ergs?|dyn|dynes?|ft|in|yd|mi|lbs?|oz|mph|kmh|kph|rpm|sq|cu|cc)"
@@ -21,11 +23,9 @@ _FACTOR = rf"(?:{_UPRIGHT}|{_COMMAND}|{_BARE}){_POWER}"
 _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:\s*(?:\\cdot(?![A-Za-z])|[/*.])?\s*\(?{_FACTOR}\)?)*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
-_BARE_WORDS = re.compile(r"(?<=[\d)}])\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
+_BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
 _UPRIGHT_PREFIX = re.compile(r"\\(?:text|mathrm)\s*\{\s*([kMGm])\s*\}(?=\s*\\Omega)")
-_COMMAND_AT_THE_END = re.compile(
-    r"\\(?!(?:pi|theta|phi|alpha|beta|gamma|lambda|mu|rho|sigma|omega|tau)\s*$)[a-zA-Z]*\s*$"
-)
+_COMMAND_AT_THE_END = re.compile(rf"\\(?!(?:{'|'.join(LETTERS)})\s*$)[a-zA-Z]*\s*$")
 _OPERATOR = re.compile(r"(?:[-+*/^_=<>(,:~]|\\(?:cdot|times|pm|mp|approx|le|ge|ne|in|frac|sqrt))\s*$")
 
 MAGNITUDES = {

@@ -3,6 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyarrow.parquet import read_table
 
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.boxed_math import equivalent, normalised
@@ -12,6 +13,8 @@ from rlzoo.tasks.symbolic import parsed, same
 from rlzoo.tasks.text import last_boxed
 
 GOLDS = Path(__file__).parents[1] / "data" / "golds.jsonl"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+TRAINED_ON = [SHARED / f"{name}.parquet" for name in ("math/train", "math/deepscaler_uniform", "gsm8k/train")]
 COUNTS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272, "olympiadbench": 674}
 
 
@@ -23,11 +26,25 @@ def problem(gold: str) -> Problem:
 def test_every_gold_answer_of_the_six_benchmarks_grades_as_correct_against_itself() -> None:
     benchmarks = [json.loads(line) for line in GOLDS.read_text().splitlines()]
     assert {benchmark["benchmark"]: len(benchmark["golds"]) for benchmark in benchmarks} == COUNTS
-    golds = sorted({gold_of(gold) for benchmark in benchmarks for gold in benchmark["golds"]})
-    responses = [rf"First \boxed{{0}}, no: $\boxed{{{gold}}}$." for gold in golds]
+    golds = {gold_of(gold) for benchmark in benchmarks for gold in benchmark["golds"]}
+    assert unlike_themselves(golds) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [file for file in TRAINED_ON if file.exists()])
+def test_999_of_1000_gold_answers_that_methods_train_on_grade_as_correct_against_themselves(file: Path) -> None:
+    column = read_table(file, columns=["reward_model"]).column("reward_model").to_pylist()
+    golds = {gold_of(row["ground_truth"]) for row in column if row["ground_truth"].strip()}
+    assert len(unlike_themselves(golds)) <= len(golds) / 1000
+
+
+def unlike_themselves(golds: set[str]) -> list[str]:
+    """Gold answers that are refused as answers, or not graded in time."""
+    ordered = sorted(golds)
+    responses = [rf"First \boxed{{0}}, no: $\boxed{{{gold}}}$." for gold in ordered]
     with GraderPool(DatasetGrader(), workers=2, timeout=30) as pool:
-        graded = pool.grade([problem(gold) for gold in golds], responses)
-    assert [gold for gold, g in zip(golds, graded, strict=True) if g.grade.correct != 1 or g.outcome != "graded"] == []
+        graded = pool.grade([problem(gold) for gold in ordered], responses)
+    return [gold for gold, g in zip(ordered, graded, strict=True) if g.grade.correct != 1 or g.outcome != "graded"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +147,7 @@ def test_an_answer_of_another_value_is_wrong_however_small_the_two_are(gold: str
         (r"\boxed{7} so \boxed{8", None),
         (r"\boxed{7} so \boxed", None),
         (r"\boxed 7", "7"),
-        (r"\boxed \frac12", None),
+        (r"\boxed \frac12", r"\frac12"),
         ("the answer is 7", None),
         ("", None),
     ],
