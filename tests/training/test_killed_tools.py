@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(ki
     keys += tools if kind == "functions" else ["task.name=../rows.jsonl", "task.environment=../tools.py:Adding"]
     keys += ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=150"]
     keys += ["rollout.max_prompt_tokens=1000", "evaluation.problems=1", "evaluation.samples=1", "seed=3"]
-    keys += ["objective=reinforce_pp", "train.steps=2", "output=run", "checkpoint.every=1"]
+    keys += ["objective=reinforce_pp", "train.steps=2", "output=run", "checkpoint.every=1", "resume=true"]
     command = [*ONE, "-m", "rlzoo", "train", *keys]
     whole, struck = tmp_path / "whole", tmp_path / "struck"
     whole.mkdir()
@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(ki
     assert len(read_json_lines(struck / "run" / "metrics.jsonl")) == 1
     assert not psutil.wait_procs(family, timeout=15 if kind == "class" else 40)[1], "processes of tools outlive the run"
     (struck / "kill").unlink()
-    launch([*command, "resume=true"], struck)
+    launch(command, struck)
     assert differences(whole / "run", struck / "run") == []
     metrics = read_json_lines(struck / "run" / "metrics.jsonl")
     assert len(metrics) == 2 and all(line["tool_calls"] > 0 for line in metrics)
