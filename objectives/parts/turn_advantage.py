@@ -5,7 +5,7 @@
 Mean and std (ddof 1) are those of all turns of the group that began in the same state; a turn whose state has no other
 turn gets 0. The rewards r_k of a response's turns add up to its reward: where a task rewards the whole episode alone,
 that is the reward of its last turn. `scaled=false` leaves the std out. Where states and rewards come from is in
-docs/guides/tools.md.
+docs/guides/turns.md.
 Authors' code: langfengQ/DrMAS@19c632b verl/trainer/ppo/core_algos.py:128-447, by the paper's first author; its
 verl-agent could not be read. Left out: states that are merely similar.
 Deviation: turns of responses that are not trained on are no part of mean and std.

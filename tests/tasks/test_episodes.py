@@ -191,7 +191,7 @@ def test_a_nursery_that_is_killed_from_outside_is_begun_again() -> None:
 
 
 def test_the_guides_counter_shows_its_number_counts_and_rewards_it() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tools.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "turns.md").read_text(encoding="utf-8")
     (code,) = (it for it in guide.split("```") if it.startswith("python\n") and "class Counter" in it)
     Path("envs.py").write_text(code.removeprefix("python\n"))
     with pool(config("Counter", "reward")) as episodes:
