@@ -13,8 +13,6 @@ import pytest
 import rlzoo
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.experiment.claim import claim
-from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json, write_json_lines
 from rlzoo.model.manifest import MANIFEST
 from tests.conftest import error_of
@@ -246,57 +244,6 @@ def test_a_pickle_in_a_checkpoint_is_not_loaded(run: Path, marker: Path, capsys:
     assert marker.exists(), "it would have run"
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder."""
-    return {str(it.relative_to(folder)): it.read_bytes() for it in folder.rglob("*") if it.is_file()}
-
-
-LINKED = (".lock", "checkpoints", "checkpoints/step-000001/training", "evaluation", "metrics.jsonl", "source")
-
-
-@pytest.mark.parametrize("name", LINKED)
-def test_nothing_is_written_through_a_link_in_a_run(
-    name: str, run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outside = marker.parent / "outside"
-    outside.mkdir()
-    (outside / "step-000000").mkdir()
-    (outside / "step-000000" / "precious").touch()
-    if (run / name).exists():
-        shutil.move(run / name, outside / "theirs")
-    target = outside / ("new" if name == ".lock" else "theirs" if (outside / "theirs").exists() else "")
-    (run / name).symlink_to(target)
-    before = contents(outside)
-    (run / "finished.json").unlink()
-    refused = f"{run / name} is a link"
-    words = (*WORDS, "objective=grpo", "train.steps=2", "resume=true", f"output={run}")
-    assert refused in error_of(capsys, "train", *words)
-    if name in ("checkpoints", "evaluation"):
-        assert refused in error_of(capsys, "eval", run)
-    if name == "evaluation":
-        assert refused in error_of(capsys, "regrade", records(run))
-    assert contents(outside) == before and not (outside / "new").exists()
-
-
-def test_nothing_is_written_through_a_link_in_a_grid(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    grid, words = run.parent.parent / "grid", ("compare", "grpo", *WORDS, "seeds=0", "train.schedule=constant")
-    grid.mkdir()
-    for name, place in (("grpo-0", run), ("logs", run.parent)):
-        (grid / name).symlink_to(place)
-        before = contents(run.parent)
-        assert f"{grid / name} is a link" in error_of(capsys, *words, f"output={grid}")
-        assert contents(run.parent) == before
-        (grid / name).unlink()
-
-
-def test_a_run_itself_may_be_a_link(run: Path, marker: Path) -> None:
-    moved = shutil.move(run, marker.parent / "elsewhere")
-    run.symlink_to(moved)
-    (run / "wandb").mkdir()
-    (run / "wandb" / "latest-run").symlink_to("run-1")
-    claim(RunFolder(run), RunFolder(run).read_config(["resume=true"])).close()
-
-
 def test_a_folder_of_data_runs_no_script(marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = marker.parent / "theirs"
     folder.mkdir()
@@ -376,6 +323,8 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["push", str(run), "someone/model"],
             ["compare", "grpo", *WORDS, f"output={run.parent}"],
             ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
+            ["fit", str(run / "config.yaml")],
+            ["task", str(run / "config.yaml")],
             ["choose", "my", "entropy", "collapses"],
             ["suite", "experiments=theirs", f"output={run.parent}"],
             ["suite", "theirs:bonus", "experiments=nobody", f"output={run.parent}"],
@@ -383,6 +332,6 @@ def test_no_command_runs_anything_of_a_strangers_folder(
     ]
     shown = capsys.readouterr()
     assert not marker.exists() and "Traceback" not in shown.err
-    refused = [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 2, 0] if names else [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]
+    refused = [2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 2, 0, 2, 2] if names else [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert statuses == [*refused, 0, 2, 2], shown.err
     assert not {"theirs.py", "tokens.txt", "adapter_config.json"} & hub.files.keys()
