@@ -31,7 +31,7 @@ def run(arguments: Namespace) -> int:
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
     print_fit(prediction, config.model.name, machine.gpus)
-    print_host(host_bytes(config, shape, objective, machine.gpus), machine.gpus)
+    print_host(host_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
     return int(not prediction.fits)

@@ -43,6 +43,11 @@ class Shape:
         """All weights but the few of norms and biases."""
         return self.linear + self.vocabulary * self.hidden * (1 if self.tied else 2)
 
+    @property
+    def largest(self) -> int:
+        """Numbers of the largest weight: the embedding, or a projection."""
+        return self.hidden * max(self.vocabulary, self.intermediate, self.heads * self.head_size)
+
     def adapters(self, rank: int) -> int:
         """Weights of adapters of all linear layers."""
         heads = self.head_size * (self.heads + self.kv_heads)

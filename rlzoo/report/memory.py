@@ -13,6 +13,9 @@ from rlzoo.rollout.cache import GIB
 from rlzoo.training.arithmetic import Arithmetic
 from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
+NODE = 8
+"""GPUs of a machine."""
+
 
 def print_fit(fit: Fit, model: str, gpus: int) -> None:
     """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
@@ -39,11 +42,13 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
 
 
 def print_host(host: Mapping[str, float], gpus: int) -> None:
-    """What a machine with so many GPUs needs of its own memory."""
-    start, more = (host[name] / GIB for name in ("start", "checkpoint"))
+    """What a machine needs of its own memory, with no more than `NODE` of so many GPUs."""
+    start, always, more = (host[name] / GIB for name in ("start", "always", "checkpoint"))
+    here = min(gpus, NODE)
+    sleeping = f"vLLM sleeps with {always:.1f} of it on each all the time; " if always else ""
     _console().print(
-        f"Host memory: {start:.1f} GiB for each process as models load, {gpus * start:.1f} for {gpus} on one machine; "
-        f"a checkpoint takes {more:.1f} on the main process."
+        f"Host memory: {start:.1f} GiB for each process as models load, {here * start:.1f} for the {here} of a machine; "
+        f"{sleeping}a checkpoint takes {more:.1f} more on the main process."
     )
 
 

@@ -1,9 +1,9 @@
 """How much memory a run will take of each GPU, phase by phase, before anything is loaded.
 
 Counted are weights, gradients, moments, DDP's buckets, what FSDP2 gathers, keys and values, the tokens of the whole
-batch, what a forward pass keeps for its backward pass, and the blocks of logits. At the start every process has whole
-models: they are sharded after the engine has started. Not counted are kernels' workspaces and fragmentation, for which
-`RESERVED` stands.
+batch, what a forward pass keeps for its backward pass, and the blocks of logits. Sharded models are never whole on any
+process: they are loaded row by row, and handed over and saved one weight at a time. Not counted are kernels' workspaces
+and fragmentation, for which `RESERVED` stands.
 """
 
 import math
@@ -140,15 +140,16 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
     reserved = {"reserved": float(RESERVED)}
-    whole = {name: size * share for name, size in held.items() if name != "Adam"}
+    models = {name: size for name, size in held.items() if name != "Adam"}
+    handed = {"a gathered weight": gathered_weight_bytes(shape, bfloat16)} if share > 1 else {}
     set_aside = {"KV cache": cache} if engine.kv_cache_gib is not None else {}
     trains = {**held, **resident, **buckets, **gathered, **tokens}
     return [
-        Phase("start", {**whole, **copy, **merged, **set_aside, **reserved}),
+        Phase("start", {**models, **copy, **merged, **handed, **set_aside, **reserved}),
         Phase("rollout", {**held, **buckets, **copy, **tokens, "KV cache": cache, **reserved}),
         Phase("scoring", {**trains, "activations": float(layer), **head, **reserved}),
         Phase("training", {**trains, "gradients": gradients, "activations": kept, **head, **reserved}),
-        Phase("hand-over", {**held, **buckets, **copy, **merged, **gathered, **tokens, **reserved}),
+        Phase("hand-over", {**held, **buckets, **copy, **merged, **handed, **tokens, **reserved}),
     ]
 
 
@@ -161,6 +162,11 @@ def gathered_bytes(shape: Shape) -> float:
     return 8.0 * shape.linear / shape.layers + 4.0 * (shape.parameters - shape.linear)
 
 
+def gathered_weight_bytes(shape: Shape, bfloat16: bool) -> float:
+    """Bytes of the largest weight, whole in float32 on its way to the sampler, and as it is cast there."""
+    return (6.0 if bfloat16 else 4.0) * shape.largest
+
+
 def token_bytes(objective: Objective) -> int:
     """Bytes that every process holds for each position of the [N, T] batch of all processes.
 
@@ -170,23 +176,33 @@ def token_bytes(objective: Objective) -> int:
     return 1 + 8 + 4 + 4 * len(objective.needs & TOKEN_FIELDS) + 4 + 4 + 1
 
 
-def host_bytes(config: Config, shape: Shape, objective: Objective, gpus: int) -> Mapping[str, float]:
-    """Bytes of the machine's memory of one process at the start, and what a checkpoint adds on the main process.
+def host_bytes(
+    config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None
+) -> Mapping[str, float]:
+    """Bytes of the machine's memory: of each process at the start and all the time, and what a checkpoint adds on the
+    main process; `teacher` is the shape of one with weights of its own.
 
-    Models are loaded there in float32 before they go to the GPU; sharded ones are gathered there to be saved, moments
-    and all, and vLLM's weights sleep there.
+    Sharded models go to the GPU row by row, behind a trial of a layer with embedding and head; vLLM, which keeps
+    sharded weights, sleeps with them there. Others are loaded in float32 before they go to the GPU: the policy, and
+    beside it a model that does not learn, with the copy that stays, or the checkpoint that a run resumes from.
     """
-    train, model = config.train, config.model
-    sharded, weights = train.sharding == "fsdp" and gpus > 1, float(shape.parameters)
-    models = 1 + ("logp_ref" in objective.needs and not (model.lora.rank and model.reference == INITIAL))
-    trained = float(shape.adapters(model.lora.rank) if model.lora.rank else weights)
-    sleeping = (
-        (2.0 if model.precision == "bfloat16" else 4.0) * weights if engine_class(config.rollout.engine).sleeps else 0
-    )
-    return {
-        "start": 4.0 * weights * models,
-        "checkpoint": 8.0 * trained + (4.0 * weights if sharded else 0.0) + (sleeping if sharded else 0.0),
-    }
+    weights, adapted = float(shape.parameters), bool(config.model.lora.rank)
+    number = 2.0 if config.model.precision == "bfloat16" else 4.0
+    if config.train.sharding == "fsdp" and gpus > 1:
+        sleeping = number * weights if engine_class(config.rollout.engine).sleeps else 0.0
+        trial = 4.0 * max(_trial(it) for it in (shape, teacher or shape))
+        return {"start": max(trial, sleeping), "always": sleeping, "checkpoint": 4.0 * shape.largest}
+    beside = [0.0 if adapted else weights]
+    if "logp_ref" in objective.needs and config.model.reference != INITIAL:
+        beside.append(2.0 * weights)
+    if teacher is not None and config.model.teacher != INITIAL:
+        beside.append(2.0 * teacher.parameters)
+    return {"start": 4.0 * (weights + max(beside)), "always": 0.0, "checkpoint": 4.0 * weights}
+
+
+def _trial(shape: Shape) -> float:
+    """Weights of the small model that a sharded one is tried out by."""
+    return shape.parameters - shape.linear + shape.linear / shape.layers
 
 
 def whole_responses(config: Config, shape: Shape, gpus: int) -> tuple[float, int]:
@@ -251,6 +267,11 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         rows = max(1, rollout.rows_per_batch // 8)
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
         yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}
+    if engine.kv_cache_gib is not None and (rollout.kv_cache_gib or 0) > engine.kv_cache_gib:
+        size = engine.kv_cache_gib
+        yield f"rollout.kv_cache_gib={size:g}", "rollout", {"kv_cache_gib": size}
+    if engine.sleeps:  # its weights and cache are then on other GPUs
+        yield "rollout.engine=vllm_server", "rollout", {"engine": "vllm_server"}
     if model.precision == "float32":
         yield "model.precision=bfloat16", "model", {"precision": "bfloat16"}
     if not model.lora.rank and train.sharding == "none":

@@ -199,15 +199,59 @@ def test_tokens_of_the_batch_are_counted_as_a_step_has_them(expression: str, tin
     assert token_bytes(parse(expression)) == pytest.approx(measured, rel=0.15)
 
 
-def test_at_the_start_every_process_has_whole_models_however_they_are_sharded() -> None:
-    words = ["objective=grpo+kl", "train.sharding=fsdp", "rollout.engine=vllm", "model.precision=bfloat16"]
+def test_sharded_models_start_with_a_share_where_whole_ones_do_not_fit() -> None:
+    words = ["objective=grpo+kl", "rollout.engine=vllm", "model.precision=bfloat16", "train.sharding=fsdp"]
     words += ["model.gradient_checkpointing=true", "model.attention=varlen", "train.tokens_per_micro_batch=2048"]
     config, objective = load_config(words), parse("grpo+kl")
     found = fit(config, FOURTEEN, objective, 8, 80 * GIB)
-    assert not found.fits and found.largest.name == "start"
-    whole = 2 * 4 * 14.77e9 + 2 * 14.77e9 + 4 * GIB
-    assert found.largest.total - found.largest.parts["reserved"] == pytest.approx(whole, rel=0.02)
-    assert host_bytes(config, FOURTEEN, objective, 8)["start"] == pytest.approx(2 * 4 * 14.77e9, rel=0.02)
+    start, *_, handed_over = found.phases
+    assert found.fits and (start.name, handed_over.name) == ("start", "hand-over")
+    sampler, embedding = 2 * 14.77e9, 151_936 * 5120
+    share = 2 * 4 * 14.77e9 / 8
+    assert start.total - start.parts["reserved"] == pytest.approx(share + sampler + 6 * embedding + 4 * GIB, rel=0.02)
+    moments_and_tokens = handed_over.parts["Adam"] + handed_over.parts["tokens of all GPUs"]
+    assert handed_over.total - moments_and_tokens == pytest.approx(start.total - 4 * GIB)
+    whole = fit(load_config([*words, "train.sharding=none"]), FOURTEEN, objective, 8, 80 * GIB)
+    assert whole.phases[0].total > 80 * GIB and whole.remedy == ["train.sharding=fsdp"]
+
+
+def test_a_start_that_a_cache_makes_too_large_fits_with_less_of_it_or_with_a_server() -> None:
+    words = [str(PAPERS["stapo_qwen3_1.7b"]), "train.sharding=fsdp", "train.tokens_per_micro_batch=4096"]
+    words += ["rollout.max_response_tokens=3072"]
+    objective = parse("stapo")
+    cached = fit(load_config([*words, "rollout.kv_cache_gib=75"]), FOURTEEN, objective, 64, 80 * GIB)
+    assert not cached.fits and cached.remedy == ["rollout.kv_cache_gib=4"]
+    alone = fit(load_config([*words, "rollout.kv_cache_gib=4"]), FOURTEEN, objective, 64, 32 * GIB)
+    assert alone.phases[0].total > 32 * GIB and alone.remedy == ["rollout.engine=vllm_server"]
+
+
+def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
+    weights, embedding = 4 * 14.77e9, 4 * 151_936 * 5120
+
+    def taken(*words: str, teacher: Shape | None = None) -> list[float]:
+        config = load_config(["rollout.engine=vllm", "model.precision=bfloat16", *words])
+        return list(host_bytes(config, FOURTEEN, parse(config.objective), 8, teacher).values())
+
+    grpo, kl, other = "objective=grpo", "objective=grpo+kl", "model.reference=./other"
+    sharded = taken(grpo, "train.sharding=fsdp")
+    assert sharded == pytest.approx([weights / 2, weights / 2, embedding], rel=0.02)
+    layer = (weights - 2 * embedding) / 40
+    by_server = taken(kl, "train.sharding=fsdp", "rollout.engine=vllm_server")
+    assert by_server == pytest.approx([2 * embedding + layer, 0, embedding], rel=0.02)
+    assert taken(grpo) == pytest.approx([2 * weights, 0, weights], rel=0.02)  # as it is resumed
+    assert taken(kl) == taken(grpo) and taken(kl, other)[0] == pytest.approx(3 * weights, rel=0.02)
+    assert taken(grpo, "model.lora.rank=8")[0] == pytest.approx(weights, rel=0.02)
+
+
+def test_it_says_the_memory_of_a_machine_of_eight_gpus_however_many_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [str(PAPERS["stapo_qwen3_1.7b"]), "gpus=64", "memory=80"]
+    for sharding, each, machine, sleeps in (("fsdp", "3.2", "25.6", True), ("none", "12.8", "102.5", False)):
+        assert main(["fit", *words, f"train.sharding={sharding}"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"Host memory: {each} GiB for each process as models load, {machine} for the 8 of a machine" in text
+        assert (f"vLLM sleeps with {each} of it on each all the time" in text) == sleeps
 
 
 def test_it_says_room_for_how_many_whole_responses_of_how_many() -> None:
