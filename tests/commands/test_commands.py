@@ -13,6 +13,7 @@ from objectives.version import VERSION
 from rlzoo.commands import COMMANDS, main
 from rlzoo.commands.completion import SHELLS
 from tests.conftest import error_of
+from tests.thinned import thinned
 
 CACHED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 LOADED = "import sys, rlzoo.commands as it; it._parser(); print(*{'torch', 'transformers', 'rich'} & {*sys.modules})"
@@ -101,7 +102,10 @@ def test_a_file_to_grade_again_may_have_an_equals_sign_in_its_folder(capsys: pyt
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["--version"], ["train", "train.stepz=1"], ["train", "objective=stapoo"], ["compare", "seeds=a"]],
+    thinned(
+        [["--help"], ["--version"], ["train", "train.stepz=1"], ["train", "objective=stapoo"], ["compare", "seeds=a"]],
+        fast=2,
+    ),
 )
 def test_help_and_a_wrong_word_take_about_a_second_at_most(words: list[str]) -> None:
     def seconds() -> float:

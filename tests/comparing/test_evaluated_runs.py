@@ -158,6 +158,7 @@ def test_folders_and_files_of_evaluations_find_their_runs(
     assert {"above_0.5", "p_improvement", "seeds_needed_at_least"} <= lines[0].keys()
 
 
+@pytest.mark.slow
 def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ def looked(folder: str) -> str:
     return (Path(folder) / "leaderboard.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_does_not(tmp_path: Path) -> None:
     assert "looks" not in looked(with_seeds(tmp_path, 2)) and "looks" not in looked(str(tmp_path))
     assert "corrected for 2 looks" in looked(with_seeds(tmp_path, 3))

@@ -65,6 +65,7 @@ def finished(folder: Path) -> Grid:
     return Grid.load(folder)
 
 
+@pytest.mark.slow
 def test_rows_that_are_decided_or_hopeless_get_no_more_seeds_and_the_baseline_keeps_up(
     tmp_path: Path, train: None
 ) -> None:
@@ -140,6 +141,7 @@ def test_seeds_go_where_they_may_decide() -> None:
     assert not wants_seeds(False, False, 0, 10) and not wants_seeds(False, False, 101, 10)
 
 
+@pytest.mark.slow
 def test_pages_to_which_seeds_are_added_have_a_false_verdict_in_at_most_5_percent() -> None:
     generator, pages = np.random.default_rng(31), 60
     scenario = replace(COVERAGE["SEQUENTIAL"]["seeds=auto, +5.4"], problems=60)

@@ -120,10 +120,12 @@ def test_a_reward_equal_to_its_groups_mean_has_an_advantage_of_exactly_zero(
     assert (advantage[0::3] != 0).all()
 
 
-@pytest.mark.parametrize(
-    "expression", [*VARIANTS, *SAMPLE_PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"]
-)
-def test_an_objective_without_a_part_is_what_its_removal_says(expression: str) -> None:
+def test_an_objective_without_a_part_is_what_its_removal_says() -> None:
+    for expression in (*VARIANTS, *SAMPLE_PAIRS, "stapo+kl+clip_higher(high=0.4)", "grpo+group_center"):
+        check_removals(expression)
+
+
+def check_removals(expression: str) -> None:
     objective = parse(expression)
     plain = ".".join(map(str, objective.parts))
     for part in objective.parts:

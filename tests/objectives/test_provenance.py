@@ -40,6 +40,7 @@ def test_a_commit_speaks_for_the_authors_of_one_paper() -> None:
     assert [(commit, found) for commit, found in speaks_for.items() if len(found) > 1] == []
 
 
+@pytest.mark.slow
 def test_what_is_said_to_be_run_again_is_and_its_difference_is_no_larger() -> None:
     said = {
         (row.recipe, row.variant): float(row.difference.split(",")[0])

@@ -290,7 +290,11 @@ def test_a_statistic_that_is_declared_once_is_in_all_five_views(
     assert "median run" in [axis.get_title(loc="left") for axis in drawn.findobj(Axes)]
 
 
-@pytest.mark.parametrize("tables", [board_statistics.BY_DECODING, board_statistics.BY_ROW], ids=["decoding", "row"])
+@pytest.mark.parametrize(
+    "tables",
+    [pytest.param(board_statistics.BY_DECODING, marks=pytest.mark.slow), board_statistics.BY_ROW],
+    ids=["decoding", "row"],
+)
 def test_every_statistic_reaches_every_view(board: Leaderboard, tables: Mapping[str, Sequence[Statistic]]) -> None:
     console = Console(file=io.StringIO(), width=400)
     print_leaderboard(board, console)

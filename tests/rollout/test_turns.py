@@ -204,6 +204,7 @@ def test_two_processes_hold_the_conversations_of_one(calling: Path, tmp_path: Pa
             assert together[name] == pytest.approx(alone[name], rel=1e-4), name
 
 
+@pytest.mark.slow
 def test_a_run_with_tools_trains_is_resumed_evaluated_and_looked_at(
     calling: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

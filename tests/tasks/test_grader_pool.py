@@ -95,6 +95,7 @@ def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None
     assert elapsed < 10.0
 
 
+@pytest.mark.slow
 def test_a_policy_that_learns_what_takes_forever_costs_a_step_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float,
         GraderPool(grader, workers, timeout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [70, 71])
 def test_a_folder_for_temporary_files_too_deep_for_sockets_is_an_error_and_any_other_does(length: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:

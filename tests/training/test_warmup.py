@@ -122,6 +122,7 @@ def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.
     assert (config.model.name, config.task.name, config.task.options) == (str(folder), "arithmetic", {"digits": 1})
 
 
+@pytest.mark.slow
 def test_what_the_command_says_next_gives_a_model_that_calls_its_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
