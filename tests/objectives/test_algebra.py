@@ -315,7 +315,7 @@ def test_a_removal_undoes_a_recipes_own_part_and_contradicts_an_addition(base: s
         ("grpo+stapo(low=0.1)", ["stapo has no parameter 'low'"]),
         ("dynamic_sampling(k=1)", ["dynamic_sampling has no parameter 'k'", "none"]),
         ("grpo(variant=author)", ["grpo", "variant=author", "paper"]),
-        ("stapo(variant=v2)", ["v2", "paper", "v1", "authors"]),
+        ("stapo(variant=v2)", ["v2", "paper", "v1", "justrl"]),
         ("s2t(tau_p=2)", ["s2t", "tau_p=2", "[0, 1]"]),
         ("s2t(tau_p=-0.1)", ["tau_p=-0.1", "[0, 1]"]),
         ("top_entropy(fraction=0)", ["fraction=0", "(0, 1]"]),
