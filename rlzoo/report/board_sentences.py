@@ -171,6 +171,11 @@ def faster_or_higher(board: Leaderboard) -> list[str]:
         f"with 95 % intervals over seeds. Equal tokens are {tokens(scaling.tokens)}, equal steps {scaling.steps}: the "
         "most that every run had behind it."
     ]
+    if board.setting.get("schedule", "constant") != "constant":
+        lines.append(
+            "A is how high a method gets under this schedule: the learning rate falls towards the end, which flattens "
+            "every curve."
+        )
     refused = {row: it.fit for row, it in scaling.rows.items() if isinstance(it.fit, Refused)} | {**scaling.unknown}
     rows: dict[str, list[str]] = {}
     for row in board.rows:

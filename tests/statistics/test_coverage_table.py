@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "coverage" / "results"
 CLEAN = ("normal", "normal, two decodings", "3.6 points", "3.6 points, correlation 0.7", "three measures", "47 methods")
 WIDE = (
+    "three measures, two decodings, one method x 5",
+    "three measures, two decodings, the baseline x 5",
     "one method x 5",
     "the baseline x 5",
     "3.6 points, the baseline x 5",
@@ -69,6 +71,13 @@ def test_readme_and_guide_name_the_rate_of_collapse_that_few_seeds_miss() -> Non
     rates = {seeds: f"{100 * could_miss(seeds):.0f} %" for seeds in (3, 5, 10)}
     readme, guide = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guides/compare.md"))
     assert rates[3] in readme and all(rate in guide for rate in rates.values())
+
+
+def test_readme_and_guide_name_the_worst_share_of_simulated_pages_that_err() -> None:
+    worst = max(row["false"] for row in pages().values())
+    assert worst == pages()["two methods collapse", 3]["false"]
+    for name in ("README.md", "docs/guides/compare.md"):
+        assert f"{worst:.0f} %" in (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_looks_by_hand_that_are_counted_err_on_at_most_5_percent_of_grids() -> None:
