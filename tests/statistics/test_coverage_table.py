@@ -13,8 +13,6 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "coverage" / "results"
 CLEAN = ("normal", "normal, two decodings", "3.6 points", "3.6 points, correlation 0.7", "three measures", "47 methods")
 WIDE = (
-    "three measures, two decodings, one method x 5",
-    "three measures, two decodings, the baseline x 5",
     "one method x 5",
     "the baseline x 5",
     "3.6 points, the baseline x 5",
