@@ -129,6 +129,7 @@ suite-quick: $(VENV)/runtime
 zoo: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard.yaml $$($(VENV)/bin/python benchmarks/zoo/recipes.py) \
 		seeds=0,1,2 jobs=2 output=runs/zoo train.steps=30 rollout.prompts_per_step=32 \
+		train.learning_rate=1.5e-4 train.schedule=constant \
 		evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
 test-pages: $(VENV)/pages

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.doubt import share_doubt
 from rlzoo.statistics.intervals import Distribution
 from rlzoo.statistics.modes import SHOWN_FROM
 from rlzoo.statistics.planning import detectable, seeds_needed
@@ -79,6 +80,8 @@ LOWER_NOISE = 0.0045
 """With 32 samples."""
 SMALL = Scenario(spread=0.011, found=0.036, real=6, decodings=2, samples=32, noise=LOWER_NOISE)
 """The last six of eight rows are 3.6 points better; runs deviate by 1.1 points."""
+BOARD = Scenario(measures=3, decodings=2)
+"""What the committed boards judge by."""
 SCENARIOS = {
     "normal": Scenario(),
     "normal, two decodings": Scenario(decodings=2),
@@ -93,6 +96,9 @@ SCENARIOS = {
     "3.6 points, the baseline x 5": replace(SMALL, wider={0: 5.0}),
     "3.6 points, the baseline x 5, correlation 0.7": replace(SMALL, common=0.84, wider={0: 5.0}),
     "three measures": Scenario(measures=3),
+    "three measures, two decodings": BOARD,
+    "three measures, two decodings, one method x 5": replace(BOARD, wider={3: 5.0}),
+    "three measures, two decodings, the baseline x 5": replace(BOARD, wider={0: 5.0}),
     "47 methods": Scenario(methods=47),
     "one method in two modes": Scenario(modes={3: 0.07}),
     "the baseline in two modes": Scenario(modes={0: 0.07}),
@@ -137,9 +143,11 @@ def _uniform(generator: np.random.Generator, deviation: float, shape: tuple[int,
 
 
 def compared(pages: list[list[RunScores]], scenario: Scenario) -> list[Differences]:
-    """Every decoding and measure of a page."""
+    """Every decoding and measure of a page, as `verdicts.judge` compares them."""
     steps = [1 / scenario.samples, 1.0, 1.0][: scenario.measures] * scenario.decodings
-    return [compare_rows(rows, 0, step) for rows, step in zip(pages, steps, strict=True)]
+    each = [compare_rows(rows, 0, step) for rows, step in zip(pages, steps, strict=True)]
+    names = [range(scenario.methods)] * len(each)
+    return share_doubt(each, names, ["avg", "pass", "maj"][: scenario.measures] * scenario.decodings)
 
 
 @dataclass(frozen=True)
@@ -178,15 +186,14 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
     comparisons = compared(drawn, scenario)
     family, first = Family.of(comparisons), comparisons[0]
     truth, last = scenario.truth, scenario.methods - scenario.real
-    known = [(row, it) for own in comparisons for row, it in enumerate(own.to_baseline) if it]
-    differences, rows = [it for _, it in known], np.array([row for row, _ in known])
+    known = [(own, row, it) for own in comparisons for row, it in enumerate(own.to_baseline) if it]
+    differences, rows = [it for *_, it in known], np.array([row for _, row, _ in known])
     of_truth = PValues.of(differences, truth[rows].tolist())
-    split = [row for row, collapse in enumerate(first.collapses) if collapse.runs and seeds < SHOWN_FROM]
-    refused = np.array([row in split or 0 in split for row in rows])
+    refused = np.array([seeds < SHOWN_FROM and _is_split(own, row) for own, row, _ in known])
     of_moved = PValues.of(differences, np.where(rows >= last, -scenario.found, 0.0).tolist())
     tested = slice(last - 1, scenario.methods - 1)
     found, centers = of_moved.are_claimed(family)[tested], np.array([it.center for it in differences])[tested]
-    last_known = known[scenario.methods - 2][1]
+    last_known = differences[scenario.methods - 2]
     special = scenario.special
     unstable = {
         kind: [first.is_unstable(row) for row in range(scenario.methods) if (row in special) == kind]
@@ -205,6 +212,11 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
         "the same": float(p_different(last_known, scenario.found) < family.level),
         "correlation": first.paired.correlation if first.paired else 0.0,
     }
+
+
+def _is_split(comparison: Differences, row: int) -> bool:
+    """Whether a row or the baseline shows two modes by this measure."""
+    return any(comparison.collapses[one].runs for one in (row, comparison.baseline))
 
 
 def _paired_t(rows: Sequence[RunScores], better: float) -> float:

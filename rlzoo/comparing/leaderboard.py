@@ -305,6 +305,7 @@ def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
         "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
         "steps": str(train.steps),
         "learning rate": swept.get("train.learning_rate", f"{train.learning_rate:g}"),
+        "schedule": swept.get("train.schedule", train.schedule),
         "precision": config.model.precision,
         "evaluation": _evaluation(run),
         **{f"{name} (swept)": values for name, values in swept.items()},

@@ -50,6 +50,11 @@ Place: TypeAlias = Decoding | TablePlace
 """What rows are measured on: a decoding, with the problem set where there are several."""
 
 
+def set_of(place: Place) -> str:
+    """The problem set of a place, "" where there is one alone."""
+    return place.problem_set if isinstance(place, SetDecoding | TablePlace) else ""
+
+
 def with_macro_averages(places: Sequence[Place]) -> dict[Place, list[Place]]:
     """What is shown, and what each is the average of: macro averages of several sets first, then each by itself."""
     of_macro: dict[Place, list[Place]] = {}

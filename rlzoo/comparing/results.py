@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlzoo.comparing.grid import Identity
-from rlzoo.comparing.problem_sets import Place, with_macro_averages
+from rlzoo.comparing.problem_sets import Place, set_of, with_macro_averages
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.statistics.accuracy import pass_at_k, powers_of_two
 from rlzoo.statistics.differences import RunScores
@@ -130,7 +130,7 @@ def make_results(
     for name, shown in judged_at:
         scores = {row: _scores(of_row, parts_of[shown], MEASURES[name]) for row, of_row in runs.items()}
         step = 1 / min(answers.samples for answers in first.values()) if name == ACCURACY else 1.0
-        measures.append(Measure(scores, step, alike[shown]))
+        measures.append(Measure(scores, step, alike[shown], by=name, problems=set_of(shown)))
     judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
     rows = {
         shown: {

@@ -30,7 +30,7 @@ from rlzoo.rollout import check_engine, engine_class, load_engine
 from rlzoo.rollout.cache import warn_of_cache
 from rlzoo.rollout.environment import environment_opened
 from rlzoo.tasks import Problem, Task, load_task
-from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, load_benchmark
+from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, contamination_of, load_benchmark
 from rlzoo.tasks.grading import GraderPool
 
 _logger = logging.getLogger(__name__)
@@ -99,6 +99,9 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         view.silence()
     elif target.run is not None:
         _tell_of_other_code(RunFolder(Path(target.run["folder"])), sets[0].source, config.rollout.engine)
+    if accelerator.is_main_process:
+        for note in contamination_of(benchmark.name for benchmark in target.benchmarks):
+            _logger.warning("%s", note)
     parts = _parts(sets, config, tokenizer, target.folder)
     to_do = [part for part in parts if not said_by_main(accelerator, is_finished(part.path, part.settings))]
     if to_do:

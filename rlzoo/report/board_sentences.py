@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
-from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.problem_sets import Place, set_of
 from rlzoo.comparing.results import Alike
 from rlzoo.report.formatting import signed, tokens
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.scaling import Refused
 from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
-from rlzoo.tasks.benchmarks import BENCHMARKS
+from rlzoo.tasks.benchmarks import contamination_of
 
 MANY = 4
 CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
@@ -143,7 +143,7 @@ def notes(board: Leaderboard) -> list[str]:
     lines = list(board.notes)
     if board.looks > 1:
         lines.append(f"Seeds are added to what was looked at before; verdicts are corrected for {board.looks} looks.")
-    lines += contamination_notes(board)
+    lines += contamination_of(set_of(place) for place in board.decodings)
     if any(len(row.seeds) == 1 for row in board.rows):
         lines.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
     if len({row.seeds for row in board.rows}) > 1:
@@ -171,22 +171,17 @@ def faster_or_higher(board: Leaderboard) -> list[str]:
         f"with 95 % intervals over seeds. Equal tokens are {tokens(scaling.tokens)}, equal steps {scaling.steps}: the "
         "most that every run had behind it."
     ]
+    if board.setting.get("schedule", "constant") != "constant":
+        lines.append(
+            "A is how high a method gets under this schedule: the learning rate falls towards the end, which flattens "
+            "every curve."
+        )
     refused = {row: it.fit for row, it in scaling.rows.items() if isinstance(it.fit, Refused)} | {**scaling.unknown}
     rows: dict[str, list[str]] = {}
     for row in board.rows:
         if row.identity in refused:
             rows.setdefault(refused[row.identity].reason, []).append(str(row.name))
     return lines + [f"No fit of {', '.join(names)}: {reason}." for reason, names in rows.items()]
-
-
-def contamination_notes(board: Leaderboard) -> list[str]:
-    """What is known of the benchmarks having been in training data; benchmarks of which the same is known together."""
-    shown = dict.fromkeys(str(getattr(place, "problem_set", "")) for place in board.decodings)
-    by_note: dict[str, list[str]] = {}
-    for name in shown:
-        if name in BENCHMARKS and BENCHMARKS[name].contamination:
-            by_note.setdefault(BENCHMARKS[name].contamination, []).append(name)
-    return [f"{', '.join(names)}: {note}" for note, names in by_note.items()]
 
 
 def _alike(board: Leaderboard, alike: Alike) -> str:

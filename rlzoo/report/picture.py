@@ -91,7 +91,9 @@ def _draw_statistic(axis: Axes, statistic: Statistic, board: Leaderboard) -> Non
     axis.set_title(statistic.heading.format(k=board.samples).strip(" ,@"), loc="left", fontsize=8)
     has_places = any(isinstance(value, Mapping) for value in values(statistic, board, decoding))
     figures = axis.yaxis if has_places else axis.xaxis
-    figures.set_major_formatter(lambda value, _: statistic.write(value))
+    low, high = figures.get_view_interval()
+    written = {statistic.write(tick): tick for tick in figures.get_majorticklocs() if low <= tick <= high}
+    figures.set_ticks(list(written.values()), list(written))
     axis.tick_params(labelsize=7)
 
 

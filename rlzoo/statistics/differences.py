@@ -5,8 +5,8 @@ runs of a seed have something in common, free of that; and the problems, which a
 page hold together by Sidak's inequality, which holds for differences that share a baseline. P-values are corrected in
 Holm's steps (1979, Scandinavian Journal of Statistics 6:65) with the same inequality: the smallest among all, the
 next among the others, until one is too large. So they are for rows that are stable. That a row may not be is a doubt of
-its own, the same by all measures and decodings, and is corrected for the rows alone; of these two corrections the
-larger counts, which finds a third more than one for all tests (benchmarks/coverage). (The joint distribution of the
+its own, one for all measures and decodings (`doubt.py`), and is corrected for the rows alone; of these two corrections
+the larger counts, which finds a third more than one for all tests (benchmarks/coverage). (The joint distribution of the
 differences would allow a level higher by a quarter. Simulated, that errs in 6 to 9 % of pages with one unstable row, as
 what the rows have in common is then not known well enough.)
 """
@@ -181,11 +181,12 @@ class Family:
     looks: int = 1
     """How often it is looked at while seeds are added; each look may err in an equal part of the 5 %."""
     rows: int = 0
-    """How many may be unstable, the baseline among them: those of several seeds. 0 where none is in doubt."""
+    """How many may be unstable, the baseline among them: those of several seeds, on each set of problems. 0 where none
+    is in doubt."""
 
     @classmethod
     def of(cls, measures: Sequence[Differences], looks: int = 1) -> "Family":
-        """All differences of rows and baselines that have several seeds."""
+        """All differences of rows and baselines that have several seeds, on one set of problems."""
         tests = sum(measure.pair(row) is not None for measure in measures for row in measure.others)
         return cls(tests, looks, max(len(measure.places) for measure in measures))
 
@@ -212,7 +213,7 @@ class Family:
 
         What comes after the first `tests` of them is corrected for all `tests`, and is no part of the family.
         `if_stable`, if given, are the p-values for rows known to be stable. Then these take the steps, and the others,
-        which doubt it, are corrected for the `rows`: a row that is unstable is so by all measures. The larger counts.
+        which doubt it, are corrected for the `rows`: their doubt is one for all measures. The larger counts.
         """
         stable = np.asarray(if_stable if len(if_stable) else p_values)
         tested, others = stable[: self.tests], stable[self.tests :]

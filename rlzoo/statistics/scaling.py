@@ -1,10 +1,11 @@
 """Faster or higher? Accuracy over compute as a sigmoid, with intervals over seeds.
 
 ScaleRL (Khatri et al. 2025, arXiv:2510.13786) fits R_C - R_0 = (A - R_0) / (1 + (C_mid / C)^B): A is how high a method
-gets, C_mid the compute at which half of that is reached, B how steeply. One curve is fitted to all seeds of a row by
-least squares. What each seed by itself would make of A and log C_mid is one Gauss-Newton step from there, and their
-mean has Student's t interval, so that neither a seed's own curve nor noise that is correlated along it is taken for
-knowledge. How far seeds lie apart is learnt from all rows, as for verdicts (`spread`).
+gets under this schedule (a rate that falls to 0 flattens every curve at its last step), C_mid the compute at which half
+of that is reached, B how steeply. One curve is fitted to all seeds of a row by least squares. What each seed by itself
+would make of A and log C_mid is one Gauss-Newton step from there, and their mean has Student's t interval, so that
+neither a seed's own curve nor noise that is correlated along it is taken for knowledge. How far seeds lie apart is
+learnt from all rows, as for verdicts (`spread`).
 
 A fit whose curve, seeds and points do not determine it is refused, with the reason.
 """

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.doubt import share_doubt
 from rlzoo.statistics.intervals import Distribution, Estimate, share
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse
 from rlzoo.statistics.planning import detectable, seeds_needed
@@ -88,6 +89,10 @@ class Measure(Generic[Name]):
     same_as: Mapping[Name, Name]
     """For each row the first that answered just the same with the same seeds, itself if none did. A row that answered
     as the baseline did, which may have further seeds, has the baseline here."""
+    by: str = ""
+    """What is measured, such as pass@k. Decodings that are measured by the same have one doubt of a row in common."""
+    problems: Hashable = ""
+    """The set that is answered. A row may be stable on one and not on another."""
 
     def distinct(self) -> list[Name]:
         """Rows of which no two are the same runs."""
@@ -117,17 +122,17 @@ def judge(
     `looks` at a grid to which seeds are added. Rows that are the same runs are tested once.
     """
     places = [{name: place for place, name in enumerate(measure.distinct())} for measure in measures]
-    compared = [
-        compare_rows([measure.scores[name] for name in place], place[baseline], measure.step)
-        for measure, place in zip(measures, places, strict=True)
-    ]
+    compared = _compared(measures, places, baseline)
     tests, found = list[tuple[int, int, Distribution]](), [dict[int, Difference]() for _ in measures]
     for number, (measure, place) in enumerate(zip(measures, places, strict=True)):
         rows = [place[name] for name in place if measure.same_as[name] != baseline]
         tests += [(number, row, known) for row in rows if (known := compared[number].to_baseline[row])]
     tests.sort(key=lambda test: not test[-1].seeds)  # those of a single seed stay outside the family
-    several = max(len(differences.places) for differences in compared)
-    family = Family(sum(bool(known.seeds) for *_, known in tests), looks, several)
+    several = {
+        problems: max(len(compared[number].places) for number in numbers)
+        for problems, numbers in _by_problems(measures).items()
+    }
+    family = Family(sum(bool(known.seeds) for *_, known in tests), looks, sum(several.values()))
     if_stable = [known.if_stable().p_value() for *_, known in tests]
     corrected = family.adjusted([known.p_value() for *_, known in tests], if_stable)
     outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
@@ -137,6 +142,30 @@ def judge(
         _judged(measure, baseline, place, differences, by_row, equivalence)
         for measure, place, differences, by_row in zip(measures, places, compared, found, strict=True)
     ]
+
+
+def _compared(
+    measures: Sequence[Measure[Name]], places: Sequence[Mapping[Name, int]], baseline: Name
+) -> list[Differences]:
+    """With one doubt of each row on each set of problems."""
+    compared = [
+        compare_rows([measure.scores[name] for name in place], place[baseline], measure.step)
+        for measure, place in zip(measures, places, strict=True)
+    ]
+    for numbers in _by_problems(measures).values():
+        names, by = [list(places[number]) for number in numbers], [measures[number].by for number in numbers]
+        shared = share_doubt([compared[number] for number in numbers], names, by)
+        for number, differences in zip(numbers, shared, strict=True):
+            compared[number] = differences
+    return compared
+
+
+def _by_problems(measures: Sequence[Measure[Name]]) -> dict[Hashable, list[int]]:
+    """Which measures are of each set."""
+    numbers: dict[Hashable, list[int]] = {}
+    for number, measure in enumerate(measures):
+        numbers.setdefault(measure.problems, []).append(number)
+    return numbers
 
 
 NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 0.0, 0, (0, 0))

@@ -11,7 +11,7 @@ file with the keys of `OwnBenchmark`.
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,6 +131,15 @@ GROUPS = {
     "knights_and_knaves": ("kk3", "kk4", "kk5", "kk6", "kk7"),
 }
 """`all` are the six of the STAPO paper, `justrl` JustRL's nine."""
+
+
+def contamination_of(names: Iterable[str]) -> list[str]:
+    """What is known of these benchmarks having been in training data; those of which the same is known together."""
+    by_note: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        if name in BENCHMARKS and BENCHMARKS[name].contamination:
+            by_note.setdefault(BENCHMARKS[name].contamination, []).append(name)
+    return [f"{', '.join(those)}: {note}" for note, those in by_note.items()]
 
 
 def find(names: Sequence[str]) -> list[Benchmark]:

@@ -83,6 +83,7 @@ def test_a_sweep_has_a_row_a_curve_and_a_command_for_each_value(tmp_path: Path) 
     for part in (">train.learning_rate<", ">dapo<", ">grpo<"):
         assert part in curve and part in text
     assert board.setting["learning rate"] == "1e-5, 1e-4"
+    assert board.setting["schedule"] == "linear"
     for row in board.rows:
         assert f"train.learning_rate={float(row.sweep.values[0][1])}" in board.trainings[row.identity].command
 

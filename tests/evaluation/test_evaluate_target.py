@@ -15,7 +15,7 @@ from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines
 from rlzoo.report.terminal import Terminal
-from rlzoo.tasks.benchmarks import BOXED
+from rlzoo.tasks.benchmarks import BOXED, contamination_of
 from tests.conftest import save_tiny_model
 
 SMALL = ("rollout.max_response_tokens=4", "evaluation.problems=2", "evaluation.samples=2")
@@ -42,12 +42,13 @@ def benchmark_words(folder: Path, *words: str) -> tuple[str, ...]:
 
 
 def test_benchmarks_are_sampled_as_the_papers_do_and_the_model_loads_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model, loads, load = save_tiny_model(folder / "model", context=400), [], AutoModelForCausalLM.from_pretrained
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *a, **k: loads.append(a) or load(*a, **k))
     paths, shown = evaluate(model, *benchmark_words(folder, "rollout.max_response_tokens=4"))
     assert len(loads) == 1
+    assert all(note in caplog.text for note in contamination_of(["aime24", "math500"]))
     assert [path.name for path in paths] == [
         "aime24-T1-p1-k32-seed0.jsonl",
         "math500-T1-p1-k4-seed0.jsonl",

@@ -71,6 +71,13 @@ def test_readme_and_guide_name_the_rate_of_collapse_that_few_seeds_miss() -> Non
     assert rates[3] in readme and all(rate in guide for rate in rates.values())
 
 
+def test_readme_and_guide_name_the_worst_share_of_simulated_pages_that_err() -> None:
+    worst = max(row["false"] for row in pages().values())
+    assert worst == pages()["two methods collapse", 3]["false"]
+    for name in ("README.md", "docs/guides/compare.md"):
+        assert f"{worst:.0f} %" in (ROOT / name).read_text(encoding="utf-8")
+
+
 def test_looks_by_hand_that_are_counted_err_on_at_most_5_percent_of_grids() -> None:
     *_, line = (RESULTS / "by_hand.md").read_text(encoding="utf-8").splitlines()
     count, counted = (float(cell) for cell in line.split("|")[2:4])
