@@ -47,8 +47,8 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
     here = min(gpus, NODE)
     sleeping = f"vLLM sleeps with {always:.1f} of it on each all the time; " if always else ""
     _console().print(
-        f"Host memory: {start:.1f} GiB for each process as models load, {here * start:.1f} for the {here} of a machine; "
-        f"{sleeping}a checkpoint takes {more:.1f} more on the main process."
+        f"Host memory: {start:.1f} GiB for each process as models load, {here * start:.1f} for the {here} of a "
+        f"machine; {sleeping}a checkpoint takes {more:.1f} more on the main process."
     )
 
 
