@@ -308,9 +308,9 @@ def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
 def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
     """The shortest expression for a composition: a recipe's variant, then additions, then removals.
 
-    Fewest terms and parameters win, then fewest terms, then the order of the zoo. A recipe that nobody typed lends its
-    name only where it is the whole composition, and shorter; added, `cispo` is a part. If nothing was typed, all may:
-    the parts alone decide.
+    Fewest terms and parameters win, then fewest terms, then what was typed, then the order of the zoo. A recipe that
+    nobody typed lends its name only where it is the whole composition, and shorter; added, `cispo` is a part. If
+    nothing was typed, all may: the parts alone decide.
     """
     recipes = [recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))]
     named = {"grpo", *recipes[:1], *(name for name in recipes if name not in PARTS)}
@@ -319,8 +319,8 @@ def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
         size, count, text = min((_written(parts, recipe, it) for it in recipe.variants), key=lambda it: it[:2])
         is_typed = not typed or recipe.name in named
         if is_typed or not count:
-            nearest.append((size, not is_typed, count, text))
-    return min(nearest, key=lambda it: it[:3])[3]
+            nearest.append((size, not is_typed, count, recipe.name not in recipes, text))
+    return min(nearest, key=lambda it: it[:4])[4]
 
 
 def _candidates(parts: Sequence[Part]) -> list[Recipe]:

@@ -33,6 +33,7 @@ _OF_THE_MACHINE = {
 """What may befall a file, and what to do then."""
 
 
+_OF_A_LOST_PROCESS = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout", "exited", "abort")
 LOST_PROCESS = "another process of this run is gone; what it said, or who killed it, says why"
 
 
@@ -48,11 +49,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_lost_process(error: BaseException) -> bool:
-    """Whether another process of a group is gone: torch says so by its kinds of errors, gloo and NCCL in words."""
-    said = str(error)
-    return any(kind.__name__ == "DistError" for kind in type(error).__mro__) or (
-        isinstance(error, RuntimeError) and any(name in said for name in ("/gloo/", "NCCL", "ProcessGroup"))
-    )
+    """Whether another process of a group is gone, as gloo, NCCL and torch say in words."""
+    said = str(error).lower()
+    of_group = isinstance(error, RuntimeError) and any(name in said for name in ("gloo", "nccl", "processgroup"))
+    return of_group and any(words in said for words in _OF_A_LOST_PROCESS)
 
 
 def fault_in(error: BaseException) -> str:

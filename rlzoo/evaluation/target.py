@@ -59,7 +59,7 @@ class Target:
 
     def check(self) -> None:
         """What can be checked before torch is imported. Raises UserError."""
-        if self.run is not None and self.folder.is_relative_to(self.run["folder"]):
+        if self.run is not None and self.folder.absolute().is_relative_to(Path(self.run["folder"]).absolute()):
             refuse_links(Path(self.run["folder"]))
         check_agreement(self.config)
         locate(self.config.model)

@@ -21,7 +21,7 @@ from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.memory import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
-from rlzoo.files import read_json_lines
+from rlzoo.files import read_json_lines, refuse_links
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
@@ -129,6 +129,8 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     """
     folder = RunFolder(Path(run))
     config = folder.read_config()
+    if not settings.output:
+        refuse_links(folder.path)
     typed = [{"objective": settings.objective}, {"objective": settings.against}]
     check_recorded([RecordedKeys(folder.config, flat(asdict(config)))], typed, trust)
     objectives = [

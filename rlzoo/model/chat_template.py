@@ -1,6 +1,7 @@
 """A chat template is a program of whoever made a model: for a prompt it gets so much time, memory and text."""
 
 import resource
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,7 +48,13 @@ def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, s
 
 @contextmanager
 def _memory_within(more: int) -> Iterator[None]:
-    """While this process may take so many bytes more than it has; without a limit where the system tells neither."""
+    """While this process may take so many bytes more than it has.
+
+    Without a limit where the system tells neither, and beside other threads at work, which the limit would be for too.
+    """
+    if not _is_alone():
+        yield
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(OSError, ValueError):
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -56,3 +63,9 @@ def _memory_within(more: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _is_alone() -> bool:
+    """Whether this is the main thread, and no other works that Python would wait for."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    return threading.current_thread() is threading.main_thread() and all(thread.daemon for thread in others)

@@ -44,7 +44,7 @@ def damage(folder: Path, step: int | None = None, needed: frozenset[str] = froze
             parts = PurePath(name).parts
             if PurePath(name).is_absolute() or ".." in parts:
                 return f"{MANIFEST} names what lies elsewhere"
-            if step is None and parts[0] == TRAINING:
+            if step is None and parts[:1] == (TRAINING,):
                 continue
             if not (folder / name).is_file():
                 return f"it has no {name}"

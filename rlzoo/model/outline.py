@@ -42,7 +42,10 @@ def first_layers(model: PreTrainedModel) -> PreTrainedModel:
                 setattr(module, name, layers[:count])
     generator = torch.Generator().manual_seed(0)
     for weight in materialised(made, torch.device("cpu")).parameters():
-        weight[:RANDOM_ROWS].normal_(std=0.02, generator=generator)
+        if weight.dim() < 2:
+            weight.fill_(1.0)  # norms, which have to pass on what other layers would otherwise not see
+        else:
+            weight[:RANDOM_ROWS].normal_(std=weight.shape[-1] ** -0.5, generator=generator)
     return made
 
 

@@ -39,7 +39,7 @@ def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.dev
     materialised(shard(policy), device)
     try:
         fill(policy, locate(config))
-    except Exception as error:  # whatever a broken file makes the libraries stumble over
+    except ValueError as error:
         raise UserError(f"model.name={config.name}: {one_line(error)}") from None
     return policy
 
@@ -48,18 +48,25 @@ def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.dev
 def fill(policy: Policy, source: Pretrained) -> None:
     """Takes over this process's rows of saved weights; all processes together.
 
-    Raises ValueError on all of them for weights that hold what is no number, and if some lack.
+    Raises ValueError on all of them for weights that hold what is no number, and if some lack or cannot be read.
     """
+    wrong = []
+    try:
+        _fill_here(policy, source)
+    except Exception as error:  # whatever a broken file makes the libraries stumble over
+        wrong.append(one_line(error))
+    if everywhere := sorted(gather_object(wrong)):
+        raise ValueError(everywhere[0])
+
+
+def _fill_here(policy: Policy, source: Pretrained) -> None:
     weights = resharded(policy).model.state_dict(keep_vars=True)
     read = _rows_of_files(policy.model, source) or _rows_of_model(policy.model, source)
-    broken = []
     for name, weight in {id(weight): (name, weight) for name, weight in reversed(weights.items())}.values():
         rows = read(name)
         here(weight).copy_(rows)
         if rows.is_floating_point() and not rows.isfinite().all():
-            broken.append(name)
-    if everywhere := sorted(gather_object(broken)):
-        raise ValueError(f"its weights {everywhere[0]} hold what is no number; take another checkpoint")
+            raise ValueError(f"its weights {name} hold what is no number; take another checkpoint")
 
 
 def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | None:

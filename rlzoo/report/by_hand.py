@@ -6,6 +6,7 @@ from rich.console import Console
 
 from rlzoo.config import Config
 from rlzoo.inspecting.by_hand import episodes_by_hand
+from rlzoo.report.console import plain_console
 from rlzoo.report.task_view import verdict
 
 _HELP = "You are the model. Enter ends a turn, a backslash before it only the line; Ctrl-D ends it all."
@@ -13,7 +14,7 @@ _HELP = "You are the model. Enter ends a turn, a backslash before it only the li
 
 def try_by_hand(config: Config, console: Console | None = None) -> None:
     """Problem after problem, until standard input ends. Raises UserError for what cannot be had or used."""
-    console = console or Console(highlight=False, markup=False)
+    console = console or plain_console()
 
     def begin(number: int) -> None:
         console.print(f"\nproblem {number}", style="bold")

@@ -25,6 +25,7 @@ class StatefulToolUse(Turns):
     """
 
     grades_text = False
+    parts_problems = False  # all episodes of a round act at once
 
     episodes: EpisodePool = field(kw_only=True)
 

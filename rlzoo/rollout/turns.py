@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -106,6 +107,8 @@ class Turns(SingleTurn):
 
     grades_tokens = False
     has_turns = True
+    parts_problems: ClassVar[bool] = True
+    """Whether what answers the rows of one problem may be asked while it answers those of another."""
 
     max_turns: int = field(kw_only=True)
 
@@ -144,7 +147,8 @@ class Turns(SingleTurn):
         """
         for row, lot in zip(rows, lots, strict=True):
             row.seed = seed_of(seed, f"tools of row {lot}")
-        size = responses if answers_side_by_side(self.engine) else len(rows)
+        apart = self.parts_problems and answers_side_by_side(self.engine)
+        size = responses if apart else len(rows)
         numbers = range(len(rows))
         parts = [{number: rows[number] for number in numbers[start : start + size]} for start in numbers[::size]]
         if len(parts) == 1:

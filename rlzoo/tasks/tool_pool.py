@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,10 +26,8 @@ from rlzoo.tasks.tools import Tool
 
 HURRIED = 0.1
 """The share of its time that a call gets once `MOST_TIMED_OUT` have taken all of theirs."""
-HURRIED = 0.1
-"""The share of its time that a call gets once `MOST_TIMED_OUT` have taken all of theirs."""
 GIVEN_UP = 64
-"""How many calls of a tool may run out of time in a step before the others are answered without it."""
+"""How many calls of a tool may run out of time in a round of rollouts before the others are answered without it."""
 _GRACE = 3.0
 """Seconds that a call has beyond its time before it ends its process, should the run be gone."""
 _ATTEMPTS = 3
@@ -48,7 +47,8 @@ class ToolPool:
         self.tools = {tool.name: tool for tool in tools}
         self.workers, self.timeout = workers, timeout
         self.late = Counter[str]()
-        """How many calls of each tool have taken all of their time since a step began."""
+        """How many calls of each tool have taken all of their time since `begin`."""
+        self._one_at_a_time = Lock()
 
     def __enter__(self) -> Self:
         if self.tools:
@@ -75,14 +75,18 @@ class ToolPool:
             self._pool.join()
 
     def begin(self) -> None:
-        """A step begins: each tool has all of its time again."""
+        """A round of rollouts begins: each tool has all of its time again."""
         self.late.clear()
 
     def answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
-        """To each call, with a seed for what its tool draws, the answer, in order.
+        """To each call, with a seed for what its tool draws, the answer, in order; threads wait for each other.
 
         Raises Fault if no process can be started.
         """
+        with self._one_at_a_time:
+            return self._answers(calls)
+
+    def _answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
         read = [*enumerate(read_call(call, self.tools) for call, _ in calls)]
         answers = {place: it for place, it in read if isinstance(it, Answer)}
         asked = {place: it for place, it in read if isinstance(it, Call)}
@@ -125,6 +129,8 @@ class ToolPool:
         return called
 
     def _answer(self, called: "Future[str]", name: str, limit: float) -> Answer:
+        if not called.done():
+            raise Fault("the processes of task.tools do not answer; their output says why")
         try:
             return Answer(called.result())
         except TimeoutError:
@@ -142,7 +148,7 @@ class ToolPool:
         told = {MOST_TIMED_OUT: f"get {HURRIED * self.timeout:g} s each", GIVEN_UP: "are not made"}
         if becomes := told.get(self.late[name]):
             _logger.warning(
-                "%d calls of %s have timed out in a step (task.tool_timeout=%g): further ones of the step %s",
+                "%d calls of %s have timed out in a round of rollouts (task.tool_timeout=%g): its further ones %s",
                 *(self.late[name], name, self.timeout, becomes),
             )
 

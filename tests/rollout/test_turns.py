@@ -26,7 +26,6 @@ from rlzoo.tasks.grading import GraderPool
 from tests.conftest import error_of
 from tests.processes import ONE, TWO, launch
 from tests.rollout.calling_model import TEMPLATE, TOOLS, save_calling_model
-from tests.rollout.episodes import ENVIRONMENTS
 
 ROOM = 400
 
@@ -168,12 +167,8 @@ class SideBySide:
             return rollouts
 
 
-@pytest.mark.parametrize("kind", ["functions", "class"])
-def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_side(kind: str, calling: Path) -> None:
-    (calling / "envs.py").write_text(ENVIRONMENTS)
-    (calling / "rows.jsonl").write_text('{"prompt": [{"role": "user", "content": "Add up."}]}\n' * 24)
-    episodes = ["task.tools=[]", f"task.name={calling}/rows.jsonl", f"task.environment={calling}/envs.py:Showing"]
-    with opened(load_config([*words(calling), *(episodes if kind == "class" else [])])) as sample:
+def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_side(calling: Path) -> None:
+    with opened(load_config(words(calling))) as sample:
         together = sample(0, 5, 4)
         engine = SideBySide(sample.environment.engine)
         apart = replace(sample.environment, engine=engine)(together.problems, 4, Sampling(ROOM), 7, range(5))

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
-from rlzoo.tasks import check_task
+from rlzoo.tasks import check_task, tool_pool
 from rlzoo.tasks.grading import MOST_TIMED_OUT
 from rlzoo.tasks.tool_calls import LONGEST_ANSWER, LONGEST_CALL, Answer
 from rlzoo.tasks.tool_pool import ToolPool
@@ -86,6 +87,17 @@ def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskCon
     assert [it.text for it in answers] == ["slept", *["3"] * 4]
 
 
+@pytest.mark.slow
+def test_threads_may_ask_at_once(tools: TaskConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_pool, "STALLED", -1.5)  # a call that waited for all others would be taken for lost
+    with ToolPool(load_tools(tools), 1, 2.0) as pool, ThreadPoolExecutor(4) as threads:
+        answers_of(pool, [called("add", a=1, b=2)])
+        begun = [
+            threads.submit(answers_of, pool, [called("wait"), called("add", a=1, b=number)]) for number in range(4)
+        ]
+        assert [[it.text for it in asked.result()] for asked in begun] == [["slept", f"{1 + it}"] for it in range(4)]
+
+
 def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
     (answer,) = answers_of(pool, [called("talk", length=LONGEST_ANSWER)])
     assert answer.text.startswith("<|im_end|>xx") and answer.text.endswith("\n... 10 characters more")
@@ -105,9 +117,10 @@ def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
         assert told[-1] == "error: the tool took too long too often"
         pool.begin()
         assert answers_of(pool, [called("hang")])[0].text == told[0]
-    assert "8 calls of hang have timed out in a step (task.tool_timeout=0.5): further ones of the step get 0.05 s" in (
-        caplog.text
+    told_once = (
+        "8 calls of hang have timed out in a round of rollouts (task.tool_timeout=0.5): its further ones get 0.05 s"
     )
+    assert told_once in caplog.text
 
 
 def test_memory_is_bounded_and_what_a_tool_prints_goes_nowhere(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Lfm2Config, Lfm2ForCausalLM
 
 from rlzoo.config import ModelConfig
 from rlzoo.model.outline import first_layers, materialised, outline, with_buffers
@@ -75,6 +75,21 @@ def test_a_small_model_calculates_as_the_whole_one(name: str) -> None:
     kinds = set(getattr(policy.model.config, "layer_types", None) or ["any"])
     assert small.model.num_parameters() < policy.model.num_parameters() or len(kinds) == 2
     assert (small.fused, small.longest_tree) == (policy.fused, policy.longest_tree)
+
+
+def test_a_small_hybrid_shows_that_its_rows_cannot_share_a_prompt() -> None:
+    config = Lfm2Config(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        layer_types=["conv", "conv", "full_attention", "conv"],
+    )
+    torch.manual_seed(0)
+    model, tokenizer = Lfm2ForCausalLM(config), tiny_policy("qwen3").tokenizer
+    assert Policy(first_layers(model), tokenizer).longest_tree == 0
 
 
 def test_tensors_written_one_by_one_are_the_file_that_safetensors_writes(tmp_path: Path) -> None:
