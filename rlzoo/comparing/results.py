@@ -130,7 +130,9 @@ def make_results(
     for name, shown in judged_at:
         scores = {row: _scores(of_row, parts_of[shown], MEASURES[name]) for row, of_row in runs.items()}
         step = 1 / min(answers.samples for answers in first.values()) if name == ACCURACY else 1.0
-        measures.append(Measure(scores, step, alike[shown], by=name, problems=set_of(shown)))
+        measures.append(
+            Measure(scores, step, alike[shown], by=name, problems=set_of(shown), is_average=len(parts_of[shown]) > 1)
+        )
     judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
     rows = {
         shown: {

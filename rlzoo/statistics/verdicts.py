@@ -93,6 +93,8 @@ class Measure(Generic[Name]):
     """What is measured, such as pass@k. Decodings that are measured by the same have one doubt of a row in common."""
     problems: Hashable = ""
     """The set that is answered. A row may be stable on one and not on another."""
+    is_average: bool = False
+    """Whether it is the average of sets that are judged as well: whoever doubts it doubts one of them."""
 
     def distinct(self) -> list[Name]:
         """Rows of which no two are the same runs."""
@@ -131,6 +133,7 @@ def judge(
     several = {
         problems: max(len(compared[number].places) for number in numbers)
         for problems, numbers in _by_problems(measures).items()
+        if not all(measures[number].is_average for number in numbers)
     }
     family = Family(sum(bool(known.seeds) for *_, known in tests), looks, sum(several.values()))
     if_stable = [known.if_stable().p_value() for *_, known in tests]
