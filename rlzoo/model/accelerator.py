@@ -10,7 +10,13 @@ from typing import TypeVar
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs, broadcast
+from accelerate.utils import (
+    AutocastKwargs,
+    DistributedDataParallelKwargs,
+    DistributedType,
+    InitProcessGroupKwargs,
+    broadcast,
+)
 
 from rlzoo.errors import UserError
 
@@ -37,6 +43,7 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
             project_dir=folder,
             cpu=not torch.accelerator.is_available(),  # unless told, Accelerate joins no processes on CPUs
             kwargs_handlers=[
+                AutocastKwargs(cache_enabled=False),  # which would keep a cast of every weight until the pass ends
                 DistributedDataParallelKwargs(broadcast_buffers=False),  # no model here changes its buffers
                 InitProcessGroupKwargs(timeout=LONGEST_WAIT),
             ],

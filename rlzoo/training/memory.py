@@ -68,13 +68,14 @@ class Fit:
 def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool, masked: int = 0) -> float:
     """Bytes that a forward pass over so many token positions keeps for the backward pass.
 
-    Under bfloat16 autocast the residual stream and the norms stay float32, and the weights are kept in bfloat16 too.
+    Under bfloat16 autocast the residual stream and the norms stay float32, and the weights of the layers that are kept
+    are kept in bfloat16 too.
     Where masks keep responses apart in rows of `masked` positions, every layer keeps them as numbers.
     """
     layer = float(positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16)))
-    once = positions * (12 * shape.hidden + 4 + masked) + rows * 24
     if bfloat16:
-        once += 2 * shape.linear
+        layer += 2 * shape.linear / shape.layers
+    once = positions * (12 * shape.hidden + 4 + masked) + rows * 24
     if checkpointing:  # inputs of all layers, and one layer calculated again
         return once + positions * 4 * shape.hidden * shape.layers + layer
     return once + layer * shape.layers

@@ -10,8 +10,8 @@ from rlzoo.config import check_agreement, load_config, read_decodings
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*_qwen*.yaml"))
 
 
-def test_there_are_three() -> None:
-    assert len(CONFIGS) == 3
+def test_there_are_eleven() -> None:
+    assert len(CONFIGS) == 11
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -25,7 +25,8 @@ def test_a_papers_configuration_is_whole(path: Path) -> None:
 
 
 def test_the_settings_that_only_one_paper_has() -> None:
-    lopti, _, stare = (load_config([str(path)]) for path in CONFIGS)
+    found = {path.stem: load_config([str(path)]) for path in CONFIGS}
+    lopti, stare = found["lopti_qwen2.5_3b"], found["stare_qwen2.5_math_7b"]
     assert [(it.temperature, it.top_p) for it in read_decodings(lopti.evaluation.decodings)] == [(0, 1), (1, 1)]
     assert stare.train.weight_decay == 0.01
     assert stare.task.instruction.startswith("\nPlease") and stare.task.name.endswith("-cleaned")

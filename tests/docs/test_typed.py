@@ -29,7 +29,10 @@ FILES = (".py", ".md", ".txt", ".parquet")
 RUN = "runs/arithmetic-stapo+clip_higher-0"
 TINY = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=4", "evaluation.samples=1"]
 SHORT = ["train.steps=1", *TINY]
-ELSEWHERE = ("model.name=Qwen", "configs/stapo", "configs/stare", "configs/lopti")
+ELSEWHERE = (
+    "model.name=Qwen",
+    *(f"configs/{it}" for it in ("stapo", "stare", "lopti", "justrl", "dapo_", "entropy20_")),
+)
 """What only a hub or a GPU has."""
 PLACEHOLDERS = ("...", "RUN", "{", "HOST")
 """Words of a line in running text that a reader fills in."""

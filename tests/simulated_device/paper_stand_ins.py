@@ -23,10 +23,18 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 2,
     "use_sliding_window": False,
 }
+LARGE = Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=32_768, tie_word_embeddings=False)
 MODELS = {
     "Qwen/Qwen3-1.7B-Base": Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=32_768, tie_word_embeddings=True),
     "Qwen/Qwen2.5-3B-Instruct": Qwen2Config(**SIZES, max_position_embeddings=32_768, tie_word_embeddings=True),
     "Qwen/Qwen2.5-Math-7B": Qwen2Config(**SIZES, max_position_embeddings=4096, tie_word_embeddings=False),
+    "Qwen/Qwen3-8B-Base": LARGE,
+    "Qwen/Qwen3-14B-Base": LARGE,
+    "Qwen/Qwen3-32B": LARGE,
+    "Qwen/Qwen2.5-32B": Qwen2Config(**SIZES, max_position_embeddings=131_072, tie_word_embeddings=False),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Qwen2Config(
+        **SIZES, max_position_embeddings=131_072, tie_word_embeddings=False
+    ),
 }
 """With the context and the head of each."""
 END, TURN, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
