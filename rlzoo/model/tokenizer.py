@@ -73,7 +73,7 @@ class Tokenizer:
         text = rendered(self.backend, messages, **options)
         if messages == list(prompt):
             return list(self.backend(text, add_special_tokens=False)["input_ids"])
-        return [token for piece in re.split(f"({self._special.pattern})", text) for token in self._piece(piece)]
+        return self._pieces(text)
 
     @cached_property
     def _special(self) -> re.Pattern[str]:
@@ -81,6 +81,10 @@ class Tokenizer:
         added = {token.content for token in self.backend.added_tokens_decoder.values() if token.special}
         written = sorted({*added, *self.backend.all_special_tokens}, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, written)) or "(?!)")
+
+    def _pieces(self, text: str) -> list[int]:
+        """The token ids of rendered text in which what looks like a special token is parted."""
+        return [token for piece in re.split(f"({self._special.pattern})", text) for token in self._piece(piece)]
 
     def _piece(self, text: str) -> list[int]:
         """The token ids of a special token that a template wrote, or of the text between two."""
@@ -98,9 +102,17 @@ class Tokenizer:
         The token that ends the turn is the policy's, unless a stop text has cut the turn before it.
         """
         behind = self._behind([{**it, "content": self._special.sub(_parted, it["content"])} for it in answers])
-        ids = [token for piece in re.split(f"({self._special.pattern})", behind) for token in self._piece(piece)]
-        is_ended = turn[-1] in self.stop_tokens and ids[0] in self.stop_tokens
-        return ids[1:] if is_ended else ids
+        closing = self._further(behind.lstrip())  # some templates write a space before the token that ends a turn
+        is_ended = turn[-1] in self.stop_tokens and closing[0] in self.stop_tokens
+        return closing[1:] if is_ended else self._further(behind)
+
+    def _further(self, text: str) -> list[int]:
+        """The token ids of rendered text that goes on behind a turn, where no tokenizer may put a space of its own."""
+        if _PARTING in text:
+            return self._pieces(text)
+        before = "" if self._special.match(text) else _TURN
+        first, ids = (list(self.backend(it, add_special_tokens=False)["input_ids"]) for it in (before, before + text))
+        return ids[len(first) :]
 
     def _behind(self, answers: Sequence[Message]) -> str:
         """The text that the chat template writes behind a turn."""
