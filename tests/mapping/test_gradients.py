@@ -37,7 +37,10 @@ BY_HAND = (
 def case_of(rollouts: Rollouts) -> Case:
     """A batch as plain arrays."""
     batch = rollouts.batch
-    values = {item.name: getattr(batch, item.name) for item in fields(Case)}
+    nothing_heard = {"heard": torch.zeros_like(batch.mask), "extent": batch.lengths}
+    values = nothing_heard | {
+        item.name: getattr(batch, item.name) for item in fields(Case) if hasattr(batch, item.name)
+    }
     arrays = {name: value.numpy() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     return Case(
         **{name: value for name, value in arrays.items() if not (batch.on_policy and name in ("logp", "entropy"))}

@@ -116,10 +116,10 @@ class Talking:
 @pytest.mark.parametrize(
     ("role", "written", "told"),
     [
-        ("tool", "{{ raise_exception('no tools here') }}", "no tools here"),
+        ("tool", "{{ raise_exception('no tools here') }}", "fails (no tools here)"),
         ("tool", "", "it writes something else in its place"),
         ("tool", "{{ m['content'] | tojson }}", "it writes something else in its place"),
-        ("user", "{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("user", "{{ raise_exception('roles must alternate') }}", "fails (roles must alternate)"),
     ],
 )
 def test_a_template_that_cannot_write_an_answer_is_refused_before_a_turn_is_sampled(
@@ -133,7 +133,9 @@ def test_a_template_that_cannot_write_an_answer_is_refused_before_a_turn_is_samp
     content = "{{ m['content'] }}"
     answering = f"{{% if m['role'] == '{role}' and loop.index0 %}}{written}{{% else %}}{content}{{% endif %}}"
     (tmp_path / "model" / "chat_template.jinja").write_text(TEMPLATE.replace(content, answering))
-    with pytest.raises(UserError, match=rf"model cannot answer .* of role {role} \({told}\); choose a model"):
+    with pytest.raises(
+        UserError, match=rf"model cannot answer .* of role {role} \({re.escape(told)}\); choose a model"
+    ):
         load_tokenizer(config.model, config.task)
     load_tokenizer(config.model)
 
