@@ -38,9 +38,8 @@ def case_of(rollouts: Rollouts) -> Case:
     """A batch as plain arrays."""
     batch = rollouts.batch
     nothing_heard = {"heard": torch.zeros_like(batch.mask), "extent": batch.lengths}
-    values = nothing_heard | {
-        item.name: getattr(batch, item.name) for item in fields(Case) if hasattr(batch, item.name)
-    }
+    there = [item.name for item in fields(Case) if item.name not in nothing_heard]
+    values = nothing_heard | {name: getattr(batch, name) for name in there}
     arrays = {name: value.numpy() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     return Case(
         **{name: value for name, value in arrays.items() if not (batch.on_policy and name in ("logp", "entropy"))}
