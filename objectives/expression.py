@@ -148,7 +148,10 @@ def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
         idle = [part for part in contributed if part in unread]
         if idle:
             without = "".join(f"-{part.name}" for part in idle)
-            remedy = f"add {without}" if len(idle) < len(contributed) else "leave it out"
+            if is_part := len(idle) < len(contributed):  # without them something of the base has to be left
+                kept = {name: part for name, part in parts.items() if part not in unread}
+                _check_base(base, additions, {name: part for name, part in start.items() if name not in removed}, kept)
+            remedy = f"add {without}" if is_part else "leave it out"
             what, reader = _by(idle[0], term.name), _reader(idle[0], parts.values()).name
             raise ObjectiveError(f"{what} has no effect on {reader}, which does not read it: {remedy}")
     for part in unread:

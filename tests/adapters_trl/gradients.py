@@ -14,13 +14,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import parse
+from objectives import lots, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.collect import Collected
 from rlzoo.training.tally import Tally
-from tests.adapters_trl.rig import Along, Weights, embedded, ended_rollouts, graded, settings, thirds, trainer
+from tests.adapters_trl.rig import SEED, Along, Weights, embedded, ended_rollouts, graded, settings, thirds, trainer
 from tests.training.recording import Recording, collected_by
 
 MINIBATCHES, ROWS = 2, 12
@@ -99,6 +99,8 @@ def main(folder: Path, expressions: list[str]) -> None:
     torch.set_num_threads(1)
     processes = Accelerator(cpu=True)
     sampled, batch = ended_rollouts()
+    first_lots = lots(batch.require("group", "test"), batch.mask.shape[1], SEED << 32)
+    batch = batch.with_fields(lot=first_lots)  # as the adapter draws them before any step of TRL's
     groups = batch.require("group", "test") % processes.num_processes == processes.process_index
     collected = collected_by(sampled, batch, groups.nonzero()[:, 0])
     *weights, reference = noisy_weights(5)

@@ -100,8 +100,8 @@ EQUAL = [
 
 @pytest.mark.parametrize(("first", "second"), EQUAL)
 def test_identities_of_composition(first: str, second: str) -> None:
-    assert parse(first) == parse(second)
-    assert parse(first).expression == parse(second).expression
+    assert parse(first) == parse(second) and parse(first).key == parse(second).key
+    assert parse(parse(first).expression) == parse(parse(second).expression)  # which keep the names that were typed
 
 
 NEUTRAL = [
