@@ -16,6 +16,7 @@ from rlzoo.model.manifest import MANIFEST
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.test_links import contents
 from tests.test_stranger import WORDS, clean, marker, records, run, say  # noqa: F401
+from tests.thinned import thinned
 
 ESC = "\x1b[31mred\x07\u202eturned"
 BOMB = "{% set n = messages | length * 1500000000 %}{{ 'a' * n }}"
@@ -88,11 +89,10 @@ FURTHER: dict[str, Callable[[Path], object]] = {
     "shown": shown,
     "partial": partial,
 }
-"""Tricks of lines 7 to 13 of the findings: what is damaged, endless, greedy, linked, or meant for a terminal."""
+"""What is damaged, endless, greedy, linked, or meant for a terminal."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.parametrize("name", thinned(list(FURTHER), fast=0, slow=3))
 def test_no_command_ends_in_anything_but_a_line_with_what_a_stranger_has_damaged(
     name: str,
     run: Path,

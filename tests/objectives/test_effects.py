@@ -49,7 +49,7 @@ def lookup_kind(name: str) -> str:
     return next((entry.kind for entry in names() if entry.name == name), "")
 
 
-@pytest.mark.parametrize("base", thinned(RECIPES, 10))
+@pytest.mark.parametrize("base", thinned(RECIPES, 10, slow=3))
 def test_of_a_base_and_a_part_each_has_an_effect_or_a_line_says_not(base: str) -> None:
     for part in sorted(set(PARTS) - set(RECIPES)):
         pair, turned = effective(base, part), attempted(f"{part}+{base}")
@@ -59,7 +59,7 @@ def test_of_a_base_and_a_part_each_has_an_effect_or_a_line_says_not(base: str) -
             assert turned.unused
 
 
-@pytest.mark.parametrize("base", thinned(RECIPES, 0))
+@pytest.mark.parametrize("base", thinned(RECIPES, 0, slow=4))
 def test_of_two_recipes_each_has_an_effect_or_a_line_says_not(base: str) -> None:
     for addition in set(RECIPES) - {base}:
         effective(base, addition)

@@ -364,7 +364,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("setting", "extra"), SETTINGS)
-@pytest.mark.parametrize("base", thinned(RECIPES, 3))
+@pytest.mark.parametrize("base", thinned(RECIPES, 3, slow=4))
 def test_loptis_passes_add_up_to_the_joint_gradient(base: str, setting: str, extra: str) -> None:
     split = parse(f"{base}{extra}+lopti{setting}")
     joint = parse(f"{base}{extra}-lopti" if base == "lopti" else f"{base}{extra}+single_pass")

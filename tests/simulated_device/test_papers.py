@@ -14,6 +14,7 @@ from rlzoo.rollout import vllm_engine
 from rlzoo.tasks.text import question
 from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.paper_stand_ins import CONFIGS, TURN_END, stand_ins
+from tests.thinned import thinned
 
 SHORT = (
     "rollout.engine=transformers",  # vLLM has no pretended device
@@ -81,8 +82,7 @@ def test_prompts_that_are_rendered_already_get_no_second_template(tmp_path: Path
     assert found.task.grader(problem, right.replace("knave", "knight")).correct == 0.0
 
 
-@pytest.mark.parametrize("paper", CONFIGS)
-@pytest.mark.slow
+@pytest.mark.parametrize("paper", thinned(CONFIGS, fast=0, slow=3))
 def test_a_papers_configuration_trains_and_is_evaluated_on_the_device(paper: str, tmp_path: Path) -> None:
     (tmp_path / "vary.py").write_text(VARIED)
     words = [*stand_ins(paper, tmp_path), *SHORT, f"task.reward={tmp_path / 'vary.py'}:vary", "task.wrong_reward=0"]

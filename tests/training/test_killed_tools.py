@@ -14,6 +14,7 @@ from benchmarks.faults.comparing import differences
 from rlzoo.files import read_json_lines
 from tests.processes import ONE, ROOT, launch
 from tests.rollout.calling_model import save_calling_model
+from tests.thinned import thinned
 
 WAITING = '''
 import random
@@ -57,9 +58,8 @@ def length(response):
 '''
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("kind", ["functions", "class"])
+@pytest.mark.parametrize("kind", thinned(["class", "functions"], fast=0, slow=2))
 def test_a_run_that_is_killed_while_a_tool_runs_goes_on_as_if_it_had_not_been(kind: str, tmp_path: Path) -> None:
     save_calling_model(tmp_path / "model")
     (tmp_path / "tools.py").write_text(WAITING)
