@@ -18,6 +18,7 @@ from tests.thinned import thinned
 
 SHORT = (
     "rollout.engine=transformers",  # vLLM has no pretended device
+    "rollout.kv_cache_gib=null",
     "rollout.prompts_per_step=2",
     "rollout.responses_per_prompt=4",
     "rollout.max_refills=20",
