@@ -49,10 +49,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_lost_process(error: BaseException) -> bool:
-    """Whether another process of a group is gone, as gloo, NCCL and torch say in words."""
-    said = str(error).lower()
-    of_group = isinstance(error, RuntimeError) and any(name in said for name in ("gloo", "nccl", "processgroup"))
-    return of_group and any(words in said for words in _OF_A_LOST_PROCESS)
+    """Whether another process of a group is gone, as torch says by its kinds of errors, gloo and NCCL in words."""
+    said, kinds = str(error).lower(), {kind.__name__ for kind in type(error).__mro__}
+    in_words = isinstance(error, RuntimeError) and any(name in said for name in ("gloo", "nccl", "processgroup"))
+    is_told = any(words in said for words in _OF_A_LOST_PROCESS)
+    return "DistNetworkError" in kinds or (is_told and ("DistError" in kinds or in_words))
 
 
 def fault_in(error: BaseException) -> str:
