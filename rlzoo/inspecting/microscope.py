@@ -21,7 +21,7 @@ from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.memory import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
-from rlzoo.files import read_json_lines, refuse_links
+from rlzoo.files import read_json_lines, refuse_link
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
@@ -31,6 +31,9 @@ from rlzoo.training.scoring import Scorer
 _logger = logging.getLogger(__name__)
 SCORED = frozenset({"logp_old", "entropy_old"})
 """What is scored whatever the objectives read."""
+
+PAGES = "microscope"
+"""The folder of a run that holds the pages."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     folder = RunFolder(Path(run))
     config = folder.read_config()
     if not settings.output:
-        refuse_links(folder.path)
+        refuse_link(folder.path / PAGES)
     typed = [{"objective": settings.objective}, {"objective": settings.against}]
     check_recorded([RecordedKeys(folder.config, flat(asdict(config)))], typed, trust)
     objectives = [

@@ -11,7 +11,7 @@ from rich.text import Text
 from torch import Tensor
 
 from rlzoo.files import slug, write_text
-from rlzoo.inspecting.microscope import Microscope
+from rlzoo.inspecting.microscope import PAGES, Microscope
 from rlzoo.inspecting.view import View
 from rlzoo.report.console import plain_console
 from rlzoo.report.page import shortened, templates
@@ -74,7 +74,7 @@ class Group:
 def show_microscope(scope: Microscope, quiet: bool = False) -> Path:
     """Writes the page, says where it is, and returns that."""
     console, output = plain_console(quiet), scope.settings.output
-    path = Path(output) if output else scope.folder / "microscope" / f"{_name(scope)}.html"
+    path = Path(output) if output else scope.folder / PAGES / f"{_name(scope)}.html"
     write_text(path, microscope_page(scope))
     for line in (provenance(scope), *map(summary, scope.views)):
         console.print(Text(line))
