@@ -25,7 +25,7 @@ LONGEST_ANSWER = 1000
 DEEPEST_ANSWER = 10
 """Brackets within brackets. Those gold answers nest at most 4; the time that parsing takes is exponential in it."""
 
-_HIDES = re.compile(r"\\[hv]?phantom(?![A-Za-z])")
+_HIDES = re.compile(r"\\[hv]?phantom(?![A-Za-z])\s*(\{[^{}]*\}|\S)?")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
@@ -63,10 +63,10 @@ def equivalent(gold: str, answer: str) -> bool:
 
     Numbers are compared exactly: 0.1 is not 0.1000001. Only where the gold one has no end as a decimal, such as 1/3,
     and within lists, is a decimal taken whose first 6 places beyond the leading zeros agree. 52 is `52_8`, as problems
-    name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52. A phantom earns
-    nothing.
+    name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52. A phantom that
+    the gold answer does not have earns nothing.
     """
-    if _is_too_long(answer) or _HIDES.search(answer):
+    if _is_too_long(answer) or not _phantoms(answer) <= _phantoms(gold):
         return False
     if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
         return _is_choice_or_its_value(choice, answer)
@@ -75,6 +75,11 @@ def equivalent(gold: str, answer: str) -> bool:
     if not given.holds or not _may_be_equal(wanted.answer, given):
         return False
     return any(_equal(wanted, reading) for reading in given.readings) or _equal_regions(wanted, given)
+
+
+def _phantoms(answer: str) -> set[str | None]:
+    """What the answer sets but does not show."""
+    return {phantom[1] for phantom in _HIDES.finditer(answer)}
 
 
 def _is_choice_or_its_value(choice: re.Match[str], answer: str) -> bool:
