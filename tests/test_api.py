@@ -78,6 +78,7 @@ def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
     assert all(config == asked[0] for config in asked) and len(asked) == 4
 
 
+@pytest.mark.slow
 def test_the_first_step_is_bitwise_the_same_typed_in_a_file_and_in_python(tmp_path: Path) -> None:
     keys = {**SMALL, "train.steps": 1, "objective": "stapo", "seed": 3}
     file = tmp_path / "keys.yaml"
@@ -128,6 +129,7 @@ def test_what_is_shown_of_a_configuration_is_a_file_of_it(tmp_path: Path, capsys
     assert "show=keys is not one of config" in error_of(capsys, "train", "show=keys")
 
 
+@pytest.mark.slow
 def test_a_run_is_read_in_python_while_and_after_it_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = rlzoo.train(objective="grpo", output=tmp_path / "run", progress=False, **SMALL)
     assert capsys.readouterr().out == ""

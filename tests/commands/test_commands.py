@@ -80,6 +80,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_word_imports_no_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH]
     done = subprocess.run(command, cwd=tmp_path, input="\n".join(WRONG), capture_output=True, text=True, check=True)
@@ -88,6 +89,7 @@ def test_a_wrong_word_imports_no_torch(tmp_path: Path) -> None:
         assert line.startswith("rlzoo: error: "), words
 
 
+@pytest.mark.slow
 def test_the_zoo_is_shown_and_compared_without_torch() -> None:
     lines = ["objectives", "objectives stapo+clip_higher", "objectives stapo grpo", "objectives --search clip"]
     command = [sys.executable, "-c", WITHOUT_TORCH]
@@ -100,6 +102,7 @@ def test_a_file_to_grade_again_may_have_an_equals_sign_in_its_folder(capsys: pyt
     assert "unknown key" not in error_of(capsys, "regrade", "runs/g=5/nowhere.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     thinned(

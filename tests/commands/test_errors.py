@@ -100,6 +100,7 @@ def test_a_model_with_code_of_its_own_is_refused_unless_asked_for(
     assert "model.trust_remote_code" in error_of(capsys, "train", f"model.name={model}")
 
 
+@pytest.mark.slow
 def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     run.mkdir()

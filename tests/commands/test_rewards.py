@@ -82,6 +82,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["objective=grpo", "task.name=own.jsonl", "output=run", *steps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", thinned(["ours,compute_score", "ours", "trl", "compute_score"], 4))
 def test_every_form_trains_the_embedded_model(rewards: str, words: list[str]) -> None:
     names = rewards.split(",")
@@ -99,6 +100,7 @@ def test_every_form_trains_the_embedded_model(rewards: str, words: list[str]) ->
         assert (record["reward"], record["correct"]) == (pytest.approx(expected), correct)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["ours"], ["ours", "compute_score"]])  # a single one comes weighted
 def test_the_rewards_of_several_functions_come_to_the_objective_apart(
     names: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch
@@ -121,6 +123,7 @@ def test_the_rewards_of_several_functions_come_to_the_objective_apart(
     assert len(names) == 1 or not torch.equal(rewards[:, 0], rewards[:, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["./rewards.py:ours", "./rewards.py:ours,./rewards.py:compute_score"])
 def test_a_run_of_another_objective_is_inspected_by_one_that_reads_the_rewards_apart(
     written: str, words: list[str]
@@ -129,6 +132,7 @@ def test_a_run_of_another_objective_is_inspected_by_one_that_reads_the_rewards_a
     assert main(["inspect", "run", "objective=gdpo", "step=0", "trust=run/config.yaml"]) == 0
 
 
+@pytest.mark.slow
 def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:
     assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
     assert ASKED[0]["model"] == "judge" and "Gold answer: 1" in ASKED[0]["messages"][0]["content"]

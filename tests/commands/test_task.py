@@ -36,6 +36,7 @@ def test_the_shipped_model_and_task_can_be_learnt(capsys: pytest.CaptureFixture[
     assert out.count("reward") >= 5 and "0 of " in out and "groups of 8 responses" in out
 
 
+@pytest.mark.slow
 def test_a_grader_that_no_response_satisfies_is_known_before_an_hour_is_spent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -85,6 +86,7 @@ def test_long_prompts_that_training_drops_are_not_looked_at(capsys: pytest.Captu
     )
 
 
+@pytest.mark.slow
 def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model = save_tiny_model(tmp_path / "model")
     (model / "chat_template.jinja").write_text(TEMPLATE)

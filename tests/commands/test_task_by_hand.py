@@ -82,6 +82,7 @@ def test_a_state_lasts_for_an_episode_that_is_tried_by_hand(
     assert ":3=" in done and ":7=" in done and "reward 7" in done and "in 3 turns, 2 calls, 0 failed" in done
 
 
+@pytest.mark.slow
 def test_conversations_are_shown_whole_with_their_calls_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task", *CALCULATOR]) == 0
     out = capsys.readouterr().out

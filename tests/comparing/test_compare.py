@@ -108,6 +108,7 @@ def test_an_ablation_is_compared_with_the_whole(tmp_path: Path) -> None:
     assert found.baseline == "stapo" and names["stapo-without-s2t"] == parse("justrl").key
 
 
+@pytest.mark.slow
 def test_an_ablation_says_what_it_is_without_and_not_another_name(tmp_path: Path) -> None:
     words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
     found, _ = read_grid(["seeds=0,1", f"output={tmp_path}", *words], ["justrl"])

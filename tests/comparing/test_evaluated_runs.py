@@ -71,6 +71,7 @@ def board(runs: list[Path], *benchmarks: str) -> Leaderboard:
     return make_leaderboard(found, notes=notes)
 
 
+@pytest.mark.slow
 def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_is(runs: list[Path]) -> None:
     found = board(runs)
     macro = found.decodings[0]
@@ -144,6 +145,7 @@ def test_an_evaluation_of_an_earlier_step_or_of_no_run_is_refused(runs: list[Pat
         runs_evaluated([path])
 
 
+@pytest.mark.slow
 def test_folders_and_files_of_evaluations_find_their_runs(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(t
         assert list(make_leaderboard(runs).decodings) == [AIME]
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_benchmarks_contamination_is_on_its_board_and_on_no_other(runs: list[Path]) -> None:
     found = board(runs)
     for text in (page(found), markdown(found)):

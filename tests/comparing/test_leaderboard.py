@@ -76,12 +76,14 @@ def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
     assert notes == [f"1 of the 9 runs of {folder} are not done and left out."]
 
 
+@pytest.mark.slow
 def test_a_baseline_may_be_written_in_any_way(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     for written in ("justrl", "stapo-s2t", "dapo-dynamic_sampling - soft_overlong"):
         assert str(make_leaderboard(found, written).baseline.name) == "justrl"
 
 
+@pytest.mark.slow
 def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None:
     folders = [
         make_run(tmp_path / f"{name}-{seed}", "stapo", seed, a)
@@ -99,6 +101,7 @@ def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None
     assert len(strokes(found.rows)) == 2
 
 
+@pytest.mark.slow
 def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(runs: list[str]) -> None:
     found, turned = board(runs), board(runs[::-1])
     for row in found.rows:
@@ -138,6 +141,7 @@ def test_pass_at_k_and_majorities_have_intervals_and_verdicts(runs: list[str]) -
                 assert (it.difference is None) == row.is_baseline
 
 
+@pytest.mark.slow
 def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
     found = board(runs)
     assert [line for line in planning(found) if "would have been found with 80 % probability" in line]
@@ -147,6 +151,7 @@ def test_the_board_says_what_it_could_have_found(runs: list[str]) -> None:
         assert planning(found)[0] in text
 
 
+@pytest.mark.slow
 def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path: Path) -> None:
     scattered = {"grpo": (0.3, 0.5), "dapo": (0.75, 0.5)}
     folders = [
@@ -230,6 +235,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert says in error_of(capsys, "leaderboard", *words)
 
 
+@pytest.mark.slow
 def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,6 +310,7 @@ def test_two_rows_are_never_called_the_same(tmp_path: Path) -> None:
     assert {str(row.name) for row in board(folders).rows} == {"dapo", "stapo"}
 
 
+@pytest.mark.slow
 def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: Path) -> None:
     """Also where those seeds answered as another row's did, which has further ones."""
     folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed, 0.2) for seed in range(2)]
@@ -319,6 +326,7 @@ def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: 
     assert not found.alike
 
 
+@pytest.mark.slow
 def test_a_swept_baseline_is_taken_where_it_is_best(tmp_path: Path) -> None:
     words = ["evaluation.decodings=[1/1,0.7/0.9]", f"train.steps={STEPS}", "evaluation.problems=12"]
     words += ["evaluation.samples=4", "train.learning_rate=[1e-5,1e-4,1e-3]", "seeds=0,1", f"output={tmp_path}"]

@@ -20,6 +20,7 @@ def grid(output: Path, *words: str) -> Grid:
     return read_grid([*words, *AS_MADE, f"output={output}"])[0]
 
 
+@pytest.mark.slow
 def test_a_row_that_is_left_out_is_neither_trained_nor_shown_until_it_is_asked_for_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -44,6 +44,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_table_of_another_trainer_gives_page_picture_markdown_csv_and_verdicts(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_table_of_another_trainer_gives_page_picture_markdown_csv_and_verdicts
     assert "theirs, new" in set(frame["objective"])  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_a_frame_columns_rows_csv_and_parquet_of_the_same_results_are_the_same_board(
     table: Path, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_equal_tokens_are_the_fewest_that_a_row_spent(folder: Path) -> None:
     assert at_steps["stapo"].mean > at_tokens["stapo"].mean  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_held_out_evaluations_count_where_all_runs_have_enough_of_them(folder: Path) -> None:
     generator = np.random.default_rng(0)
     for run in folder.iterdir():
@@ -138,6 +139,7 @@ def test_groups_that_are_dropped_count_as_far_as_they_were_sampled(folder: Path)
     assert np.all(grpo.accuracy == pytest.approx(0.3)) and grpo.tokens[1] == 3 * TOKENS  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_row_that_did_not_record_what_it_dropped_is_refused_with_the_reason(folder: Path) -> None:
     changed(folder, "grpo", {"groups_dropped": 0.5})
     scaling = scaling_of(board := board_of(folder))
@@ -154,6 +156,7 @@ def test_timings_that_lost_a_step_are_named(folder: Path) -> None:
         board_of(folder)
 
 
+@pytest.mark.slow
 def test_page_markdown_and_csv_show_fits_and_say_why_there_is_none(folder: Path) -> None:
     changed(folder, "stapo", {"accuracy": 0.5})
     board = board_of(folder)

@@ -64,6 +64,7 @@ def test_a_list_for_a_key_that_takes_one_is_no_sweep(tmp_path: Path) -> None:
     assert len(found.cells) == 1 and found.cells[0].config.evaluation.decodings == ["1/1", "0.7/0.9"]
 
 
+@pytest.mark.slow
 def test_a_sweep_has_a_row_a_curve_and_a_command_for_each_value(tmp_path: Path) -> None:
     words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
     found = grid(tmp_path, "grpo", "dapo", "train.learning_rate=[1e-5,1e-4]", "seeds=0,1", *words)

@@ -87,6 +87,7 @@ def test_a_long_run_is_looked_at_rarely() -> None:
     assert 0 < looks <= LOOKS
 
 
+@pytest.mark.slow
 def test_a_finding_is_a_line_while_training(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

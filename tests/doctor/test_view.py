@@ -75,6 +75,7 @@ def test_what_is_suggested_has_a_paper_and_can_be_typed(detector: object) -> Non
         assert remedy.paper and tag in {it for part in parse(remedy.expression).parts for it in part.troubles}
 
 
+@pytest.mark.slow
 def test_a_run_of_ours_is_examined_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=1", "task.problems=50")
     held_out = ("evaluation.problems=4", "evaluation.samples=1")

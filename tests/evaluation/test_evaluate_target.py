@@ -41,6 +41,7 @@ def benchmark_words(folder: Path, *words: str) -> tuple[str, ...]:
     return ("benchmarks=aime24,math500", f"benchmarks_folder={folder}", f"output={folder / 'out'}", *words)
 
 
+@pytest.mark.slow
 def test_benchmarks_are_sampled_as_the_papers_do_and_the_model_loads_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,6 +110,7 @@ def test_an_evaluation_of_a_task_shows_pass_and_majority(folder: Path) -> None:
         assert heading in shown
 
 
+@pytest.mark.slow
 def test_texts_that_end_a_response_worked_examples_and_decodings_reach_the_sampler(folder: Path) -> None:
     model = save_tiny_model(folder / "model", context=400)
     (folder / "shots.jsonl").write_text('{"problem": "3+3=", "response": "6"}')

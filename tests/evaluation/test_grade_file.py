@@ -30,6 +30,7 @@ def write(path: Path, lines: Sequence[Any]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_lines_keep_what_they_have_and_gain_grade_answer_and_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

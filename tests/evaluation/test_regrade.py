@@ -98,6 +98,7 @@ def test_the_shipped_tasks_are_graded_again(name: str, options: dict[str, int]) 
     assert regraded([{**record, "response": "="}])[0]["reward"] == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(["countdown", "chain_sum", "arc_agi", "basic_arithmetic"], 4))
 def test_the_problems_of_reasoning_gym_come_back_from_json_as_they_were(name: str) -> None:
     config = TaskConfig(f"reasoning_gym:{name}", wrong_reward=-1.0)

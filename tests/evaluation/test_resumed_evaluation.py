@@ -45,6 +45,7 @@ def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return sampled
 
 
+@pytest.mark.slow
 def test_batches_that_are_done_are_kept_and_the_file_is_that_of_one_that_was_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from tests.evaluation.rank_evaluation import PROBLEMS
 from tests.processes import ONE, TWO, launch
 
 
+@pytest.mark.slow
 @given(some.integers(1, 200), some.integers(1, 40), some.integers(1, 9))
 def test_every_problem_is_dealt_once_and_no_process_has_much_more_than_another(
     problems: int, size: int, processes: int

@@ -50,6 +50,7 @@ def test_equal_answers_vote_together(boxes: tuple[str, ...], share: float) -> No
     assert Evaluation(records(*boxes), len(boxes)).majorities == pytest.approx([share])
 
 
+@pytest.mark.slow
 def test_a_vote_is_said_where_it_is_not_the_answer_as_written_and_regrading_keeps_it() -> None:
     found = records("2", r"\frac{1}{2}", "0.5", "7")
     assert [record.get("vote") for record in found] == [None, None, found[1]["final_answer"], None]

@@ -150,6 +150,7 @@ def test_the_guide_s_table_has_all_twenty_cases() -> None:
     assert set(TABLE) == set(EDITS) and sum(map(len, TABLE.values())) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edited", EDITS)
 @pytest.mark.parametrize("column", ["train", "resume"])
 def test_a_run_s_folder_takes_no_steps_of_other_code(
@@ -165,6 +166,7 @@ def test_a_run_s_folder_takes_no_steps_of_other_code(
     assert all(path.read_bytes() == content for path, content in kept.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edited", ["part", "recipe", "reward", pytest.param("task", marks=pytest.mark.slow)])
 def test_a_grid_trains_anew_what_was_edited_and_takes_it_up_again_when_that_is_taken_back(
     edited: str, caplog: pytest.LogCaptureFixture
@@ -345,6 +347,7 @@ def test_what_is_recorded_is_compared_and_never_imported(folder: Path) -> None:
     assert not {"stranger", "mine"} & set(sys.modules)
 
 
+@pytest.mark.slow
 def test_an_edit_while_a_grid_is_trained_ends_what_has_not_begun() -> None:
     grid, _ = read_grid([*WORDS["part"], *SIZES, "output=grid", "seeds=0,1"])
 

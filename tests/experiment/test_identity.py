@@ -117,6 +117,7 @@ def expressions(draw: st.DrawFn) -> str:
     return expression
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=15)
 @given(
     asked=expressions(),

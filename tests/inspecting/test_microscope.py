@@ -59,6 +59,7 @@ def test_what_was_silenced_is_what_training_counted(folder: RunFolder) -> None:
     assert silenced.any() and silenced.sum() / view.tokens.sum() == pytest.approx(counted, rel=0.1)
 
 
+@pytest.mark.slow
 def test_rollouts_sampled_ahead_have_the_ratio_that_training_met(tmp_path: Path) -> None:
     words = ("objective=grpo-kl", "rollout.ahead=1", "train.minibatches_per_step=1", "train.learning_rate=1e-2")
     run = make_run(tmp_path / "run", *words, "train.warmup_steps=0")
@@ -100,6 +101,7 @@ def test_ids_are_unique_and_every_reference_has_its_target(scope: Microscope) ->
     assert used <= set(ids)
 
 
+@pytest.mark.slow
 def test_hostile_text_adds_no_element_and_no_attribute(scope: Microscope) -> None:
     harmless, attacked = Elements(microscope_page(scope)), Elements(microscope_page(hostile(scope)))
     assert set(attacked.tags) <= set(harmless.tags)

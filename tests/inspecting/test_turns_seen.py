@@ -27,6 +27,7 @@ def behind(page: str) -> list[dict[str, list[float]]]:
     return list(json.loads(found)["responses"])
 
 
+@pytest.mark.slow
 def test_nothing_pushes_on_what_the_environment_wrote(folder: RunFolder) -> None:
     scope = make_scope(folder, "step=0", "against=dapo-soft_overlong", "groups=16")
     heard = scope.batch.require("writer", "test") == Writer.ENVIRONMENT
@@ -41,6 +42,7 @@ def test_nothing_pushes_on_what_the_environment_wrote(folder: RunFolder) -> None
             assert response["p"][int(t)] is None and response["turn"][int(t)] == 0
 
 
+@pytest.mark.slow
 def test_what_an_objective_learns_of_the_environment_is_shown_with_its_probability(folder: RunFolder) -> None:
     scope = make_scope(folder, "step=0", "objective=echo-kl", "groups=16")
     heard, (view,) = scope.heard, scope.views

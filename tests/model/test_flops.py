@@ -22,5 +22,6 @@ def test_the_operations_of_a_forward_pass_are_those_that_torch_counts(name: str,
     assert products == pytest.approx(expected, rel=0.02)  # norms' weights are counted as products
 
 
+@pytest.mark.slow
 def test_the_peak_of_this_machine_is_positive() -> None:
     assert measured_peak(torch.device("cpu"), torch.float32) > 1e9

@@ -112,6 +112,7 @@ def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording
 FIRST_METHODS = ("grpo", "dapo", "entropy20(fraction=0.3)", "lopti+kl", "stare", "stapo")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["gpt2", *(pytest.param(it, marks=pytest.mark.slow) for it in ("qwen3", "llama", "gemma2"))]
 )

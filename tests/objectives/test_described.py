@@ -15,6 +15,7 @@ from tests.thinned import thinned
 WRITTEN = {part.partition("(")[0]: part for part in PARTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", thinned([*VARIANTS, *PARTS], 3))
 def test_the_latex_can_be_set_and_has_every_number_of_the_equation(expression: str) -> None:
     equation = parse(expression).equation

@@ -6,6 +6,7 @@ import types
 import typing
 from dataclasses import fields
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,7 @@ def test_removals_obey_the_algebra(base: str, additions: list[str], removals: li
     assert parse(objective.expression).expression == objective.expression
 
 
+@pytest.mark.slow
 @CHECKED
 @given(terms(), st.lists(terms(), max_size=4), st.integers(0, 1000))
 def test_random_compositions_do_not_see_how_the_batch_is_cut_ordered_or_padded(
@@ -142,6 +144,7 @@ def test_random_compositions_do_not_see_how_the_batch_is_cut_ordered_or_padded(
             assert ((got - wanted).abs() <= 1e-10 * wanted.abs()).all()
 
 
+@pytest.mark.slow
 @CHECKED
 @given(terms(), st.lists(terms(), max_size=4))
 def test_equal_objectives_and_only_they_have_equal_expressions(first: str, others: list[str]) -> None:

@@ -160,6 +160,7 @@ def test_a_part_with_postponed_annotations_works(folder: Path) -> None:
     assert str(parse("grpo+my_method:rare_bonus(threshold=0.05)")).endswith("rare_grpo(threshold=0.05)")
 
 
+@pytest.mark.slow
 def test_it_runs_in_the_loop_of_this_process(folder: Path) -> None:
     words = ["objective=stapo+my_method:rare_bonus(threshold=0.999)", "train.steps=1", "rollout.prompts_per_step=8"]
     words += ["evaluation.problems=2", "evaluation.samples=1", f"output={folder / 'run'}"]

@@ -262,6 +262,7 @@ def test_the_package_ships_the_template() -> None:
     assert {root / "rlzoo/report/templates/page.html", root / "rlzoo/embedded/arithmetic.yaml"} <= shipped
 
 
+@pytest.mark.slow
 def test_the_picture_takes_any_text(board: Leaderboard, tmp_path: Path) -> None:
     draw_leaderboard(tmp_path / "picture.png", hostile(board))
     assert (tmp_path / "picture.png").stat().st_size > 10_000
@@ -290,6 +291,7 @@ def test_a_statistic_that_is_declared_once_is_in_all_five_views(
     assert "median run" in [axis.get_title(loc="left") for axis in drawn.findobj(Axes)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tables",
     [pytest.param(board_statistics.BY_DECODING, marks=pytest.mark.slow), board_statistics.BY_ROW],

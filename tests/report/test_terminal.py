@@ -121,6 +121,7 @@ def test_slow_precision_on_a_gpu_is_said_at_the_start(
     assert ("ten times slower than model.precision=bfloat16" in console.export_text()) == says_so
 
 
+@pytest.mark.slow
 def test_room_for_whole_responses_is_said_where_a_cache_is_set_aside(tmp_path: Path) -> None:
     console = Console(record=True, width=200, file=io.StringIO())
     experiment = check(load_config([f"output={tmp_path / 'run'}"]))

@@ -32,6 +32,7 @@ def test_log_probs_and_entropies_are_exactly_those_of_what_was_sampled_from(
     assert logp.dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", [12, 700])
 @pytest.mark.parametrize("top_p", [1.0, 0.8])
 def test_tokens_are_as_frequent_as_they_are_probable(vocabulary: int, top_p: float) -> None:

@@ -23,6 +23,7 @@ def test_a_task_has_one_turn_unless_its_class_says_otherwise() -> None:
     assert environment_of(load_config([f"task.name={ECHO}"]).task).__name__ == "Answering"
 
 
+@pytest.mark.slow
 def test_tokens_that_the_policy_did_not_choose_change_no_gradient_and_rewards_are_not_made_again(
     tmp_path: Path,
 ) -> None:

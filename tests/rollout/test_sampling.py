@@ -68,6 +68,7 @@ TEMPLATE = "{% for m in messages %}<user>{{ m.content }}{% endfor %}<assistant>"
 ANSWER = "<answer>(1) Zoey is a knight</answer>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "said", "correct"),
     [

@@ -45,6 +45,7 @@ def showing(folder: Path) -> Iterator[Any]:
         yield sample
 
 
+@pytest.mark.slow
 def test_what_reset_shows_ends_the_last_message_of_the_prompt_and_is_no_token_of_the_policy(showing: Any) -> None:
     graded = showing(0, 4, 3)
     rollouts, backend = graded.rollouts, showing.tokenizer.backend
@@ -69,6 +70,7 @@ def test_what_reset_shows_ends_the_last_message_of_the_prompt_and_is_no_token_of
     assert graded.reward.unique().numel() > 2 and not rollouts.truncated.all()
 
 
+@pytest.mark.slow
 def test_one_pass_over_an_episode_gives_the_log_probs_that_were_sampled(folder: Path) -> None:
     with opened(load_config(words(folder, "Differing"))) as sample:
         rollouts = sample(0, 3, 4).rollouts
@@ -89,6 +91,7 @@ def test_what_reset_shows_leaves_room_for_a_token_of_the_policy(folder: Path) ->
     assert rollouts.lengths.eq(ROOM).all() and rollouts.mask.sum(1).eq(1).all() and rollouts.mask[:, -1].all()
 
 
+@pytest.mark.slow
 def test_no_turn_follows_behind_the_call_that_makes_an_episode_done(folder: Path) -> None:
     with opened(load_config(words(folder, "Ending"))) as ending, opened(load_config(words(folder, "Showing"))) as other:
         ended, going = ending(0, 6, 4), other(0, 6, 4)
@@ -104,6 +107,7 @@ def test_no_turn_follows_behind_the_call_that_makes_an_episode_done(folder: Path
     assert not ended.rollouts.truncated[ended.reward > 0].any()
 
 
+@pytest.mark.slow
 def test_a_turn_that_calls_nothing_is_answered_by_the_user_whom_a_class_plays(folder: Path) -> None:
     with opened(load_config([*words(folder, "Asking"), "task.max_turns=8"])) as sample:
         graded = sample(0, 4, 4)
@@ -123,6 +127,7 @@ SMALL = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evalua
 SMALL += ["rollout.max_response_tokens=150", "task.max_turns=3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", [("Counting", "reward_func"), ("Differing",)], ids=lambda it: it[0])
 def test_a_run_as_trl_writes_it_trains_and_a_resumed_one_has_the_same_episodes(
     rewards: tuple[str, ...], folder: Path, tmp_path: Path
@@ -141,6 +146,7 @@ def test_a_run_as_trl_writes_it_trains_and_a_resumed_one_has_the_same_episodes(
     assert first[0]["turns"] > 1 and first[0]["gradient_norm"] > 0 and first[0]["sampler/difference"] < 1e-5
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

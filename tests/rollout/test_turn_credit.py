@@ -136,6 +136,7 @@ def test_every_token_has_a_writer(rewarded: Any) -> None:
 SMALL = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=1", "train.steps=1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["gigpo", "reinforce_pp+echo-kl_reward"])
 def test_a_run_learns_from_turns_and_from_what_tools_answer(objective: str, folder: Path, tmp_path: Path) -> None:
     keys = [*words(folder, "Earning"), *SMALL, "evaluation.samples=1", f"objective={objective}"]

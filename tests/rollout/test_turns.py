@@ -71,6 +71,7 @@ def sample(calling: Path) -> Iterator[Any]:
         yield sampler
 
 
+@pytest.mark.slow
 def test_a_turn_of_the_policy_and_the_answers_alternate_as_the_chat_template_writes_them(sample: Any) -> None:
     graded, backend = sample(0, 6, 4), sample.tokenizer.backend
     several = 0
@@ -140,6 +141,7 @@ def test_a_template_that_cannot_write_an_answer_is_refused_before_a_turn_is_samp
     load_tokenizer(config.model)
 
 
+@pytest.mark.slow
 def test_a_row_is_the_same_whatever_other_rows_there_are(sample: Any) -> None:
     whole, half = sample(0, 4, 4), sample(2, 2, 4)
     assert [*whole.transcripts[8:]] == [*half.transcripts]
@@ -169,6 +171,7 @@ class SideBySide:
             return rollouts
 
 
+@pytest.mark.slow
 def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_side(calling: Path) -> None:
     with opened(load_config(words(calling))) as sample:
         together = sample(0, 5, 4)
@@ -178,6 +181,7 @@ def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_si
     assert apart.transcripts == together.transcripts and torch.equal(apart.reward, together.reward)
 
 
+@pytest.mark.slow
 def test_with_a_single_turn_calls_are_not_answered(calling: Path, sample: Any) -> None:
     with opened(load_config([*words(calling), "task.max_turns=1"])) as single:
         graded = single(0, 3, 4)

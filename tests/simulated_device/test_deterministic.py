@@ -31,6 +31,7 @@ def test_objectives_have_deterministic_algorithms_on_the_device_and_they_give_th
     assert all(torch.equal(there.cpu(), here) for there, here in zip(found, step(expression, batch), strict=True))
 
 
+@pytest.mark.slow
 def test_a_whole_update_runs_by_deterministic_algorithms(tiny_model: Path) -> None:
     trainer, given = counting(tiny_model)
     trainer.record("stapo+kl", *given)

@@ -71,6 +71,7 @@ TIED = "entropy20(fraction=0.35)"
 """Its quantile falls on an entropy that several tokens behind equal prefixes have."""
 
 
+@pytest.mark.slow
 def test_rounding_that_decides_ties_is_no_false_alarm_and_a_wrong_choice_among_them_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,6 +98,7 @@ def test_rounding_that_decides_ties_is_no_false_alarm_and_a_wrong_choice_among_t
     assert not finding.holds and f"**{TIED}**" in finding.text
 
 
+@pytest.mark.slow
 def test_rows_without_masks_hold_there_and_a_wrong_result_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with SimulatedDevice():
         assert check.attention(DEVICE).holds

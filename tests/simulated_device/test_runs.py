@@ -45,6 +45,7 @@ def test_training_on_the_device_is_that_on_the_cpu_and_resumes_there(objective: 
     assert last[0].read_bytes() == last[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_evaluated_and_looked_at_on_the_device(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", "objective=stapo+clip_higher", *EACH)
     settings = InspectConfig(step=1, against="entropy20")
@@ -60,6 +61,7 @@ def test_a_checkpoint_is_evaluated_and_looked_at_on_the_device(tmp_path: Path) -
         assert one.push.equal(other.push)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("model.precision=bfloat16",), pytest.param(("model.gradient_checkpointing=true",), marks=pytest.mark.slow)],

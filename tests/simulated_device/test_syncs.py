@@ -38,6 +38,7 @@ IN_A_RECIPE = {part.name for recipe in RECIPES for part in parse(recipe).parts}
 OTHERS = [part for part in PARTS if not {other.name for other in parse(part).parts} <= IN_A_RECIPE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", thinned(fitting(4, [*RECIPES, *OTHERS]), 5))
 def test_gradients_are_those_of_the_cpu_and_a_micro_batch_waits_twice_at_most(
     expression: str, here: tuple[Counting, Step], there: tuple[SimulatedDevice, Counting, Step]
@@ -45,6 +46,7 @@ def test_gradients_are_those_of_the_cpu_and_a_micro_batch_waits_twice_at_most(
     compare(expression, here, there)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", ["stapo+kl", "dapo", "lopti+stare(adaptive=true)"])
 def test_so_it_is_with_rows_without_masks(
     expression: str, packed: tuple[tuple[Counting, Step], tuple[SimulatedDevice, Counting, Step]]
@@ -52,6 +54,7 @@ def test_so_it_is_with_rows_without_masks(
     compare(expression, *packed)
 
 
+@pytest.mark.slow
 def test_rows_without_masks_never_wait_for_their_kernel(tiny_model: Path) -> None:
     with SimulatedDevice() as machine:
         trainer, step = counting(tiny_model, "model.attention=varlen", "model.precision=bfloat16")

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ALONE = """
 import importlib, pkgutil, sys
 import numpy as np
@@ -22,6 +24,7 @@ print(*sorted(name for name in sys.modules if name.startswith("rlzoo.") and "sta
 """
 
 
+@pytest.mark.slow
 def test_they_are_imported_without_torch_and_without_the_rest_of_rlzoo_and_judge_arrays() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True

@@ -38,6 +38,7 @@ def test_the_doubt_of_a_row_is_that_of_the_measure_that_doubts_most_and_the_mean
     assert weights == [[case.weight for case in it.seeds] for it in compared[0].to_baseline if it]
 
 
+@pytest.mark.slow
 def test_a_page_shares_the_doubt_of_measures_of_one_set_and_counts_the_rows_of_each_set() -> None:
     pages = page_of(decodings=2, better=0.06)
     alike = {name: name for name in pages[0]}

@@ -27,6 +27,7 @@ def test_equal_runs_have_no_difference_and_equal_differences_are_not_infinitely_
     assert not constant.is_none and constant.p_value == pytest.approx(2 * 0.5**3)
 
 
+@pytest.mark.slow
 def test_of_three_looks_each_calls_a_third_as_many_differences_small_that_are_not() -> None:
     draws = np.random.default_rng(4).normal(1.0, 1.0, (4000, 10))
     found = [paired_by_seed(row, np.zeros(10)) for row in draws]

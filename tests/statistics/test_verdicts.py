@@ -122,6 +122,7 @@ def test_seeds_that_only_one_of_two_rows_has_count_with_what_the_others_share() 
     assert same and fewer and fewer.seeds[0].error > 3 * same.seeds[0].error
 
 
+@pytest.mark.slow
 def test_pairing_finds_twice_as_much_where_seeds_are_correlated_by_0_7_and_no_less_where_they_are_not() -> None:
     """Six of seven rows better by 3.6 points, with a spread of 1.1 points, as the coverage benchmark has it."""
     power = []
@@ -150,6 +151,7 @@ def test_each_limit_of_the_rate_of_collapse_holds_in_95_percent(rate: float) -> 
     assert could_miss(5) == pytest.approx(limits[0][1])
 
 
+@pytest.mark.slow
 def test_a_page_with_two_modes_in_the_row_or_the_baseline_gives_no_verdict_on_few_seeds() -> None:
     for seeds, refused in ((3, True), (SHOWN_FROM, False)):
         runs = 0.5 + 0.01 * np.random.default_rng(3).normal(size=(8, seeds))
@@ -167,6 +169,7 @@ def test_a_page_with_two_modes_in_the_row_or_the_baseline_gives_no_verdict_on_fe
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "one method x 5", "correlated seeds"])
 def test_a_page_of_equal_methods_has_a_false_verdict_in_at_most_5_percent(name: str) -> None:
     scenario = replace(SCENARIOS[name], problems=60)
@@ -188,6 +191,7 @@ def three_measures(generator: np.random.Generator, rows: int = 8, seeds: int = 1
     return [compare_rows(of_rows, 0, step) for of_rows, step in zip(scores, (1 / 8, 1.0, 1.0), strict=True)]
 
 
+@pytest.mark.slow
 def test_a_page_of_equal_methods_by_three_measures_has_a_false_verdict_in_at_most_5_percent() -> None:
     generator, false, pages = np.random.default_rng(25), 0, 100
     for _ in range(pages):
@@ -197,6 +201,7 @@ def test_a_page_of_equal_methods_by_three_measures_has_a_false_verdict_in_at_mos
     assert false / pages <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / pages)
 
 
+@pytest.mark.slow
 def test_three_seeds_find_5_points_in_four_of_five_comparisons() -> None:
     generator = np.random.default_rng(22)
     found = [COVERAGE["outcome"](generator, SCENARIOS["normal"], 3) for _ in range(40)]
@@ -222,6 +227,7 @@ def judged(pages: list[dict[str, RunScores]], step: float = 1 / 8, **same_as: st
     return judge(measures, "a")
 
 
+@pytest.mark.slow
 def test_an_interval_that_leaves_zero_out_is_a_claim_and_a_p_value_decides() -> None:
     for better in np.linspace(0, 0.12, 7):
         for page in judged(page_of(decodings=2, better=float(better))):
@@ -345,6 +351,7 @@ def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:
 # ---- planning and equivalence ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_methods_that_differ_by_the_margin_are_seldom_called_the_same() -> None:
     generator, margin, errors, held = np.random.default_rng(23), 0.03, 0, 0
     for _ in range(100):

@@ -19,6 +19,7 @@ def only(experiment: Experiment, draw: Draw, **options: object) -> JudgedExperim
     return judge([drawn(experiment, draw, **options)])[0]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", [1.0, pytest.param(3.0, marks=pytest.mark.slow)], ids=["normal", "heavy tails"])
 def test_where_nothing_differs_five_tables_of_a_hundred_say_that_a_claim_holds_or_not(tail: float) -> None:
     """Of four experiments whose controls work; by sign: a claim may be called too small to count."""

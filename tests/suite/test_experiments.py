@@ -221,6 +221,7 @@ def test_pass_at_k_is_that_of_drawing_k_of_the_responses() -> None:
     assert pass_at(2, right, 4) == pytest.approx(sum(drawn) / len(drawn))
 
 
+@pytest.mark.slow
 def test_the_other_samplers_cell_trains_on_what_the_engine_samples_and_is_measured_by_the_policy_itself(
     tmp_path: Path,
 ) -> None:

@@ -68,6 +68,7 @@ def test_an_experiment_from_outside_has_its_cells_its_claims_and_its_page(traine
         assert "coin" in (trained / "out" / name).read_text()
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again_and_the_same_cell_has_the_same_numbers(copy: Path) -> None:
     before = lines(copy / "out")
     again(copy)
@@ -163,6 +164,7 @@ def test_how_often_a_cell_may_sample_again_is_no_part_of_what_it_is(copy: Path) 
     assert all("rollout.max_refills" not in line["settings"] for line in done)
 
 
+@pytest.mark.slow
 def test_an_objective_with_the_name_of_an_arm_takes_nothing_from_that_arm(copy: Path) -> None:
     before = again(copy).experiments[0].claims[0].compared.difference
     changed('"idle"', '"dapo"')(copy / "my_file.py")
@@ -176,6 +178,7 @@ def test_an_objective_with_the_name_of_an_arm_takes_nothing_from_that_arm(copy: 
     assert again(copy, ()).experiments[0].results.others.keys() == results.others.keys()
 
 
+@pytest.mark.slow
 def test_what_is_open_gets_more_seeds_and_each_look_may_err_less(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlzoo.suite.seeds.FIRST_LOOK", 2)
     found = again(copy, (), seeds="auto(up_to=5)")
@@ -201,6 +204,7 @@ def test_looks_by_hand_are_counted(copy: Path) -> None:
             again(copy, ())
 
 
+@pytest.mark.slow
 def test_an_arm_of_an_experiment_is_no_objective_that_it_was_asked_for(copy: Path) -> None:
     changed('"idle"', '"rloo"')(copy / "my_file.py")
     found = again(copy, ("rloo",), seeds=[5, 6], output=copy / "new").experiments[0].results

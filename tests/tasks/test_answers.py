@@ -32,6 +32,7 @@ def judged(file: Path) -> dict[str, list[tuple[bool, bool]]]:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_99_of_100_right_answers_are_accepted_and_no_wrong_one(file: Path) -> None:
     table = judged(file)
@@ -43,6 +44,7 @@ def test_99_of_100_right_answers_are_accepted_and_no_wrong_one(file: Path) -> No
     assert [form for form, verdicts in table.items() if (False, True) in verdicts] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FURTHER)
 def test_95_of_100_right_answers_in_forms_that_models_write_are_accepted_and_no_wrong_one(file: Path) -> None:
     verdicts = judged(file)["?"]

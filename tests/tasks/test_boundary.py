@@ -31,6 +31,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", [WRITE, START])
 @pytest.mark.parametrize("dataset", thinned(list(PROBLEMS), 3))
 def test_an_answer_that_is_evaluated_writes_no_file_and_starts_no_process(

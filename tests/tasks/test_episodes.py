@@ -113,6 +113,7 @@ def test_methods_may_be_asynchronous() -> None:
         assert episodes.grades([""])[0].grade.reward == 1.0
 
 
+@pytest.mark.slow
 def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_not_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -143,6 +144,7 @@ def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_no
     assert "get_reward returned nan; it must return a number" in caplog.text
 
 
+@pytest.mark.slow
 def test_episodes_act_side_by_side_and_the_calls_of_one_in_turn() -> None:
     with pool(config("Hostile", timeout=2.0), workers=1) as episodes:
         episodes.begin([PROBLEM] * 20, [1] * 20)
@@ -220,6 +222,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_no_process_of_an_episode_outlives_a_run_that_is_killed() -> None:
     Path("left.py").write_text(LEFT_ALONE)
     run = subprocess.Popen([sys.executable, "left.py"])

@@ -75,6 +75,7 @@ def kill(workers: int, number: signal.Signals, first: int | None = None) -> None
         os.kill(child.pid, number)
 
 
+@pytest.mark.slow
 def test_grades_come_in_the_order_of_the_responses() -> None:
     responses = ["sleep 0.2", *("x" * n for n in range(1, 50))]
     with GraderPool(grader, workers=2) as pool:
@@ -83,6 +84,7 @@ def test_grades_come_in_the_order_of_the_responses() -> None:
     assert {g.outcome for g in graded} == {"graded"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", ["sleep 1000", "calculate"])
 def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None:
     with GraderPool(grader, workers=1, timeout=1.0) as pool:
@@ -127,6 +129,7 @@ def test_a_thousand_time_outs_cost_what_is_said() -> None:
     assert 63 < whole < 64 and pool.timeout == 10
 
 
+@pytest.mark.slow
 def test_time_outs_of_one_step_hurry_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grading, "MOST_TIMED_OUT", 1)
     with GraderPool(grader, workers=1, timeout=0.6) as pool:
@@ -137,6 +140,7 @@ def test_time_outs_of_one_step_hurry_no_other(monkeypatch: pytest.MonkeyPatch) -
                 assert [it.outcome for it in pool.grade([PROBLEM], ["sleep 0.1"])] == ["graded"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crash", "exit", "raise", "allocate 6000000000"])
 def test_a_failure_is_counted_and_leaves_the_others_alone(fault: str) -> None:
     with GraderPool(grader, workers=1) as pool:
@@ -154,6 +158,7 @@ def test_a_grader_has_no_right_to_act_on_the_world(deed: str, tmp_path: Path) ->
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.slow
 def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> None:
     with GraderPool(grader, workers=2) as pool:
         pool.grade([PROBLEM] * 4, ["sleep 0.2"] * 4)
@@ -162,6 +167,7 @@ def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> Non
     assert [g.outcome for g in graded] == ["graded"] * 4
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_with_nothing_to_do_costs_nothing() -> None:
     with GraderPool(grader, workers=2) as pool:
         pool.grade([PROBLEM] * 4, ["a"] * 4)
@@ -171,6 +177,7 @@ def test_a_worker_that_dies_with_nothing_to_do_costs_nothing() -> None:
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 4
 
 
+@pytest.mark.slow
 def test_a_response_whose_worker_is_killed_from_outside_is_graded_again() -> None:
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
@@ -181,6 +188,7 @@ def test_a_response_whose_worker_is_killed_from_outside_is_graded_again() -> Non
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 9.0), ("graded", 1.0)]
 
 
+@pytest.mark.slow
 def test_a_response_that_no_worker_takes_is_graded_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
@@ -245,6 +253,7 @@ def test_what_is_sent_to_the_whole_group_makes_no_grade_wrong() -> None:
     assert (process.returncode, error) == (0, "")
 
 
+@pytest.mark.slow
 def test_workers_import_no_torch_though_the_parent_has() -> None:
     import torch  # noqa: F401
 

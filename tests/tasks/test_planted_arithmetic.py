@@ -27,6 +27,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, useless: float, useful: float) -> Non
     monkeypatch.setattr(planted_arithmetic, "USEFUL_RATE", useful)
 
 
+@pytest.mark.slow
 def test_the_problems_are_those_of_arithmetic() -> None:
     assert TASK.train == Arithmetic().train
     assert TASK.held_out == Arithmetic().held_out

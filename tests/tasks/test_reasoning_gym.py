@@ -25,6 +25,7 @@ def question(problem: Problem) -> str:
     return problem.prompt[-1]["content"]
 
 
+@pytest.mark.slow
 def test_every_dataset_of_the_package_gives_its_own_answer_full_marks_bare_and_tagged() -> None:
     rejected = []
     for name in sorted(set(DATASETS) - {"composite"}):
@@ -62,6 +63,7 @@ def test_training_problems_follow_from_the_seed_and_nothing_else() -> None:
         first[len(first)]
 
 
+@pytest.mark.slow
 def test_splits_are_the_same_in_every_process() -> None:
     code = (
         "from rlzoo.tasks.reasoning_gym import load\n"
@@ -149,6 +151,7 @@ def test_a_scorer_that_raises_has_not_accepted_the_answer() -> None:
     assert (grade.reward, grade.correct) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["spiral_matrix", "countdown", "chain_sum"])
 def test_hostile_answers_neither_act_nor_hang_nor_earn_anything(dataset: str, tmp_path: Path) -> None:
     source = Source(dataset, "{}")

@@ -257,6 +257,7 @@ def test_a_reward_of_no_use_is_refused_before_anything_is_graded(keys: dict[str,
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", ["opens", "sleeps", "writes"])
 def test_it_runs_in_the_graders_processes_under_their_limits(reward: str) -> None:
     made = task(reward)
@@ -270,6 +271,7 @@ def test_it_runs_in_the_graders_processes_under_their_limits(reward: str) -> Non
     assert (graded.outcome, graded.grade.reward) == {"opens": ("graded", 1.0), "sleeps": ("timed_out", 3.0)}[reward]
 
 
+@pytest.mark.slow
 def test_one_that_is_too_slow_for_an_empty_response_names_the_limit() -> None:
     made = task("never")
     with GraderPool(made.grader, timeout=0.5) as pool, pytest.raises(UserError, match=r"task\.grader_timeout=0\.5"):

@@ -45,6 +45,7 @@ def answers_of(pool: ToolPool, calls: Sequence[str]) -> list[Answer]:
     return pool.answers([(call, number) for number, call in enumerate(calls)])
 
 
+@pytest.mark.slow
 def test_every_call_has_an_answer_in_its_place_whatever_goes_wrong(pool: ToolPool) -> None:
     wrong = {
         "": "a call is",
@@ -73,6 +74,7 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
         answer.text.encode("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amid", [False, True])
 def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskConfig, amid: bool) -> None:
     with ToolPool(load_tools(tools), 2, 20.0) as pool:
@@ -103,6 +105,7 @@ def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
     assert answer.text.startswith("<|im_end|>xx") and answer.text.endswith("\n... 10 characters more")
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
     tools: TaskConfig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def weights(trainer: Trainer) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()])
 
 
+@pytest.mark.slow
 def test_nothing_ahead_is_bitwise_the_loop_that_collects_learns_and_syncs() -> None:
     config = small("objective=dapo", "train.minibatches_per_step=2")
     with made(config) as loop, made(config) as plain:
@@ -91,6 +92,7 @@ def test_nothing_ahead_is_bitwise_the_loop_that_collects_learns_and_syncs() -> N
         assert loop.progress == replace(plain.progress, objective_state=batch.state)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_each_step_trains_on_what_the_policy_before_the_last_updates_sampled() -> None:
     """Three steps of GRPO by hand: sampling, advantages, ratios, loss, AdamW."""
@@ -154,6 +156,7 @@ class Apart(TransformersEngine):
         return super().generate(*arguments)
 
 
+@pytest.mark.slow
 def test_an_engine_apart_samples_while_the_policy_trains_and_training_comes_to_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
         check_whole(LAST)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_one_before_to_the_same_end(
     run: Path, whole: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,6 +115,7 @@ def test_where_all_are_damaged_nothing_begins_anew(run: Path, capsys: pytest.Cap
     assert "is damaged: it has no training/progress.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_without_checksums_resumes_with_a_word(
     run: Path, whole: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,6 +183,7 @@ def test_an_evaluation_takes_the_newest_that_is_whole(run: Path, caplog: pytest.
     assert len([it for it in caplog.messages if "the one before it is taken" in it]) == 1
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_two_renames_loses_nothing(run: Path, whole: Path) -> None:
     partial = LAST.with_name(f".{LAST.name}.abcdefgh.rlzoo-partial")
     partial.touch()
@@ -217,6 +220,7 @@ def test_what_is_saved_is_not_saved_again(run: Path, monkeypatch: pytest.MonkeyP
     assert (LAST / MANIFEST).stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "saved"),
     [

@@ -119,6 +119,7 @@ def test_an_evaluation_that_is_shorter_than_the_others_is_not_taken_for_one_of_f
     assert "it ends after 4 of 8 responses" in error_of(capsys, *GO_ON, "train.steps=4")
 
 
+@pytest.mark.slow
 def test_a_step_whose_metrics_are_lost_is_named_when_the_run_goes_on(
     run: RunFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_run_is_not_resumed_to_fewer_steps_than_it_has(run: RunFolder, capsys:
     assert run.config.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_resumed_says_so_and_loads_nothing(
     run: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_finished_run_that_is_resumed_says_so_and_loads_nothing(
     assert said.startswith("run is finished: nothing is left to train") and "each step" not in said
 
 
+@pytest.mark.slow
 def test_an_output_that_is_a_file_is_refused(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("mine")
     assert "output=file is a file" in error_of(capsys, "train", *SMALL, "output=file")
@@ -191,6 +194,7 @@ GLOO = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [RuntimeError(GLOO), DistBackendError("remote process exited"), DistNetworkError("x")]
 )
@@ -259,6 +263,7 @@ def test_weights_that_are_no_numbers_are_one_line(run: RunFolder, capsys: pytest
     assert "no number" in error_of(capsys, "eval", "run")
 
 
+@pytest.mark.slow
 def test_a_run_whose_updates_are_all_skipped_fails(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
