@@ -11,7 +11,7 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY, MEASURES
 from rlzoo.comparing.scaling_curves import RowScaling
-from rlzoo.report.board_sentences import verdict_words
+from rlzoo.report.board_sentences import has_discoveries, verdict_words
 from rlzoo.report.formatting import percent, points, tokens
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
@@ -62,6 +62,11 @@ def _trained(value: Callable[[Training], float | None]) -> Callable[[Leaderboard
 def _p_value(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
     difference = row.results[decoding].difference
     return difference.p_value if difference else None
+
+
+def _false_discoveries(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+    difference = row.results[decoding].difference
+    return difference.false_discovery_rate if difference and has_discoveries(board) else None
 
 
 def _seeds_needed(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace | None:
@@ -118,6 +123,7 @@ ACCURACIES = Statistic("accuracy", "avg@{k}", _measured(ACCURACY), in_percent)
 BY_DECODING: Mapping[str, Sequence[Statistic]] = {
     "pass@k, maj@k, p-values, seeds needed, lengths": (
         Statistic("p_page", "p (page)", _p_value, as_p_value),
+        Statistic("false_discovery_rate", "false discoveries up to here", _false_discoveries, as_p_value),
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
         Statistic("p_improvement", "P(improvement)", _improvement),
         Statistic("collapsed", "collapsed runs (%)", _collapse, in_percent),

@@ -29,6 +29,9 @@ class Difference(Estimate):
     """Two-sided, corrected for everything that the page compares."""
     p_different: float
     """Of the row being at least `equivalence` better or worse, corrected; 1 if that is not asked."""
+    false_discovery_rate: float
+    """The share that is expected to be false in the list of all differences that are at least as sure as this one;
+    whatever a page claims is in its list."""
     detectable: float
     """The true difference that would have been found with 80 % probability."""
     seeds_needed: int
@@ -61,6 +64,11 @@ class Verdict:
     """The row's runs lie further apart than those of the other rows."""
     margin: float = 0.0
     """Of `Finding.SAME`: the row is surely less than this from the baseline."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the runs say too little for any claim, however far apart they are."""
+        return self.finding in (Finding.TWO_MODES, Finding.ONE_SEED, Finding.SAME_RESPONSES, Finding.BASELINE)
 
     @property
     def is_claim(self) -> bool:
@@ -138,8 +146,10 @@ def judge(
     family = Family(sum(bool(known.seeds) for *_, known in tests), looks, sum(several.values()))
     if_stable = [known.if_stable().p_value() for *_, known in tests]
     corrected = family.adjusted([known.p_value() for *_, known in tests], if_stable)
+    rates = family.false_discovery_rates([known.p_value() for *_, known in tests])
+    rates = [min(pair) for pair in zip(rates, corrected, strict=True)]
     outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
-    for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), strict=True):
+    for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), rates, strict=True):
         found[number][row] = _difference(compared[number], row, known, family, *p_values)
     return [
         _judged(measure, baseline, place, differences, by_row, equivalence)
@@ -171,7 +181,7 @@ def _by_problems(measures: Sequence[Measure[Name]]) -> dict[Hashable, list[int]]
     return numbers
 
 
-NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 0.0, 0, (0, 0))
+NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 1.0, 0.0, 0, (0, 0))
 """Of a row that answered as the baseline did."""
 
 
@@ -204,7 +214,7 @@ def _judged(
 
 
 def _difference(
-    compared: Differences, row: int, known: Distribution, family: Family, p_value: float, p_outside: float
+    compared: Differences, row: int, known: Distribution, family: Family, p_value: float, p_outside: float, rate: float
 ) -> Difference:
     spread, pair = compared.spread, compared.pair(row)
     together, alone = known.interval(1 - family.level), known.interval()
@@ -218,6 +228,7 @@ def _difference(
         alone=alone,
         p_value=p_value,
         p_different=p_outside,
+        false_discovery_rate=rate,
         detectable=detectable(known, family.test_level, family.row_level) if pair else 0.0,
         seeds_needed=needed[0],
         seeds_range=(needed[1], needed[2]),

@@ -14,6 +14,8 @@ import rlzoo
 from rlzoo.comparing.result_table import as_result_table, read_result_table
 from rlzoo.comparing.table_board import make_table_board
 from rlzoo.errors import UserError
+from rlzoo.report.board_sentences import FALSE_DISCOVERIES, MANY_ROWS, discoveries
+from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.statistics.verdicts import Finding
 from tests.conftest import error_of
 
@@ -61,6 +63,34 @@ def test_a_table_of_another_trainer_gives_page_picture_markdown_csv_and_verdicts
     assert lines["theirs, new"]["verdict"] == "better" and "maj" not in lines["theirs, new"]
     assert lines["verl grpo"]["seeds"] == "1 2 5" and "command" not in lines["verl grpo"]
     assert "theirs, new" in set(frame["objective"])  # type: ignore[call-overload]
+
+
+def results_of(methods: int) -> pandas.DataFrame:
+    """The first half a little better than the baseline `m0`, the others as good."""
+    index = pandas.MultiIndex.from_product(
+        [[f"m{i}" for i in range(methods)], range(3), range(60), range(8)],
+        names=["method", "seed", "problem", "sample"],
+    )
+    frame = index.to_frame(index=False)
+    number = frame["method"].str[1:].astype(int)
+    rate = 0.5 + 0.06 * ((number > 0) & (number <= methods // 2))
+    return frame.assign(value=(np.random.default_rng(0).random(len(frame)) < rate).astype(float))
+
+
+def test_a_page_of_many_rows_lists_what_is_worth_a_look_and_says_that_some_of_it_is_false() -> None:
+    many, few = (make_table_board(as_result_table(results_of(methods)), "m0") for methods in (MANY_ROWS, MANY_ROWS - 1))
+    (place,) = many.decodings
+    listed = {
+        str(row.name)
+        for row in many.rows
+        if (difference := row.results[place].difference) and difference.false_discovery_rate <= FALSE_DISCOVERIES
+    }
+    claimed = {str(row.name) for row in many.rows if row.results[place].average.verdict.is_claim}
+    assert claimed < listed <= {f"m{i}" for i in range(1, MANY_ROWS // 2 + 1)}
+    (line,) = discoveries(many)
+    assert "one in 20 is expected to be false" in line and all(f"{name} (+" in line for name in listed)
+    assert line in markdown(many) and "false discoveries up to here" in markdown(many)
+    assert "expected to be false" not in markdown(few) and "false discoveries" not in markdown(few)
 
 
 @pytest.mark.slow
