@@ -19,8 +19,9 @@ from urllib.request import Request, urlopen
 RUN_SECONDS, MEMORY_MB = 30, 1024
 """What a program may take: hp-luo/STARE@bffb9e7, examples/sglang_multiturn/config/tool_config/
 sandbox_fusion_tool_config.yaml:8-10."""
-WAIT_SECONDS = 40
-"""How long the server may say nothing; task.tool_timeout is longer, so that the model is told why."""
+WAIT_SECONDS = 60
+"""How long the server may say nothing. task.tool_timeout lies between: a program that takes too long costs its own call
+alone, and a server that hangs makes the further calls of a step shorter, as every tool does."""
 LONGEST_BODY = 16 * 2**20
 """Bytes that are read of what the server says; it keeps a mebibyte of each stream."""
 LONGEST_OUTPUT = 256

@@ -11,10 +11,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rlzoo.commands import main
 from rlzoo.config import TaskConfig, load_config
+from rlzoo.files import read_json_lines
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tool_pool import ToolPool
 from rlzoo.tasks.tools import load_tools
+from tests.rollout.calling_model import save_calling_model
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = f"{ROOT / 'examples' / 'code_sandbox.py'}:code_interpreter"
@@ -122,15 +125,31 @@ def test_a_sandbox_that_is_not_there_or_says_nothing_is_named(url: str, monkeypa
         run(RIGHT)
 
 
+@pytest.mark.slow
+def test_a_run_has_the_sandbox_run_what_its_model_writes(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_URL", url)
+    Sandbox.asked.clear()
+    save_calling_model(tmp_path / "model", [f"<tool_call>{call}</tool_call>" for call, _ in asks_for(RIGHT)])
+    small = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=400"]
+    few = ["train.steps=1", "evaluation.every=0", "evaluation.problems=2", "evaluation.samples=1"]
+    words = [f"model.name={tmp_path}/model", f"task.tools=[{WRITTEN}]", *small, *few, f"output={tmp_path}/run"]
+    assert main(["train", *words]) == 0
+    (line,) = read_json_lines(tmp_path / "run" / "metrics.jsonl")
+    assert line["tool_calls"] > 0 and line["tool_errors"] == 0
+    assert {asked["code"] for _, asked in Sandbox.asked} == {RIGHT}
+
+
 def test_of_much_output_the_model_reads_the_beginning_and_the_end(pool: ToolPool) -> None:
     (answer,) = pool.answers(asks_for("much"))
     assert answer.text == "a" * 128 + "...(truncated)..." + "b" * 128 and not answer.is_error
 
 
-def test_a_program_ends_before_its_server_is_given_up_and_that_before_its_call() -> None:
+def test_a_long_program_ends_by_its_own_limit_and_a_server_that_hangs_by_that_of_calls() -> None:
     constants = load_outside("task.tools", WRITTEN).__globals__
     config = load_config([str(ROOT / "configs" / "stare_tools_qwen2.5_7b.yaml")])
-    assert constants["RUN_SECONDS"] < constants["WAIT_SECONDS"] < config.task.tool_timeout
+    assert constants["RUN_SECONDS"] < config.task.tool_timeout < constants["WAIT_SECONDS"]
     assert [Path(it).name for it in config.task.tools] == [Path(WRITTEN).name]
 
 
