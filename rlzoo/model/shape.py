@@ -58,6 +58,7 @@ KNOWN = {
     "Qwen/Qwen3-1.7B-Base": Shape(2048, 6144, 28, 16, 8, 128, 151_936, tied=True, qk_norm=True),
     "Qwen/Qwen2.5-3B-Instruct": Shape(2048, 11_008, 36, 16, 2, 128, 151_936, tied=True),
     "Qwen/Qwen2.5-Math-7B": Shape(3584, 18_944, 28, 28, 4, 128, 152_064, tied=False),
+    "Qwen/Qwen2.5-7B": Shape(3584, 18_944, 28, 28, 4, 128, 152_064, tied=False),
     "Qwen/Qwen3-8B-Base": Shape(4096, 12_288, 36, 32, 8, 128, 151_936, tied=False, qk_norm=True),
     "Qwen/Qwen3-14B-Base": Shape(5120, 17_408, 40, 40, 8, 128, 151_936, tied=False, qk_norm=True),
     "Qwen/Qwen3-32B": Shape(5120, 25_600, 64, 64, 8, 128, 151_936, tied=False, qk_norm=True),

@@ -10,8 +10,8 @@ from rlzoo.config import check_agreement, load_config, read_decodings
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*_qwen*.yaml"))
 
 
-def test_there_are_eleven() -> None:
-    assert len(CONFIGS) == 11
+def test_there_are_twelve() -> None:
+    assert len(CONFIGS) == 12
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -96,7 +96,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         text = page.read_text(encoding="utf-8")
         (folder / f"{name}.py").write_text(text.split("```python\n")[1].split("```")[0])
-    (folder / "configs").symlink_to(ROOT / "configs")
+    for name in ("configs", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "cold_start").symlink_to("my_model")
     (folder / "data" / "kk" / "instruct" / "merge_34567ppl").mkdir(parents=True)  # Lopti's, fetched by hand
     return folder
 

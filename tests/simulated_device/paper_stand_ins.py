@@ -24,6 +24,7 @@ SIZES: dict[str, Any] = {
     "use_sliding_window": False,
 }
 LARGE = Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=32_768, tie_word_embeddings=False)
+LONG = Qwen2Config(**SIZES, max_position_embeddings=131_072, tie_word_embeddings=False)
 MODELS = {
     "Qwen/Qwen3-1.7B-Base": Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=32_768, tie_word_embeddings=True),
     "Qwen/Qwen2.5-3B-Instruct": Qwen2Config(**SIZES, max_position_embeddings=32_768, tie_word_embeddings=True),
@@ -31,14 +32,14 @@ MODELS = {
     "Qwen/Qwen3-8B-Base": LARGE,
     "Qwen/Qwen3-14B-Base": LARGE,
     "Qwen/Qwen3-32B": LARGE,
-    "Qwen/Qwen2.5-32B": Qwen2Config(**SIZES, max_position_embeddings=131_072, tie_word_embeddings=False),
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Qwen2Config(
-        **SIZES, max_position_embeddings=131_072, tie_word_embeddings=False
-    ),
+    "Qwen/Qwen2.5-7B": LONG,
+    "Qwen/Qwen2.5-32B": LONG,
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": LONG,
 }
 """With the context and the head of each."""
 END, TURN, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TEMPLATE = (
+    "{% if tools %}<|im_start|>system\n{{ tools | tojson }} call by <tool_call><|im_end|>\n{% endif %}"
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )

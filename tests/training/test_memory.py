@@ -62,6 +62,7 @@ CARDS = {
     "Qwen/Qwen3-1.7B-Base": 1.7e9,
     "Qwen/Qwen2.5-3B-Instruct": 3.09e9,
     "Qwen/Qwen2.5-Math-7B": 7.62e9,
+    "Qwen/Qwen2.5-7B": 7.61e9,
     "Qwen/Qwen3-8B-Base": 8.19e9,
     "Qwen/Qwen3-14B-Base": 14.77e9,
     "Qwen/Qwen3-32B": 32.8e9,
