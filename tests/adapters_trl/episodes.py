@@ -156,12 +156,8 @@ class Rig:
         own.learn(self.collected(objective))
         return own.gradients
 
-    def theirs(self, objective: str) -> tuple[ZooGRPOTrainer, list[Tensor]]:
-        """TRL's trainer behind the same updates, and their gradients."""
-        tokenizer = AutoTokenizer.from_pretrained(self.folder)
-        weights, model = [self.weights(number) for number in range(MINIBATCHES)], self.model()
-        model.load_state_dict(weights[0])
-        model.generate = generating(tokenizer)
+    def trainer(self, objective: str, model: Any, **others: Any) -> ZooGRPOTrainer:
+        """TRL's trainer with the class as its environment."""
         window = PROBLEMS * SIZE // MINIBATCHES // PER_DEVICE
         args = settings(
             self.folder / "trl",
@@ -174,18 +170,23 @@ class Rig:
             max_tool_calling_iterations=MOST_TURNS - 1,
             learning_rate=0,
         )
-        along = Along(weights)
-        peer = ZooGRPOTrainer(
+        return ZooGRPOTrainer(
             model,
             counting_game.reached,
             objective,
             args,
-            correct="reached",
             train_dataset=Dataset.from_list(self.rows()),
             environment_factory=counting_game.CountingGame,
-            processing_class=tokenizer,
-            callbacks=[along],
+            processing_class=AutoTokenizer.from_pretrained(self.folder),
+            **others,
         )
+
+    def theirs(self, objective: str) -> tuple[ZooGRPOTrainer, list[Tensor]]:
+        """TRL's trainer behind the same updates, and their gradients."""
+        along, model = Along([self.weights(number) for number in range(MINIBATCHES)]), self.model()
+        peer = self.trainer(objective, model, correct="reached", callbacks=[along])
+        model.generate = generating(peer.processing_class)
+        model.load_state_dict(along.weights[0])
         if peer.ref_model is not None:
             peer.ref_model.load_state_dict(self.weights(MINIBATCHES))
         with contextlib.redirect_stdout(io.StringIO()):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from objectives import ObjectiveError
 from objectives.adapters.trl import ZooGRPOTrainer
 from rlzoo.training.collect import Collected
 from tests.adapters_trl.episodes import MINIBATCHES, PROBLEMS, SIZE, Rig, rig
@@ -55,7 +56,7 @@ def test_a_class_written_for_trl_holds_the_same_episodes_here(game: Rig) -> None
     assert graded.rewards is not None and torch.equal(peer._rewards, graded.rewards)
     for name in ("reward", "correct", "truncated", "length"):
         assert torch.equal(getattr(batch, name), getattr(graded, name)), name
-    # Behind the policy's first token others stand in two rows of each group at least, and no plan is without its effect.
+    # In two rows of each group at least the policy goes on behind what it was answered.
     holes = [not all(chosen[chosen.index(True) :]) for _, chosen in ours]
     assert sum(holes[:SIZE]) >= 2 and sum(holes[SIZE:]) >= 2
     assert graded.rewards.tolist() == [
@@ -74,17 +75,15 @@ def test_a_class_written_for_trl_holds_the_same_episodes_here(game: Rig) -> None
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_an_objective_has_the_gradient_of_our_own_trainer_on_episodes(game: Rig, objective: str) -> None:
     names, sizes = zip(*((name, value.numel()) for name, value in game.model().named_parameters()), strict=True)
-    ours, (peer, theirs) = game.ours(objective), game.theirs(objective)
+    ours, (_, theirs) = game.ours(objective), game.theirs(objective)
     assert len(ours) == len(theirs) == MINIBATCHES
     found = {}
     for update, pair in enumerate(zip(ours, theirs, strict=True)):
         for name, one, other in zip(names, *(gradient.split(sizes) for gradient in pair), strict=True):
             found[update, name] = float((one - other).norm() / one.norm())
-    print(
-        objective,
-        max(found.values()),
-        max(found, key=found.get),
-        [float(g.norm()) for g in ours],
-        peer.state.log_history,
-    )
     assert max(found.values()) <= TOLERANCE, found
+
+
+def test_the_reward_of_an_environment_counts_where_one_is_to_be_named_as_correctness(game: Rig) -> None:
+    with pytest.raises(ObjectiveError, match=r"name the reward function by correct="):
+        game.trainer("dapo", game.model())
