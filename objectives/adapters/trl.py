@@ -76,10 +76,10 @@ class ZooGRPOTrainer(GRPOTrainer):
         self._loop = Loop(self.objective, self.minibatches)
         self.needs = self._loop.needs
         _check_data(self.objective, others.get("train_dataset"))
-        if isinstance(reward_funcs, list) and len(reward_funcs) > 1 and correct is None and "correct" in self.needs:
-            raise ObjectiveError(f"objective={objective} reads correctness: name the reward function by correct=")
+        self._check_correct(correct, len(reward_funcs) if isinstance(reward_funcs, list) else 1)
         super().__init__(model, reward_funcs, args, **others)
         check_state(self)
+        self._check_correct(correct, len(self.reward_func_names))  # TRL adds the `get_reward` of environments
         if self._is_vlm:
             raise ObjectiveError("ZooGRPOTrainer trains on text only, but this model has images")
         if correct is not None and correct not in self.reward_func_names:
@@ -88,10 +88,15 @@ class ZooGRPOTrainer(GRPOTrainer):
         self._controllers: Mapping[str, Mapping[str, float]] = {}
         self._refills = 0
         self._rewards: Tensor
+        self._cut: list[bool]
         self._tokens: Mapping[str, Tensor] | None = None
         self._rollout_step: Step
         self._plan: Plan
         self._sums: Sums
+
+    def _check_correct(self, correct: str | None, reward_functions: int) -> None:
+        if reward_functions > 1 and correct is None and "correct" in self.needs:
+            raise ObjectiveError(f"objective={self.objective} reads correctness: name the reward function by correct=")
 
     # ---- once per generation -------------------------------------------------------------------------------------
 
@@ -99,6 +104,16 @@ class ZooGRPOTrainer(GRPOTrainer):
         """[n, functions] on all processes; TRL hands on nothing but the advantages that it makes of them."""
         self._rewards = super()._calculate_rewards(*arguments, **options)
         return self._rewards
+
+    def _tool_call_loop(self, *arguments: Any, **options: Any) -> Any:
+        """Notes the rows [n] whose last call has no answer for want of room: TRL leaves it out and tells nobody."""
+        made = super()._tool_call_loop(*arguments, **options)
+        self._cut = [self._lacks_an_answer(messages) for messages in made[1]]
+        return made
+
+    def _lacks_an_answer(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        turns = sum(message["role"] == "assistant" for message in messages)
+        return bool(messages[-1].get("tool_calls")) and turns <= self.max_tool_calling_iterations
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """The micro-batch that is next, after sampling or planning where it is the first one; groups stay together."""
@@ -155,12 +170,14 @@ class ZooGRPOTrainer(GRPOTrainer):
 
     def _sample(self, examples: Sequence[dict[str, Any]], first_group: int) -> "_Rollouts":
         """Samples and scores this process's share of a round; the rollouts of all processes that are worth keeping."""
+        self._cut = [False] * len(examples)
         made, device = self._generate_and_score_completions(examples), self.accelerator.device
         tokens = {name: self._everywhere(made[name], left=name.startswith("prompt")) for name in _TOKENS}
         present, rewards = tokens["completion_mask"].bool(), self._rewards
         group = torch.arange(len(present), device=device) // self.num_generations
         last = tokens["completion_ids"].gather(1, (present.sum(1) - 1).clamp(min=0)[:, None])[:, 0]
         ends = torch.tensor([*self.eos_token_ids, self._tokenizer.pad_token_id], device=device)
+        cut = self.accelerator.gather(torch.tensor(self._cut, device=device))
         scored = ~rewards.isnan().all(1)
         whole = scored.view(-1, self.num_generations).all(1).repeat_interleave(self.num_generations)
         chosen = present & self._everywhere(made["tool_mask"]).bool() if "tool_mask" in made else present
@@ -176,7 +193,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             rewards=self._rewards_apart(whole),
             reward_weights=tuple(self.reward_weights.tolist()),
             correct=self._correctness(),
-            truncated=~torch.isin(last, ends),
+            truncated=cut | ~torch.isin(last, ends),
             max_length=self.max_completion_length,
             lot=lots(first_group + group, chosen.shape[1], seed=(self.args.seed << 32) + self.state.global_step),
             **log_probs,

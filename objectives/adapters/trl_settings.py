@@ -30,6 +30,10 @@ PEER = Package(
         f"{_TRAINER}._load_optimizer_and_scheduler": ("self", "checkpoint"),
         f"{_TRAINER}._prepare_inputs": ("self", "generation_batch"),
         f"{_TRAINER}._save_checkpoint": ("self", "model", "trial"),
+        f"{_TRAINER}._tool_call_loop": (
+            *("self", "prompts", "prompt_ids", "completion_ids", "completions", "logprobs", "images"),
+            "multimodal_fields",
+        ),
         f"{_TRAINER}.prediction_step": ("self", "model", "inputs", "prediction_loss_only", "ignore_keys"),
         f"{_TRAINER}.training_step": ("self", "model", "inputs", "num_items_in_batch"),
     },
@@ -37,8 +41,8 @@ PEER = Package(
 
 _STATE = (
     *("_is_vlm", "_metrics", "_step", "_tokenizer", "accelerator", "aux_loss_enabled", "eos_token_ids"),
-    *("max_completion_length", "num_generations", "num_iterations", "reward_func_names", "reward_weights"),
-    "router_aux_loss_coef",
+    *("max_completion_length", "max_tool_calling_iterations", "num_generations", "num_iterations"),
+    *("reward_func_names", "reward_weights", "router_aux_loss_coef"),
 )
 """What the adapter reads of a trainer."""
 
