@@ -231,7 +231,7 @@ VERL = PeerTable(
             Rule("", {TEACHER: False}),
             Rule(None, {TEACHES: "forward_kl_topk"}, "it reads the teacher's likeliest tokens, here the sampled ones"),
             Rule(None, {AS_REWARD: True}, _APART),
-            Rule(None, {TASK: False}, "its loss is the teacher's alone, no_reward+teacher_kl here"),
+            Rule(None, {TASK: False}, "nothing but the teacher's loss is left: that is +no_reward+teacher_kl"),
             *(
                 Rule(f"teacher_kl(beta=BETA,{how})", {TEACHES: name, TEACHER: True, COEF: "BETA", MOST: None})
                 for how, name in (("clamp=20", ("k3", "low_var_kl")), ("estimator=k2", ("k2", "mse")))

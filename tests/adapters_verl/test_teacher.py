@@ -14,11 +14,9 @@ from objectives.adapters.verl.settings import settled
 from objectives.adapters.verl.teacher import IDS, LOGP, LOOP, MODELS, NODES, TEMPERATURE, check_vocabulary, teacher_logp
 from objectives.peers.verl import AS_REWARD, MOST, TASK, TEACHER, TEACHES
 from tests.adapters_verl.rollouts import MODEL, nested, scored, taught
-from tests.adapters_verl.test_settings import config
+from tests.adapters_verl.test_settings import WITH_TEACHER, config
 
 OPD = parse("opd")
-NAMED = {f"{MODELS}.teacher_model.model_path": str(MODEL), NODES: 1}
-"""A teacher as verl has to be told of it."""
 
 
 def read(data: TensorDict, real: Tensor | None = None) -> Tensor:
@@ -71,9 +69,12 @@ def test_one_other_token_of_one_response_is_refused_and_of_a_row_that_fills_up_i
     [
         (
             lambda: taught(scored()).exclude(LOGP),
-            f"no {LOGP}: set {TEACHER}=true and {MODELS}.teacher_model.model_path",
+            f"no {LOGP} of each response: set {TEACHER}=true and {MODELS}.teacher_model.model_path",
         ),
-        (lambda: taught(scored()).exclude(IDS), f"or have your agent loop give {IDS} and {LOGP} in extra_fields"),
+        (
+            lambda: taught(scored()).exclude(IDS),
+            f"no {IDS} of each response: .*, or have your agent loop give {IDS} and {LOGP} in extra_fields",
+        ),
         (
             lambda: changed(LOGP, lambda row: row.expand(-1, 4)),
             f"4 numbers for a token, those of the teacher's likeliest ones, .*: leave {TEACHES} at k3",
@@ -88,7 +89,7 @@ def test_data_without_the_sampled_tokens_log_probs_is_one_line(data: Callable[[]
 
 def test_a_teacher_with_another_vocabulary_is_refused_with_both_sizes() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    given: dict[str, Any] = {**NAMED, "actor_rollout_ref.model.path": "mine"}
+    given: dict[str, Any] = {f"{MODELS}.teacher_model.model_path": str(MODEL), "actor_rollout_ref.model.path": "mine"}
     check_vocabulary(config("opd", **given), tokenizer)
     given[f"{MODELS}.teacher_model.model_path"] = str(MODEL.with_name("calculator"))
     with pytest.raises(ObjectiveError, match=r"has another vocabulary than mine: \d+ tokens, and \d+, which are not"):
@@ -97,9 +98,9 @@ def test_a_teacher_with_another_vocabulary_is_refused_with_both_sizes() -> None:
 
 @pytest.mark.parametrize("objective", ["opd", "opsd", "rlsd", "sdar", "grpo+teacher_kl", "grpo+teacher_advantage"])
 def test_verl_starts_a_teacher_where_a_part_reads_one(objective: str) -> None:
-    made = settled(config(objective, **NAMED))
+    made = settled(config(objective, **WITH_TEACHER))
     assert made.distillation.enabled is True and settled(made) == made
-    assert settled(config("grpo", **NAMED)).distillation.enabled is False
+    assert settled(config("grpo", **WITH_TEACHER)).distillation.enabled is False
     own = settled(config(objective, **{LOOP: "mine.yaml"}))
     assert own.distillation.enabled is False and settled(own) == own
 
@@ -109,13 +110,17 @@ def test_verl_starts_a_teacher_where_a_part_reads_one(objective: str) -> None:
     [
         ("opd", {}, f"without {MODELS}.teacher_model.model_path and {NODES}: set them, or name by {LOOP}"),
         ("opd", {NODES: 1}, f"without {MODELS}.teacher_model.model_path: set it"),
-        ("rlsd", NAMED | {TEMPERATURE: 0.6}, f"{TEMPERATURE}=0.6: verl's teacher scores at 1"),
-        ("opd", NAMED | {TEACHES: "forward_kl_topk"}, "the teacher's likeliest tokens, here the sampled ones"),
-        ("opd", NAMED | {AS_REWARD: True, TEACHES: "k1"}, r"without rewards it is opd\(variant=verl\); leave that out"),
-        ("opd", NAMED | {TASK: False}, "the teacher's alone, no_reward"),
-        ("opd", NAMED | {TEACHES: "k2"}, r"'opd\+teacher_kl\(estimator=k2\)'"),
-        ("opd", NAMED | {MOST: 10.0}, "leave that out"),
-        ("grpo", NAMED | {TEACHER: True}, r"enabled=True has no effect .* 'grpo\+teacher_kl\(clamp=20.0\)'"),
+        ("rlsd", WITH_TEACHER | {TEMPERATURE: 0.6}, f"{TEMPERATURE}=0.6: verl's teacher scores at 1"),
+        ("opd", WITH_TEACHER | {TEACHES: "forward_kl_topk"}, "the teacher's likeliest tokens, here the sampled ones"),
+        (
+            "opd",
+            WITH_TEACHER | {AS_REWARD: True, TEACHES: "k1"},
+            r"without rewards it is opd\(variant=verl\); leave that out",
+        ),
+        ("opd", WITH_TEACHER | {TASK: False}, r"that is \+no_reward\+teacher_kl"),
+        ("opd", WITH_TEACHER | {TEACHES: "k2"}, r"'opd\+teacher_kl\(estimator=k2\)'"),
+        ("opd", WITH_TEACHER | {MOST: 10.0}, "leave that out"),
+        ("grpo", WITH_TEACHER | {TEACHER: True}, r"enabled=True has no effect .* 'grpo\+teacher_kl\(clamp=20.0\)'"),
     ],
 )
 def test_settings_of_verls_distillation_that_cannot_be_are_refused(

@@ -76,11 +76,12 @@ def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor
     Raises ObjectiveError where there are none, where they are of other tokens than the sampled ones, and where they are
     of another place.
     """
-    if LOGP not in data or IDS not in data:
-        raise ObjectiveError(
-            f"objective={objective} reads the log-probs of a teacher, but verl's data has no {LOGP}: set "
-            f"{TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give {_SLOT}"
-        )
+    for name in (LOGP, IDS):
+        if not isinstance(data.get(name, None), Tensor):
+            raise ObjectiveError(
+                f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each "
+                f"response: set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give {_SLOT}"
+            )
     logp, ids = (padded(response_from_nested(data[name], data["response_mask"])) for name in (LOGP, IDS))
     if logp.dim() == 3 and logp.shape[2] > 1:
         raise ObjectiveError(
