@@ -80,7 +80,8 @@ def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor
         if not isinstance(data.get(name, None), Tensor):
             raise ObjectiveError(
                 f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each "
-                f"response: set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give {_SLOT}"
+                f"response: set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give "
+                f"{_SLOT}"
             )
     logp, ids = (padded(response_from_nested(data[name], data["response_mask"])) for name in (LOGP, IDS))
     if logp.dim() == 3 and logp.shape[2] > 1:
