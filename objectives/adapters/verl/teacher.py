@@ -73,23 +73,10 @@ def check_vocabulary(config: DictConfig, tokenizer: Any) -> None:
 def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor:
     """[n, T] the teacher's log-probs of the responses' tokens, in rows that do not only fill up.
 
-    Raises ObjectiveError where there are none, where they are of other tokens than the sampled ones, and where they are
-    of another place.
+    Raises ObjectiveError where there are none, and where they are of other tokens than the sampled ones or of another
+    place.
     """
-    for name in (LOGP, IDS):
-        if not isinstance(data.get(name, None), Tensor):
-            raise ObjectiveError(
-                f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each "
-                f"response: set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give "
-                f"{_SLOT}"
-            )
-    logp, ids = (padded(response_from_nested(data[name], data["response_mask"])) for name in (LOGP, IDS))
-    if logp.dim() == 3 and logp.shape[2] > 1:
-        raise ObjectiveError(
-            f"verl's {LOGP} has {logp.shape[2]} numbers for a token, those of the teacher's likeliest ones, and "
-            f"objective={objective} reads the sampled one's: leave {TEACHES} at k3"
-        )
-    logp, ids = logp.view(logp.shape[:2]), ids.view(ids.shape[:2])
+    logp, ids = (_of_responses(data, name, objective) for name in (LOGP, IDS))
     sampled, lengths = padded(data["responses"]), data["responses"].offsets().diff()
     present = torch.arange(sampled.shape[1]) < lengths[:, None]
     elsewhere = ((ids != sampled) & present & real[:, None]).nonzero()
@@ -101,3 +88,22 @@ def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor
             "the one before"
         )
     return logp.float()
+
+
+def _of_responses(data: TensorDict, name: str, objective: Objective) -> Tensor:
+    """[n, T] of a column of the teacher's, what it has at each token moved to the next one, of which it is."""
+    column = data.get(name, None)
+    if not isinstance(column, Tensor):
+        raise ObjectiveError(
+            f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each response: "
+            f"set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give {_SLOT}"
+        )
+    if (column.offsets().diff() <= data["responses"].offsets().diff()).any():
+        raise ObjectiveError(f"verl's {name} has no more places than a response has tokens: its prompt belongs to it")
+    values = padded(response_from_nested(column, data["response_mask"]))
+    if values.dim() == 3 and values.shape[2] > 1:
+        raise ObjectiveError(
+            f"verl's {name} has {values.shape[2]} numbers for a token, those of the teacher's likeliest ones, and "
+            f"objective={objective} reads the sampled one's: leave {TEACHES} at k3"
+        )
+    return values.view(values.shape[:2])
