@@ -54,7 +54,7 @@ def check_teacher(objective: Objective, config: DictConfig) -> None:
 def teacher_paths(config: DictConfig) -> list[str]:
     """Where the weights of verl's teachers are."""
     models = OmegaConf.select(config, MODELS) or {}
-    return [model.model_path for model in models.values() if model.model_path]
+    return [model.model_path for model in models.values() if model.get("model_path")]
 
 
 def check_vocabulary(config: DictConfig, tokenizer: Any) -> None:
