@@ -81,7 +81,7 @@ def prepared(objective: Objective, weights: Weights) -> Sequence[TokenBatch]:
     batch = batch.with_fields(sum_pi_squared_old=squares(model, rollouts), logp_teacher=None)
     if "logp_teacher" in objective.needs:
         everything = torch.ones(len(batch.mask), dtype=torch.bool)
-        batch = batch.with_fields(logp_teacher=teacher_logp(taught(rollouts), everything, objective))
+        batch = batch.with_fields(logp_teacher=teacher_logp(taught(), everything, objective))
     return objective.passes(objective.prepare(batch))
 
 

@@ -157,10 +157,15 @@ def teacher() -> Any:
     return model
 
 
-@torch.no_grad()
-def taught(rollouts: Given) -> TensorDict:
+def taught() -> TensorDict:
     """The rollouts as verl's agent loop hands them on, with what its teacher's engine says of each next token."""
-    model, rows = teacher(), []
+    return list_of_dict_to_tensordict(_outputs())
+
+
+@cache
+@torch.no_grad()
+def _outputs() -> list[dict[str, Tensor]]:
+    rollouts, model, rows = given(), teacher(), []
     for prompt, response, mask in zip(rollouts.prompts, rollouts.responses, rollouts.response_mask, strict=True):
         tokens = [*prompt, *response]
         logp = model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
@@ -175,7 +180,7 @@ def taught(rollouts: Given) -> TensorDict:
             extra_fields=said,
         ).as_dict()
         rows.append({name: output[name] for name in ("prompts", "responses", "response_mask", *said)})
-    return list_of_dict_to_tensordict(rows)
+    return rows
 
 
 class Along:

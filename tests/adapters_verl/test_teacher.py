@@ -26,7 +26,7 @@ def read(data: TensorDict, real: Tensor | None = None) -> Tensor:
 
 def changed(name: str, change: Callable[[Tensor], Tensor]) -> TensorDict:
     """Data of verl's with a column that is another one in every row."""
-    data = taught(scored())
+    data = taught()
     data[name] = nested([change(row) for row in data[name].unbind()])
     return data
 
@@ -39,7 +39,7 @@ def moved(by: int) -> TensorDict:
 
 
 def test_the_column_has_the_teachers_log_prob_of_each_sampled_token() -> None:
-    batch, found = scored().batch, read(taught(scored()))
+    batch, found = scored().batch, read(taught())
     present = batch.mask | (batch.require("writer", "test") != 0)
     assert found.shape == batch.mask.shape and present.sum() > 100
     expected = batch.require("logp_teacher", "test")
@@ -54,25 +54,25 @@ def test_a_column_that_is_one_token_off_is_refused(by: int) -> None:
 
 
 def test_one_other_token_of_one_response_is_refused_and_of_a_row_that_fills_up_is_not() -> None:
-    data = taught(scored())
+    data = taught()
     ids = [row.clone() for row in data[IDS].unbind()]
     ids[3][-2] += 1  # of the last token, said at the one before
     data[IDS] = nested(ids)
     with pytest.raises(ObjectiveError, match="where response 3 has"):
         read(data)
     real = torch.arange(len(data)) != 3
-    assert torch.equal(read(data, real)[real], read(taught(scored()))[real])
+    assert torch.equal(read(data, real)[real], read(taught())[real])
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (
-            lambda: taught(scored()).exclude(LOGP),
+            lambda: taught().exclude(LOGP),
             f"no {LOGP} of each response: set {TEACHER}=true and {MODELS}.teacher_model.model_path",
         ),
         (
-            lambda: taught(scored()).exclude(IDS),
+            lambda: taught().exclude(IDS),
             f"no {IDS} of each response: .*, or have your agent loop give {IDS} and {LOGP} in extra_fields",
         ),
         (

@@ -92,15 +92,14 @@ def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor
 
 def _of_responses(data: TensorDict, name: str, objective: Objective) -> Tensor:
     """[n, T] of a column of the teacher's, what it has at each token moved to the next one, of which it is."""
-    column = data.get(name, None)
-    if not isinstance(column, Tensor):
+    if not isinstance(data.get(name, None), Tensor):
         raise ObjectiveError(
             f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each response: "
             f"set {TEACHER}=true and {MODELS}.teacher_model.model_path, or have your agent loop give {_SLOT}"
         )
-    if (column.offsets().diff() <= data["responses"].offsets().diff()).any():
+    if (data[name].offsets().diff() <= data["responses"].offsets().diff()).any():
         raise ObjectiveError(f"verl's {name} has no more places than a response has tokens: its prompt belongs to it")
-    values = padded(response_from_nested(column, data["response_mask"]))
+    values = padded(response_from_nested(data[name], data["response_mask"]))
     if values.dim() == 3 and values.shape[2] > 1:
         raise ObjectiveError(
             f"verl's {name} has {values.shape[2]} numbers for a token, those of the teacher's likeliest ones, and "
