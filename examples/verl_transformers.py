@@ -32,6 +32,8 @@ class TransformersServer:
         self.waiting: list[tuple[list[int], float, asyncio.Future[TokenOutput]]] = []
 
     async def generate(self, prompt_ids: list[int], sampling_params: Mapping[str, Any], **_: Any) -> TokenOutput:
+        if sampling_params.get("prompt_logprobs") is not None:
+            return self._opinion(prompt_ids)
         answer: asyncio.Future[TokenOutput] = asyncio.get_running_loop().create_future()
         self.waiting.append((prompt_ids, sampling_params["temperature"], answer))
         if len(self.waiting) == 1:
@@ -40,6 +42,14 @@ class TransformersServer:
             for request, output in zip(requests, self._answers(requests), strict=True):
                 request[2].set_result(output)
         return await answer
+
+    @torch.no_grad()
+    def _opinion(self, tokens: list[int]) -> TokenOutput:
+        """What verl asks a teacher: at each token the log-prob of the next one, and nothing at the last."""
+        logp = self.model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+        following = torch.tensor(tokens[1:])[:, None]
+        said = {"prompt_ids": following.tolist(), "prompt_logprobs": logp.gather(1, following).tolist()}
+        return TokenOutput(token_ids=[], extra_fields={name: [*values, [0]] for name, values in said.items()})
 
     @torch.no_grad()
     def _answers(self, requests: list[Any]) -> Iterator[TokenOutput]:
@@ -85,7 +95,7 @@ class TransformersReplica(RolloutReplica):
     """One server for each replica; it shares its process with nobody."""
 
     async def launch_servers(self) -> None:
-        name = f"transformers_{self.replica_rank}"
+        name = f"transformers_{self.replica_rank}{self.name_suffix}"  # a teacher has one
         server = TransformersServer.options(name=name, num_cpus=0).remote(
             os.path.expanduser(self.model_config.path), self.config.response_length, self.config.seed
         )

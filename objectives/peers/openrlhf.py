@@ -117,11 +117,7 @@ OPENRLHF = PeerTable(
         "schedule": (Rule("", {"max_epochs": 1}), Rule("epochs(count=COUNT)", {"max_epochs": "COUNT"})),
     },
     elsewhere=(
-        *(
-            f"{who}_{what}"
-            for who in ("ref", "reward", "actor", "critic")
-            for what in ("num_nodes", "num_gpus_per_node")
-        ),
+        *(f"{who}_num_{what}" for who in ("ref", "reward", "actor", "critic") for what in ("nodes", "gpus_per_node")),
         *("vllm_num_engines", "vllm_tensor_parallel_size", "vllm_gpu_memory_utilization", "vllm_sync_backend"),
         *("vllm_enable_sleep", "deepspeed_enable_sleep", "fsdp2_enable_sleep", "enforce_eager", "colocate_all_models"),
         *("pretrain", "reward_pretrain", "remote_rm_url", "agent_func_path", "save_path", "ckpt_path", "save_steps"),
@@ -136,7 +132,6 @@ OPENRLHF = PeerTable(
     other_names={f"actor.{name}": name for name in ("policy_loss_type", "eps_clip", "eps_clip_low_high", "dual_clip")}
     | {"actor.entropy_coef": "entropy_loss_coef", "algo.kl.init_coef": "init_kl_coef", "algo.kl.target": "kl_target"}
     | {"algo.kl.estimator": "kl_estimator", "algo.kl.use_loss": "use_kl_loss"}
-    | {"algo.dynamic_filtering_enable": "dynamic_filtering"}
     | {"algo.dynamic_filtering_range": "dynamic_filtering_reward_range"}
-    | {"vllm_enable_is_correction": "enable_vllm_is_correction"},
+    | {"algo.dynamic_filtering_enable": "dynamic_filtering", "vllm_enable_is_correction": "enable_vllm_is_correction"},
 )

@@ -26,6 +26,11 @@ OVERLONG, LIMIT = "reward.reward_kwargs.overlong_buffer_cfg.", "data.max_respons
 SAMPLER, BOUND, NORMALISED = (f"{CORRECTION}rollout_is{name}" for name in ("", "_threshold", "_batch_normalize"))
 REJECT, REJECTED = f"{CORRECTION}rollout_rs", f"{CORRECTION}rollout_rs_threshold"
 BYPASS, BYPASS_LOSS = f"{CORRECTION}bypass_mode", f"{CORRECTION}loss_type"
+TEACHER = "distillation.enabled"
+TEACHES, TASK, AS_REWARD, COEF, MOST = (
+    f"distillation.distillation_loss.{name}"
+    for name in ("loss_mode", "use_task_rewards", "use_policy_gradient", "distillation_loss_coef", "loss_max_clamp")
+)
 
 _NO_CAP = 1e9
 """Above e^20, to which the ratio is clamped: a dual clip that never acts."""
@@ -41,6 +46,8 @@ _ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each 
 _ONE_WEIGHT = "a response is weighted by the geometric mean of its tokens' weights, here each token by its own"
 _REJECTED_WHOLLY = "what is rejected also leaves the divergence, the entropy and statistics of the batch"
 _DIVERGENCES = tuple(f"{of}_{kind}" for of in ("token", "seq_sum", "seq_mean", "seq_max") for kind in ("k2", "k3"))
+_APART = "it is clipped apart from the rewards' loss, here advantages add up; without rewards it is opd(variant=verl)"
+_DDOF = "the variance has ddof 1, here 0"
 _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says"
 
 VERL = PeerTable(
@@ -54,7 +61,8 @@ VERL = PeerTable(
     | {REWARD_BETA: 0.001, TARGET: 0.1, HORIZON: 10000, FILTER: False, METRIC: "reward"}
     | {f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0, LIMIT: 512}
     | {SAMPLER: None, BOUND: 2.0, REJECT: None, REJECTED: None, NORMALISED: False, BYPASS: False}
-    | {BYPASS_LOSS: "ppo_clip", EPOCHS: 1, CLIP: 0.2},
+    | {BYPASS_LOSS: "ppo_clip", EPOCHS: 1, CLIP: 0.2, TEACHER: False, TEACHES: "k3", TASK: True}
+    | {AS_REWARD: False, COEF: 1.0, MOST: None},
     instead={LOW: CLIP, HIGH: CLIP},
     stages={
         "reward": (
@@ -102,12 +110,8 @@ VERL = PeerTable(
                 {ADVANTAGE: "optimal_token_baseline"},
                 "needs actor.calculate_sum_pi_squared=True, and counts the engine's weights squared",
             ),
-            Rule("global_norm", {ADVANTAGE: "reinforce_plus_plus", GAMMA: 1}, "the variance has ddof 1, here 0"),
-            Rule(
-                "center_then_global_norm(over=tokens)",
-                {ADVANTAGE: "reinforce_plus_plus_baseline"},
-                "the variance has ddof 1, here 0",
-            ),
+            Rule("global_norm", {ADVANTAGE: "reinforce_plus_plus", GAMMA: 1}, _DDOF),
+            Rule("center_then_global_norm(over=tokens)", {ADVANTAGE: "reinforce_plus_plus_baseline"}, _DDOF),
             Rule("scaled_center(counts=rewarded)", {ADVANTAGE: "gpg"}),
             Rule(None, {ADVANTAGE: "gae"}, "it needs a value model"),
             Rule(None, {ADVANTAGE: "remax"}, "it needs a greedy response per prompt"),
@@ -177,10 +181,7 @@ VERL = PeerTable(
                 "the mean is a micro-batch's, over its rows, and micro-batches weigh the same",
             ),
             Rule("reinforce", {LOSS: "gpg"}),
-            Rule(
-                "cispo(low=LOW,high=HIGH)",
-                {LOSS: "cispo", LOW: Shifted("LOW", most=1.0), HIGH: "HIGH"},
-            ),
+            Rule("cispo(low=LOW,high=HIGH)", {LOSS: "cispo", LOW: Shifted("LOW", most=1.0), HIGH: "HIGH"}),
             *(
                 Rule(
                     f"divergence_clip({kind}delta=DELTA,cap=CAP)", {LOSS: name, LOW: "DELTA", HIGH: "DELTA", CAP: "CAP"}
@@ -226,31 +227,35 @@ VERL = PeerTable(
                 "the value is that of k1 or k3; its gradient is k2's, which is what is taken here",
             ),
         ),
+        "teacher": (
+            Rule("", {TEACHER: False}),
+            Rule(None, {TEACHES: "forward_kl_topk"}, "it reads the teacher's likeliest tokens, here the sampled ones"),
+            Rule(None, {AS_REWARD: True}, _APART),
+            Rule(None, {TASK: False}, "nothing but the teacher's loss is left: that is +no_reward+teacher_kl"),
+            *(
+                Rule(f"teacher_kl(beta=BETA,{how})", {TEACHES: name, TEACHER: True, COEF: "BETA", MOST: None})
+                for how, name in (("clamp=20", ("k3", "low_var_kl")), ("estimator=k2", ("k2", "mse")))
+            ),
+        ),
         "entropy": (Rule("", {ENTROPY: 0}), Rule("entropy_bonus(coefficient=WEIGHT)", {ENTROPY: "WEIGHT"})),
         "schedule": (Rule("", {EPOCHS: 1}), Rule("epochs(count=COUNT)", {EPOCHS: "COUNT"})),
     },
-    reported=frozenset({"sum_pi_squared_old"}),
+    reported=frozenset({"sum_pi_squared_old", "logp_teacher"}),
     elsewhere=(
         *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
-        *(
-            "reward_model.reward_manager",
-            "reward.reward_manager.",
-            "reward.reward_kwargs.max_resp_len",
-            f"{OVERLONG}log",
-        ),
-        "algorithm.filter_groups.max_num_gen_batches",
+        *("reward_model.reward_manager", "reward.reward_manager.", "reward.reward_kwargs.max_resp_len"),
+        *(f"{OVERLONG}log", f"{ACTOR}calculate_sum_pi_squared", "algorithm.filter_groups.max_num_gen_batches"),
+        *(f"distillation.{name}" for name in ("teacher_models.", "teacher_key", "nnodes", "n_gpus_per_node")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
         *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "checkpoint")),
         *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
-        f"{ACTOR}calculate_sum_pi_squared",
         *(f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights")),
     ),
     other_names={
-        f"reward_model.overlong_buffer.{name}": f"{OVERLONG}{name}"
+        f"reward_model.{former}.{name}": f"{OVERLONG}{name}"
+        for former in ("overlong_buffer", "reward_kwargs.overlong_buffer_cfg")
         for name in ("enable", "len", "penalty_factor", "log")
-    }
-    | {f"reward_model.reward_kwargs.overlong_buffer_cfg.{name}": f"{OVERLONG}{name}" for name in ("enable", "len")}
-    | {"reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor": f"{OVERLONG}penalty_factor"},
+    },
 )

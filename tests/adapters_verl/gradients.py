@@ -23,6 +23,7 @@ from benchmarks.normalisation.in_verl import ALONE, worker
 from objectives import Objective, TokenBatch, parse
 from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, spread
+from objectives.adapters.verl.teacher import teacher_logp
 from objectives.adapters.verl.worker import ZooTrainingWorker
 from tests.adapters_verl.rollouts import (
     END,
@@ -37,6 +38,7 @@ from tests.adapters_verl.rollouts import (
     scored,
     squares,
     statistics,
+    taught,
 )
 
 CUTS: Mapping[str, Mapping[str, Any]] = {
@@ -76,7 +78,10 @@ def prepared(objective: Objective, weights: Weights) -> Sequence[TokenBatch]:
     with torch.no_grad():
         logp, entropy = statistics(model, rollouts, range(len(rollouts.responses)))
     batch = rollouts.batch.with_fields(logp_old=logp, entropy_old=entropy, logp=logp, entropy=entropy, on_policy=True)
-    batch = batch.with_fields(sum_pi_squared_old=squares(model, rollouts))
+    batch = batch.with_fields(sum_pi_squared_old=squares(model, rollouts), logp_teacher=None)
+    if "logp_teacher" in objective.needs:
+        everything = torch.ones(len(batch.mask), dtype=torch.bool)
+        batch = batch.with_fields(logp_teacher=teacher_logp(taught(), everything, objective))
     return objective.passes(objective.prepare(batch))
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 from transformers import AutoModelForCausalLM
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from objectives import Objective, TokenBatch, lots, writers
 from tests.guide import learn
@@ -133,16 +136,51 @@ def _all_statistics(model: Any, rollouts: Given, rows: Sequence[int], width: int
 
 @cache
 def scored(reference_seed: int = 9) -> Given:
-    """The rollouts with the log-probs of a reference, and of an engine that is a little off."""
+    """The rollouts with the log-probs of a reference, of a teacher, and of an engine that is a little off."""
     rollouts, model = given(), embedded()
     everything = range(len(rollouts.responses))
     with torch.no_grad():
         model.load_state_dict(noisy_weights(reference_seed + 1)[reference_seed])
         logp_ref, _ = statistics(model, rollouts, everything)
+        logp_teacher, _ = statistics(teacher(), rollouts, everything)
         model.load_state_dict(noisy_weights(1)[0])
         logp, _ = statistics(model, rollouts, everything)
     noise = torch.randn(logp.shape, generator=torch.Generator().manual_seed(1)) / 10
-    return replace(rollouts, batch=rollouts.batch.with_fields(logp_ref=logp_ref, logp_sampler=logp + noise))
+    batch = rollouts.batch.with_fields(logp_ref=logp_ref, logp_sampler=logp + noise)
+    return replace(rollouts, batch=batch.with_fields(logp_teacher=logp_teacher))
+
+
+def teacher() -> Any:
+    """The embedded model with weights that no other model here has."""
+    model = embedded()
+    model.load_state_dict(noisy_weights(12)[11])
+    return model
+
+
+def taught() -> TensorDict:
+    """The rollouts as verl's agent loop hands them on, with what its teacher's engine says of each next token."""
+    return list_of_dict_to_tensordict(_outputs())
+
+
+@cache
+@torch.no_grad()
+def _outputs() -> list[dict[str, Tensor]]:
+    rollouts, model, rows = given(), teacher(), []
+    for prompt, response, mask in zip(rollouts.prompts, rollouts.responses, rollouts.response_mask, strict=True):
+        tokens = [*prompt, *response]
+        logp = model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+        following = torch.tensor([*tokens[1:], 0])[:, None]
+        said = {"teacher_ids": following.int(), "teacher_logprobs": logp.gather(1, following[:-1])}
+        said["teacher_logprobs"] = torch.cat([said["teacher_logprobs"], torch.zeros(1, 1)])
+        output = AgentLoopOutput(
+            prompt_ids=prompt,
+            response_ids=response,
+            response_mask=mask.tolist(),
+            metrics=AgentLoopMetrics(),
+            extra_fields=said,
+        ).as_dict()
+        rows.append({name: output[name] for name in ("prompts", "responses", "response_mask", *said)})
+    return rows
 
 
 class Along:

@@ -15,7 +15,9 @@ from tests.processes import ONE, TWO, launch
 TOLERANCE = 1e-5
 RANKS = {"one rank": ONE, "two ranks": TWO}
 FIRST = [with_examples(name, f"variant={name.variants[0]}") for name in names() if name.variants]
-QUICK = {"one rank": {*FIRST[::2]}, "two ranks": {*FIRST[1::6]}}
+TAUGHT = ["opd(variant=paper)", "opsd(variant=paper)", "rlsd(variant=paper)", "sdar(variant=paper)"]
+"""Those of which each reads a teacher in a part of its own."""
+QUICK = {"one rank": {*FIRST[::2], *TAUGHT}, "two ranks": {*FIRST[1::6]}}
 """Those that each change tries; the others run each night. How ranks share their work does not depend on the method."""
 CASES = [
     pytest.param(ranks, TELLING.get(variant, variant), marks=[] if variant in QUICK[ranks] else [pytest.mark.slow])

@@ -15,7 +15,8 @@ from torch import Tensor
 from objectives import TokenBatch, parse
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.verl.controller import dealt, learnt_from
-from tests.adapters_verl.rollouts import END, Along, Given, embedded, squares, statistics
+from objectives.adapters.verl.teacher import MODELS, NODES
+from tests.adapters_verl.rollouts import END, MODEL, Along, Given, embedded, squares, statistics
 from tests.guide import learn
 from tests.processes import failure, launch
 
@@ -27,6 +28,7 @@ MASKING = "stapo+clip_higher+kl"
 PASSES = "lopti+sampler_correction"
 BASELINES = "otb"
 REWARDS = "gdpo"
+TAUGHT = "grpo+opd"
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)-dynamic_sampling"
 """An expression for each stage, the last one with a controller."""
 WORDS = {
@@ -36,8 +38,15 @@ WORDS = {
         f"reward.custom_reward_function.path={Path(__file__).with_name('two_rewards.py')}",
         "+algorithm.gdpo_reward_keys=[acc,shortness]",
     ],
+    TAUGHT: [
+        f"{MODELS}.teacher_model.model_path={MODEL}",
+        f"{MODELS}.teacher_model.inference.tensor_model_parallel_size=1",
+        f"{NODES}=1",
+        "distillation.n_gpus_per_node=1",
+    ],
 }
-"""What else a run is told: to save after each step, to share the work between two ranks, and what its rewards are."""
+"""What else a run is told: to save after each step, to share the work between two ranks, what its rewards are, and who
+teaches it: the model before training."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def given(step: dict[str, Any]) -> Given:
-    """A step's rollouts, mini-batch after mini-batch, with the log-probs of the model before training as reference."""
+    """A step's rollouts, mini-batch after mini-batch; the model before training is reference and teacher."""
     rows, width = step["batch"]["mask"].shape
     share = rows // step["ranks"]  # of a rank, in it each mini-batch's rows one after the other
     order = sorted(range(rows), key=lambda row: row % share * MINIBATCHES // share)
@@ -88,7 +97,8 @@ def given(step: dict[str, Any]) -> Given:
     rollouts = Given([step["prompts"][row] for row in order], [step["responses"][row] for row in order], batch)
     with torch.no_grad():
         logp_ref, _ = statistics(embedded(), rollouts, range(len(rollouts.responses)), width)
-    return Given(rollouts.prompts, rollouts.responses, rollouts.batch.with_fields(logp_ref=logp_ref))
+    batch = rollouts.batch.with_fields(logp_ref=logp_ref, logp_teacher=logp_ref)
+    return Given(rollouts.prompts, rollouts.responses, batch)
 
 
 def ours(expression: str, step: dict[str, Any], updates: Sequence[dict[str, Any]]) -> tuple[list[Tensor], Any]:
@@ -119,7 +129,7 @@ def tied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     "expression",
     [
-        *(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING)),
+        *(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING, TAUGHT)),
         DROPPING,
         MASKING,
         PASSES,

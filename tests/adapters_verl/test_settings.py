@@ -19,6 +19,7 @@ from objectives.adapters import package
 from objectives.adapters.verl import settings
 from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import settled
+from objectives.adapters.verl.teacher import MODELS, NODES
 from objectives.peers.verl import ACTOR, CLIP, LOSS, MEAN, REJECT
 from objectives.peers.verl import LOW as CLIP_LOW
 from tests.guide import GUIDE
@@ -35,6 +36,8 @@ def config(objective: str, **changes: Any) -> DictConfig:
 
 
 WITH_KEYS = {"algorithm.gdpo_reward_keys": ["accuracy", "format"]}
+WITH_TEACHER = {f"{MODELS}.teacher_model.model_path": "a_model", NODES: 1}
+"""A teacher as verl has to be told of it."""
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("stapo", {CLIP_LOW: 0.3}, "'stapo+clip(low=0.3)'"),
     ("stapo", {CLIP: 0.3}, "nor in verl beside its other settings: leave that out"),
@@ -74,7 +77,6 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
         ("grpo", {"actor_rollout_ref.actor.strategy": "megatron"}, "leave it at fsdp"),
         ("grpo", {"actor_rollout_ref.actor.shuffle": True}, "take the responses of a prompt apart"),
         ("grpo", {"critic.enable": True}, "value model"),
-        ("grpo", {"distillation.enabled": True}, "its loss and the objective's"),
         ("grpo", {"trainer.critic_warmup": 3}, "no critic"),
         ("grpo", {"trainer.use_v1": False}, "made for that trainer"),
         ("grpo", {"trainer.v1.trainer_mode": "separate_async"}, "sample ahead"),
@@ -102,12 +104,15 @@ def row_of(recipe: str) -> str:
     """The line of a recipe in the table: what it takes of verl, or why it is refused."""
     try:
         objective = parse(recipe)
-        settled(config(recipe, **(WITH_KEYS if "rewards" in objective.needs else {})))
+        given = {"rewards": WITH_KEYS, "logp_teacher": WITH_TEACHER}
+        asked = {name: value for read, more in given.items() if read in objective.needs for name, value in more.items()}
+        settled(config(recipe, **asked))
     except ObjectiveError as error:
         return f"| `{recipe}` | refused: {error} |"
     takes = {
         f"{objective.pass_count} epochs": objective.pass_count > 1,
         "the reference": "logp_ref" in objective.needs,
+        "a teacher": "logp_teacher" in objective.needs,
         "refills": objective.refills,
         "log-probs of the engine": "logp_sampler" in objective.needs,
         "sums of squares": "sum_pi_squared_old" in objective.needs,

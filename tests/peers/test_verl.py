@@ -28,6 +28,7 @@ from objectives.peers.verl import (
     BYPASS,
     CAP,
     CLIP,
+    COEF,
     COV,
     DRO,
     ENTROPY,
@@ -50,6 +51,8 @@ from objectives.peers.verl import (
     STANDARD,
     TAU_NEG,
     TAU_POS,
+    TEACHER,
+    TEACHES,
 )
 from tests.objectives.peers.remedies import remedy_beside_usual
 from tests.peers.beside import FEW, SEEDS, assert_same, batch_of, ours, ours_on_entropy, pushed
@@ -80,6 +83,8 @@ EQUAL: dict[str, dict[str, Any]] = {
     "kl k2": WITH_KL | {KIND: "mse"},
     "kl k3": WITH_KL | {KIND: "low_var_kl"},
     "kl k3 with the gradient of k2": WITH_KL | {KIND: "k3+"},
+    "teacher k2": {TEACHER: True, TEACHES: "k2", COEF: 0.3},
+    "teacher k3": {TEACHER: True, MEAN: "seq-mean-token-mean"},
     "truncated importance sampling": {SAMPLER: "token", BOUND: 1.1},
     "its sequence form": {SAMPLER: "sequence", BOUND: 1.5},
 }
@@ -95,6 +100,7 @@ REPLACED: list[dict[str, Any]] = [
     *({BETA: value} for value in (0.01, 0.3)),
     *({KIND: name} for name in ("kl", "k1", "mse", "k2", "k2+", "mse+", "k3+", "k1+", "kl+", "low_var_kl+")),
     *({KIND: "k3", BETA: value} for value in (0.01, 0.3)),
+    *({TEACHER: True, TEACHES: name, COEF: 0.3} for name in ("k3", "low_var_kl", "mse")),
     {STANDARD: False},
     *({ADVANTAGE: name} for name in ("rloo", "rloo_vectorized", "opo", "gpg")),
     *({REWARD_KL: True, REWARD_BETA: value} for value in (0.01, 0.2)),
@@ -147,6 +153,9 @@ def theirs(settings: dict[str, Any], batch: TokenBatch, by: str = "logp") -> Ten
     if values[KL]:
         divergence = kl_penalty(logp, batch.logp_ref, values[KIND])
         loss = loss + values[BETA] * agg_loss(divergence, mask, values[MEAN])
+    if values[TEACHER]:  # as `distillation_loss` does (trainer/distillation/losses.py, 291 to 302)
+        divergence = kl_penalty(logp, batch.logp_teacher, values[TEACHES])
+        loss = loss + values[COEF] * agg_loss(divergence, mask, values[MEAN])
     loss = loss - values[ENTROPY] * agg_loss(entropy, mask, values[MEAN])
     return pushed(loss, {"logp": logp, "entropy": entropy}[by], batch.mask)
 

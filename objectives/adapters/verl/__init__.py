@@ -8,7 +8,8 @@ or in a launch script of your own, by configuration alone:
     actor_rollout_ref.actor.policy_loss.loss_mode='rlzoo:stapo+clip_higher'
 
 `controller` is what runs once per rollout step, `worker` what runs in each update on every GPU, `rows` what goes from
-one to the other, `settings` what the objective decides about verl's settings, `seams` what is relied on in verl.
+one to the other, `teacher` where a teacher's log-probs are, `settings` what the objective decides about verl's
+settings, `seams` what is relied on in verl.
 Importing the package puts it into verl.
 """
 

@@ -30,6 +30,7 @@ from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, padded, spread
 from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import REWARD_KEYS, expression_in, reward_columns, settled
+from objectives.adapters.verl.teacher import FIELD, IDS, LOGP, check_vocabulary, is_verls, teacher_logp
 from objectives.adapters.verl.worker import ZooActorRolloutRefWorker
 
 SQUARES = "zoo_sum_pi_squared"
@@ -65,6 +66,8 @@ class ZooPPOTrainer(PPOTrainerSync):
 
     def _init_tokenizer(self) -> None:
         super()._init_tokenizer()
+        if is_verls(self.objective, self.config):
+            check_vocabulary(self.config, self.tokenizer)
         generation = omega_conf_to_dataclass(self.config.actor_rollout_ref.model).generation_config
         ends = getattr(generation, "eos_token_id", None) or []
         ends = [ends] if isinstance(ends, int) else ends
@@ -164,12 +167,14 @@ class ZooPPOTrainer(PPOTrainerSync):
     @torch.no_grad()
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Prepares the rollouts of the step: rewards, selection, advantages, weights, passes."""
-        wanted = [*_OUTCOMES, *_LOG_PROBS.values()]
+        wanted = [*_OUTCOMES, *_LOG_PROBS.values(), LOGP, IDS]
         data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
         real = learnt_from(batch.keys, batch.tags, self.objective.minimum_group)
         log_probs: dict[str, Any] = {
             field: padded(data[name]).float() for field, name in _LOG_PROBS.items() if name in data
         }
+        if FIELD in self.objective.needs:
+            log_probs[FIELD] = teacher_logp(data, real, self.objective)
         rollouts = self._outcomes.batch(data, batch.keys).with_fields(**log_probs).rows(real)
         rollouts = self._with_lots(rollouts)
         loop = Loop(self.objective, len(real) // math.prod(self._minibatch))

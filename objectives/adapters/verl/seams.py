@@ -9,6 +9,9 @@ PEER = Package(
     "verl",
     tested=(0, 9),
     seams={
+        "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._compute_teacher_logprobs": (
+            *("self", "output", "prompt_ids", "response_ids"),
+        ),
         "verl.single_controller.base.worker:Worker._query_dispatch_info": ("self", "mesh_name"),
         "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": ("batch", "batch_multiple", "eos_token_id"),
         "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer._dapo_filtered_keys": ("self", "partition_id"),
@@ -25,6 +28,8 @@ PEER = Package(
         f"{_TRAINER}.prepare_step": ("self",),
         "verl.trainer.ppo.v1.trainer_base:TRAINER_REGISTRY.__setitem__": ("key", "value"),
         "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync": ("config",),
+        "verl.utils:hf_tokenizer": ("name_or_path",),
+        "verl.utils.fs:copy_to_local": ("src",),
         "verl.utils.seqlen_balancing:calculate_workload": ("seqlen_list",),
         "verl.utils.seqlen_balancing:get_seqlen_balanced_partitions": ("seqlen_list", "k_partitions", "equal_size"),
         "verl.workers.engine.base:BaseEngine.eval_mode": ("self",),

@@ -10,8 +10,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
+from objectives.adapters.verl.teacher import check_teacher, is_verls
 from objectives.peers.replaced import refuse_replaced
-from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, VERL
+from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, TEACHER, VERL
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
 REWARD_KEYS, REWARD_WEIGHTS = (f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights"))
@@ -23,7 +24,6 @@ _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
     f"{ACTOR}strategy": (("fsdp", "fsdp2"), "the adapter was not tried with other engines"),
     "algorithm.use_pf_ppo": ((False,), "it draws responses anew, which takes groups apart"),
     "critic.enable": ((None, False), "no objective here reads a value model"),
-    "distillation.enabled": ((False,), "its loss and the objective's would be in one place"),
     "trainer.critic_warmup": ((0,), "there is no critic"),
     "trainer.use_v1": ((True,), "the adapter is made for that trainer"),
     "trainer.v1.trainer_mode": (("sync",), "the adapter was not tried with trainers that sample ahead"),
@@ -43,7 +43,7 @@ def settled(config: DictConfig) -> DictConfig:
     Raises ObjectiveError, naming the remedy, for a setting that the objective replaces and for one it cannot go with.
     """
     objective = parse(expression_in(config) or "")
-    decided = _decided(objective)
+    decided = _decided(objective, config)
     _refuse_replaced(objective, config, decided)
     for name, (allowed, why) in _ONLY.items():
         value = OmegaConf.select(config, name)
@@ -57,13 +57,14 @@ def settled(config: DictConfig) -> DictConfig:
     return config
 
 
-def _decided(objective: Objective) -> dict[str, Any]:
+def _decided(objective: Objective, config: DictConfig) -> dict[str, Any]:
     """Settings of verl that follow from the objective."""
     decided = {
         EPOCHS: objective.pass_count,
         KL: "logp_ref" in objective.needs,  # loads the reference, and does nothing else here
         ADVANTAGE: "grpo",  # no critic, and does nothing else here
         FILTER: objective.refills,
+        TEACHER: is_verls(objective, config),  # starts the teacher, and does nothing else here
         "critic.enable": False,
     }
     return decided | ({"actor_rollout_ref.rollout.calculate_log_probs": True} if _reads_sampler(objective) else {})
@@ -95,6 +96,7 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
             f"{FUSED}=True: objective={objective} reads sums of squares, for which verl needs the logits; leave it out"
         )
     _check_rewards(objective, config)
+    check_teacher(objective, config)
     rows = config.actor_rollout_ref.rollout.n
     if rows < objective.learning_group:
         raise ObjectiveError(

@@ -11,6 +11,7 @@ from objectives.peers.table import PeerTable
 from objectives.peers.translate import from_peer, to_peer
 from objectives.peers.verl import (
     ADVANTAGE,
+    AS_REWARD,
     BETA,
     BOUND,
     BYPASS,
@@ -35,6 +36,8 @@ from objectives.peers.verl import (
     REWARD_KL,
     SAMPLER,
     STANDARD,
+    TEACHER,
+    TEACHES,
 )
 from objectives.peers.verl import ENTROPY as ENTROPY_COEFF
 from tests.objectives.peers.remedies import refusal, remedy_in
@@ -134,6 +137,11 @@ IN_VERL: list[tuple[str, dict[str, Any], str]] = [
     ("grpo", {KIND: "low_var_kl+"}, "grpo+kl(beta=0.001,estimator=k2)"),
     ("grpo", {KIND: "abs"}, NOTHING),
     ("grpo", {KIND: "full"}, NOTHING),
+    ("grpo", {TEACHER: True}, "grpo+teacher_kl(clamp=20)"),
+    ("opd", {TEACHER: True, TEACHES: "k2"}, "opd+teacher_kl(estimator=k2)"),
+    ("grpo", {TEACHES: "k2"}, UNREAD),
+    ("grpo", {TEACHER: True, TEACHES: "forward_kl_topk"}, NOTHING),
+    ("grpo", {TEACHER: True, AS_REWARD: True}, NOTHING),
     ("grpo", {EPOCHS: 2}, "grpo+epochs"),
     ("grpo", {ENTROPY_COEFF: 0.01}, "grpo+entropy_bonus(coefficient=0.01)"),
     ("grpo", {STANDARD: False}, "grpo+group_center"),
