@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo.config import TaskConfig
+from rlzoo.config.outside import is_outside
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
 from rlzoo.tasks.environment_class import environment_named, tool_keys
-from rlzoo.tasks.outside import is_outside
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt
