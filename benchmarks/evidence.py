@@ -6,8 +6,11 @@ python -m benchmarks.evidence
 import csv
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from rlzoo.report.verdict_words import verdict_of
 
 BENCHMARKS = Path(__file__).parent
 EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"
@@ -46,8 +49,8 @@ def board_evidence(boards: Mapping[str, Iterable[Mapping[str, str]]]) -> dict[st
             "difference": _number(record["difference"]) if record["difference"] else None,
             "low": _number(record["difference_low"]) if record["difference_low"] else None,
             "high": _number(record["difference_high"]) if record["difference_high"] else None,
-            "verdict": record["verdict"],
             "seeds": len(record["seeds"].split()),
+            "verdict": _verdict(record["verdict"]),
         }
         for name, records in boards.items()
         for record in records
@@ -79,6 +82,11 @@ def text_of(record: Mapping[str, Any]) -> str:
 def _shift(record: Mapping[str, str], name: str) -> list[float]:
     signs = [int(record[f"{name}_{sign}"]) for sign in ("sign", "sign_beside")]
     return [_number(record[f"{name}_exact"]), *signs]
+
+
+def _verdict(words: str) -> dict[str, Any]:
+    found = verdict_of(words)
+    return {**asdict(found), "finding": found.finding.name}
 
 
 def _number(text: str | float) -> float:

@@ -183,6 +183,10 @@ class TokenBatch:
             return f"batch.with_fields({lacking}=batch.{sampled}) while the policy has not moved"
         return f"TokenBatch(..., {lacking}=...)"
 
+    def mean(self, name: str, reader: str) -> float:
+        """Of a field [N, T], over the tokens that the loss sees; nan if there are none."""
+        return self.require(name, reader)[self.mask].double().mean().item()
+
     def right(self, reader: str) -> Tensor:
         """[N] bool: responses that are correct in full."""
         return self.require("correct", reader) == 1

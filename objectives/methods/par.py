@@ -44,7 +44,7 @@ class PositiveReweighting(Weight):
         if self.target_entropy is None:
             return {}
         last = state.get("weight", self.start)
-        entropy = batch.require("entropy_old", self.name)[batch.mask].double().mean().item()
+        entropy = batch.mean("entropy_old", self.name)
         if not math.isfinite(entropy):
             return {"weight": last}
         sign = (entropy > self.target_entropy) - (entropy < self.target_entropy)

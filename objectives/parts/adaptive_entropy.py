@@ -52,10 +52,8 @@ class AdaptiveEntropy(Penalty):
     def _entropy(self, batch: Prepared) -> float:
         """The mean over the tokens of the rollouts; nan if there are none."""
         if self.measured == "entropy":
-            values = batch.require("entropy_old", self.name)
-        else:
-            values = -batch.require("logp_old", self.name)
-        return values[batch.mask].double().mean().item()
+            return batch.mean("entropy_old", self.name)
+        return -batch.mean("logp_old", self.name)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         if entropy is None:

@@ -47,7 +47,7 @@ class SurprisalReweighting(Weight):
         if self.target_entropy is None:
             return {}
         last = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate, **state}
-        entropy = batch.require("entropy_old", self.name)[batch.mask].double().mean().item()
+        entropy = batch.mean("entropy_old", self.name)
         if not math.isfinite(entropy):
             return last
         step = 0.01 * ((self.target_entropy > entropy) - (self.target_entropy < entropy)) if self.adaptive else 0.0

@@ -10,6 +10,7 @@ from rlzoo.choosing.evidence import BoardRow, Claim, Evidence, shipped
 from rlzoo.choosing.remedies import BASE, Remedy, of_expression, of_part, own_names
 from rlzoo.choosing.understanding import ALSO, UNDERSTOOD, likeness, named_in
 from rlzoo.errors import UserError, printable
+from rlzoo.statistics.verdicts import Finding
 
 NEAREST = 3
 """Troubles that are named if none was understood."""
@@ -106,14 +107,14 @@ def beginning(evidence: Evidence) -> Beginning:
     """What asks the least of the trainer among the objectives that no board calls worse than its baseline."""
     rows = evidence.boards
     compared = tuple(dict.fromkeys(row.objective for row in rows))
-    worse = tuple(dict.fromkeys(row.objective for row in rows if row.verdict == "worse"))
+    worse = tuple(dict.fromkeys(row.objective for row in rows if row.verdict.finding is Finding.WORSE))
     expression = min([it for it in compared if it not in worse] or [BASE], key=lambda it: _asks(parse(it)))
     return Beginning(
         expression=expression,
         costs=tuple(costs(parse(expression))),
         boards=tuple(row for row in rows if row.objective == expression),
         compared=compared,
-        better=tuple(dict.fromkeys(row.objective for row in rows if row.verdict == "better")),
+        better=tuple(dict.fromkeys(row.objective for row in rows if row.verdict.finding is Finding.BETTER)),
         worse=worse,
     )
 

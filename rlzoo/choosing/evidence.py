@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives import Objective, parse
+from rlzoo.statistics.verdicts import Finding, Verdict
 
 EVIDENCE = Path(__file__).parents[1] / "embedded" / "evidence"
 
@@ -86,8 +87,8 @@ class BoardRow:
     """None of the baseline itself."""
     low: float | None
     high: float | None
-    verdict: str
     seeds: int
+    verdict: Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def shipped() -> Evidence:
         rows=rows,
         policy_gradient={name: regime["policy_gradient"] for name, regime in table.items()},
         claims=[_claim(record) for record in claims.get("claims", [])],
-        boards=[BoardRow(**record) for record in boards.get("rows", [])],
+        boards=[_board_row(record) for record in boards.get("rows", [])],
     )
 
 
@@ -181,6 +182,12 @@ def _claim(record: Mapping[str, Any]) -> Claim:
         objective=record["objective"],
         against=record["objective_against"],
     )
+
+
+def _board_row(record: Mapping[str, Any]) -> BoardRow:
+    """As boards.json has it, where a finding is called by its name in the code."""
+    said = record["verdict"]
+    return BoardRow(**{**record, "verdict": Verdict(**{**said, "finding": Finding[said["finding"]]})})
 
 
 @cache

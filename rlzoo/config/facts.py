@@ -96,6 +96,11 @@ class Key:
         return Mark.LOCATES_DATA in self.facts
 
     @property
+    def names_code(self) -> bool:
+        """Whether it may name code from outside, as an objective does with its parts."""
+        return bool({Mark.EXPRESSION, Mark.NAMES_CODE, Mark.MAY_NAME_CODE}.intersection(self.facts))
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The values that there are, or of which a list is made, where these are few."""
         kinds = [it for it in (self.type, *typing.get_args(self.type)) if typing.get_origin(it) is Literal]

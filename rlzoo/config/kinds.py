@@ -11,6 +11,10 @@ class Mark(Enum):
 
     EXPRESSION = auto()
     LOCATES_DATA = auto()
+    NAMES_CODE = auto()
+    """Its value, or each of its values, is the name of code from outside, or lets a model bring its own."""
+    MAY_NAME_CODE = auto()
+    """Its value may be the name of code from outside, and is a name of ours otherwise."""
 
 
 Number = IsFinite[float]

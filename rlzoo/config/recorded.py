@@ -1,20 +1,24 @@
 """What a recorded file may do: it is data, and says nothing of what code to import.
 
 Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment (also the
-address of a server that is one), an engine, or `model.trust_remote_code`. A name is imported if a person types it, or
-names a YAML file of their own that has it.
+address of a server that is one), an engine, or `model.trust_remote_code`; the keys say which they are. A name is
+imported if a person types it, or names a YAML file of their own that has it.
 What rlzoo has recorded (the config.yaml of a run, grid.json, kept responses) may have come from anybody: a name that
 no one but such a file says is refused, unless `trust=` names the file or a folder around it. `objective.json` is
 compared by its key; nothing is imported for it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config.sections import VERIFIERS
+from rlzoo.config.facts import Key
+from rlzoo.config.facts import keys as all_keys
+from rlzoo.config.kinds import Mark
+from rlzoo.config.outside import is_outside
+from rlzoo.config.sections import VERIFIERS, Config
 from rlzoo.errors import UserError
 
 CONFIG, OBJECTIVE = "config.yaml", "objective.json"
@@ -22,7 +26,6 @@ CONFIG, OBJECTIVE = "config.yaml", "objective.json"
 _BESIDE = (OBJECTIVE, "environment.json", "metrics.jsonl", "checkpoints", "evaluation")
 """What lies beside a config.yaml that a run has recorded."""
 _PART = re.compile(r"[\w.]+:\w+")
-_OUTSIDE = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d]\w*")
 _SHIPPED = "reasoning_gym:"
 _SHIPPED_TOOLS = ("rlzoo.tasks.calculator:calculate",)
 """By their whole names: not everything in rlzoo may be called by whatever a model writes."""
@@ -41,20 +44,29 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
 
     `keys` are dotted; those that are not there name nothing.
     """
-    objective, task = (keys.get(key) or "" for key in ("objective", "task.name"))
-    named = {name: f"objective={objective}" for name in _PART.findall(str(objective))}
-    is_outside = _OUTSIDE.fullmatch(str(task)) and not str(task).startswith(_SHIPPED)
-    if is_outside or str(task).startswith(VERIFIERS):
-        named[str(task)] = f"task.name={task}"
-    if _OUTSIDE.fullmatch(engine := str(keys.get("rollout.engine") or "")):
-        named[engine] = f"rollout.engine={engine}"
-    for key in ("task.reward", "task.tools", "task.environment"):
-        listed = keys.get(key) or []
-        for name in listed if isinstance(listed, list | tuple) else [listed]:
-            named |= {str(name): f"{key}={name}"} if name and name not in _SHIPPED_TOOLS else {}
-    if keys.get("model.trust_remote_code") not in (None, False, "false"):
-        named["model.trust_remote_code"] = "model.trust_remote_code=true"
-    return named
+    return {name: f"{key.name}={said}" for key, said in said_of_code(keys) for name in _names(key, said)}
+
+
+def said_of_code(keys: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
+    """What each key says that may name code from outside, value by value."""
+    for key in all_keys(Config):
+        value = keys.get(key.name) if key.names_code else None
+        for said in value if isinstance(value, list | tuple) else [value]:
+            if said and said != "false":
+                yield key, "true" if said is True else str(said)
+
+
+def _names(key: Key, said: str) -> Sequence[str]:
+    """Those of code from outside in a value."""
+    if key.is_expression:
+        return _PART.findall(said)
+    if key.type is bool:
+        return [key.name]
+    if Mark.MAY_NAME_CODE in key.facts:
+        is_code = said.startswith(VERIFIERS) or (is_outside(said) and not said.startswith(_SHIPPED))
+    else:
+        is_code = said not in _SHIPPED_TOOLS
+    return [said] * is_code
 
 
 def check_recorded(

@@ -45,7 +45,7 @@ class ModelConfig:
     attention, whose rows have none. Where a model does not take such masks, a warning says so."""
     chat_template: Annotated[Literal["auto", "none"], RESULTS, EVALUATES | TASK] = "auto"
     """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does."""
-    trust_remote_code: Annotated[bool, RESULTS, EVALUATES | TASK | FIT] = False
+    trust_remote_code: Annotated[bool, RESULTS, EVALUATES | TASK | FIT, Mark.NAMES_CODE] = False
     """Whether a model may run code of its own. Refused unless set."""
     gradient_checkpointing: Annotated[bool, RESULTS, FIT] = False
     """Trade time for memory: recalculate activations in the backward pass."""
@@ -62,7 +62,7 @@ class ColumnsConfig:
 
 @dataclass
 class TaskConfig:
-    name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA] = "arithmetic"
+    name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA, Mark.MAY_NAME_CODE] = "arithmetic"
     """`arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; `verifiers:NAME`, an
     environment of that package; a hub id, parquet, JSON, a folder; one of your own, `my_module:MyTask` or
     `./my_file.py:MyTask`."""
@@ -77,16 +77,16 @@ class TaskConfig:
     held_out_seed: Annotated[int, RESULTS, EVAL | TASK] = 0
     """Chooses these questions; `seed` does not, so that runs with other seeds are compared on the same ones."""
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
-    reward: Annotated[list[str], RESULTS, EVAL | TASK] = field(default_factory=list)
+    reward: Annotated[list[str], RESULTS, EVAL | TASK, Mark.NAMES_CODE] = field(default_factory=list)
     """Functions that grade in place of the task: `my_module:reward` or `./reward.py:reward`, in rlzoo's form
     (`reward(response, gold, **columns)`), TRL's or verl's; rlzoo/tasks/reward.py says more."""
     reward_weights: Annotated[list[Number], RESULTS, EVAL | TASK] = field(default_factory=list)
     """What the reward of each of these functions is multiplied by before they are added up; 1 unless given. Behind them
     comes the weight of an environment's `get_reward`."""
-    tools: Annotated[list[str], RESULTS, EVALUATES | TASK] = field(default_factory=list)
+    tools: Annotated[list[str], RESULTS, EVALUATES | TASK, Mark.NAMES_CODE] = field(default_factory=list)
     """Functions that the model may call between its turns, `my_module:tool` or `./tools.py:tool`; their type hints and
     docstrings tell it how. rlzoo/tasks/tools.py says more."""
-    environment: Annotated[str, RESULTS, EVAL | TASK] = ""
+    environment: Annotated[str, RESULTS, EVAL | TASK, Mark.NAMES_CODE] = ""
     """A class whose methods the model may call, with a state that lasts for an episode, as TRL's `environment_factory`
     takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more. Or
     an OpenEnv server, `openenv:http://HOST:PORT`."""
@@ -127,7 +127,7 @@ class TaskConfig:
 
 @dataclass
 class RolloutConfig:
-    engine: Annotated[str, RESULTS, EVALUATES | TASK | FIT] = "transformers"
+    engine: Annotated[str, RESULTS, EVALUATES | TASK | FIT, Mark.MAY_NAME_CODE] = "transformers"
     """What samples responses: `transformers`; or `vllm`, which is faster on GPUs and a package of its own, in this
     process; or `vllm_server`, on other GPUs; or one of your own, `my_module:MyEngine` or `./my_file.py:MyEngine`."""
     server: Annotated[str | None, MACHINE, EVALUATES | TASK] = None

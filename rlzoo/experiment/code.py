@@ -4,19 +4,21 @@ Only names that a person typed or trusts are looked up here. What a folder has r
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from objectives import Objective, module_name
-from rlzoo.config import Config, TaskConfig
+from rlzoo.config import Config, TaskConfig, flat
+from rlzoo.config.outside import is_outside
+from rlzoo.config.recorded import said_of_code
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.experiment.meaning import meaning
 from rlzoo.files import folder_written_atomically
 from rlzoo.source import Definition, code_digest, digest, is_ours, labelled, used_source
 from rlzoo.tasks import written_outside
-from rlzoo.tasks.outside import definition, definition_in, is_outside
+from rlzoo.tasks.outside import definition, definition_in
 from rlzoo.tasks.verifiers import loader
 
 Sources = Mapping[str, Mapping[str, str]]
@@ -112,11 +114,16 @@ def _place(path: Path) -> Path:
 
 
 def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
-    made = loader(task.name) if task.name.startswith(VERIFIERS) else written_outside(task.name)
-    names: Sequence[str | None] = (made, *task.reward, *task.tools, task.environment, engine)
+    given = flat({"task": vars(task), "rollout": {"engine": engine}})
+    names = (_task_code(said) if key.name == "task.name" else said for key, said in said_of_code(given))
     for name in dict.fromkeys(names):
         if name and is_outside(name) and (found := definition(name)) and not is_ours(found.module):
             yield name, found
+
+
+def _task_code(name: str) -> str | None:
+    """What makes a task of this name, if it is from outside."""
+    return loader(name) if name.startswith(VERIFIERS) else written_outside(name)
 
 
 def part_sources(objective: Objective) -> Iterator[tuple[str, dict[str, str]]]:

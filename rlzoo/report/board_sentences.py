@@ -1,4 +1,4 @@
-"""What the board says in words: verdicts, headlines, what would have been found, and what is to be known of it."""
+"""What the board says in sentences: headlines, what would have been found, and what is to be known of it."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, set_of
 from rlzoo.comparing.results import Alike
 from rlzoo.report.formatting import signed, tokens
+from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.scaling import Refused
@@ -15,21 +16,6 @@ from rlzoo.tasks.benchmarks import contamination_of
 MANY = 4
 MANY_ROWS = 12
 FALSE_DISCOVERIES = 0.05
-CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
-"""Findings of which each row is named, with its difference."""
-
-
-def verdict_words(verdict: Verdict) -> str:
-    """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
-    finding = verdict.finding
-    words = finding.value + {
-        Finding.SAME: f" within {100 * verdict.margin:g}",
-        Finding.TWO_MODES: ": more seeds",
-        Finding.UNSTABLE: ": more seeds",
-        Finding.ONE_SEED: ": no verdict",
-    }.get(finding, "")
-    is_said = verdict.is_unstable and finding in (*CLAIMED, Finding.BASELINE)
-    return words + ", unstable" * is_said
 
 
 def summary(board: Leaderboard) -> str:

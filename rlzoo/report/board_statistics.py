@@ -11,8 +11,9 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY, MEASURES
 from rlzoo.comparing.scaling_curves import RowScaling
-from rlzoo.report.board_sentences import has_discoveries, verdict_words
+from rlzoo.report.board_sentences import has_discoveries
 from rlzoo.report.formatting import percent, points, tokens
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.scaling import Fit

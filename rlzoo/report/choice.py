@@ -11,6 +11,7 @@ from rlzoo.choosing.choose import Beginning, Choice
 from rlzoo.choosing.evidence import BoardRow, Claim
 from rlzoo.choosing.remedies import OnTheMap, Remedy
 from rlzoo.report.console import plain_console
+from rlzoo.report.verdict_words import verdict_words
 
 NOT_MEASURED = "not measured here"
 BESIDE: Mapping[int, str] = {
@@ -105,7 +106,7 @@ def board_words(row: BoardRow) -> str:
     if row.difference is None or row.low is None or row.high is None:
         return f"{text}, the baseline; {row.seeds} seeds"
     interval = f"{100 * row.difference:+.1f} points [{100 * row.low:.1f}, {100 * row.high:.1f}]"
-    return f"{text}, {interval}, {row.verdict}; {row.seeds} seeds"
+    return f"{text}, {interval}, {verdict_words(row.verdict)}; {row.seeds} seeds"
 
 
 def beginning_words(it: Beginning) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, SetDecoding, TablePlace
 from rlzoo.errors import printable
-from rlzoo.report.board_sentences import verdict_words
 from rlzoo.report.board_statistics import ACCURACIES, BY_DECODING, BY_ROW, Value
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.verdicts import Measured
 

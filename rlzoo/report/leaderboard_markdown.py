@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.errors import printable
-from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary, verdict_words
+from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary
 from rlzoo.report.board_statistics import BY_DECODING, BY_ROW, FASTER_OR_HIGHER, Statistic, columns
 from rlzoo.report.forest import as_text, forest
 from rlzoo.report.formatting import percent, points
+from rlzoo.report.verdict_words import verdict_words
 
 
 def markdown(board: Leaderboard) -> str:

@@ -13,7 +13,7 @@ from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.errors import printable
 from rlzoo.files import write_text
-from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary, verdict_words
+from rlzoo.report.board_sentences import faster_or_higher, headlines, notes, planning, summary
 from rlzoo.report.board_statistics import BY_DECODING, BY_ROW, Column, Statistic, columns
 from rlzoo.report.console import plain_console
 from rlzoo.report.formatting import folded, percent, points
@@ -21,6 +21,7 @@ from rlzoo.report.leaderboard_csv import comma_separated
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
 from rlzoo.report.picture import draw_leaderboard
+from rlzoo.report.verdict_words import verdict_words
 
 OTHER_COLUMNS, NARROWEST = 50, 24
 """Characters that the terminal's table needs beside the names, and that these get at least."""

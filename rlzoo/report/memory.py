@@ -9,7 +9,7 @@ from rich.table import Table
 from rlzoo.config import Config
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB
+from rlzoo.rollout.cache import GIB, set_aside_gib
 from rlzoo.training.arithmetic import Arithmetic
 from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
@@ -61,7 +61,7 @@ def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
     _console().print(f"Keys and values have {said_room(room, sampled)}.")
     if engine.kv_cache_gib is None:
         return
-    more, size = free_for_cache(found, room, sampled), config.rollout.kv_cache_gib or engine.kv_cache_gib
+    more, size = free_for_cache(found, room, sampled), set_aside_gib(config.rollout, engine.kv_cache_gib)
     if more > size:
         _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
 

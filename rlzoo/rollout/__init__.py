@@ -5,8 +5,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config.outside import is_outside
 from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.outside import is_outside, load_outside
+from rlzoo.tasks.outside import load_outside
 
 if TYPE_CHECKING:
     from rlzoo.model.policy import Policy

@@ -17,14 +17,24 @@ ROOM = 1.25
 _logger = logging.getLogger(__name__)
 
 
+def bytes_per_token(shape: Shape, model: ModelConfig) -> int:
+    """Of the keys and values of one token."""
+    return shape.cached_numbers * (2 if model.precision == "bfloat16" else 4)
+
+
+def set_aside_gib(rollout: RolloutConfig, usual: float) -> float:
+    """GiB for the keys and values of an engine that sets `usual` aside where nothing else is said."""
+    return rollout.kv_cache_gib or usual
+
+
 def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: int, length: int) -> float:
     """Bytes for so many responses side by side, each of so many tokens with its prompt, or what is set aside."""
     engine = engine_class(rollout.engine)
     if engine.apart:
         return 0.0
     if engine.kv_cache_gib is not None:
-        return (rollout.kv_cache_gib or engine.kv_cache_gib) * GIB
-    return ROOM * shape.cached_numbers * (2 if model.precision == "bfloat16" else 4) * length * rows
+        return set_aside_gib(rollout, engine.kv_cache_gib) * GIB
+    return ROOM * bytes_per_token(shape, model) * length * rows
 
 
 def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:

@@ -23,6 +23,7 @@ from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.cache import GIB, set_aside_gib
 from rlzoo.rollout.handover import checkpoint_weights
 
 OLDEST = "0.32"
@@ -216,7 +217,7 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
                 max_model_len=min(length, tokenizer.context_length or length),
                 max_num_seqs=config.rows_per_batch,
                 max_num_batched_tokens=max(TOKENS_PER_FORWARD, config.rows_per_batch),
-                kv_cache_memory_bytes=int((config.kv_cache_gib or VllmEngine.kv_cache_gib) * 2**30),
+                kv_cache_memory_bytes=int(set_aside_gib(config, VllmEngine.kv_cache_gib) * GIB),
                 gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
                 enable_sleep_mode=sleep_mode,
                 enforce_eager=policy.model.device.type == "cpu",  # compiling takes a minute and saves little there
@@ -253,7 +254,7 @@ def _parameter_names(model: torch.nn.Module) -> set[str]:
 
 def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
     said = one_line(error).partition(" Try ")[0]
-    size = f"rollout.kv_cache_gib={config.kv_cache_gib or VllmEngine.kv_cache_gib:g}"
+    size = f"rollout.kv_cache_gib={set_aside_gib(config, VllmEngine.kv_cache_gib):g}"
     if "KV cache is needed" in said or "No available memory for the cache" in said:
         return UserError(f"{size} is too small for one prompt and response; raise it: {said}")
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in said:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from rlzoo.config.outside import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.suite.experiment import Experiment
-from rlzoo.tasks.outside import is_outside, load_outside
+from rlzoo.tasks.outside import load_outside
 
 _FOLDER = Path(__file__).parent / "experiments"
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rlzoo.config import TaskConfig
+from rlzoo.config.outside import is_outside
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
 from rlzoo.tasks.environment_class import environment_named, tool_keys
-from rlzoo.tasks.outside import is_outside
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt
@@ -48,7 +47,6 @@ ENTRY_POINTS = "rlzoo.tasks"
 """The group of entry points by which installed packages announce tasks: a name, and `module:class`."""
 
 _REASONING_GYM = "reasoning_gym:"
-_NAMED = re.compile(r'(?:DATASET_NAME = |register_dataset\()"(\w+)"')
 _DATASET_KEYS = ("split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns")
 _PROMPT_KEYS = ("few_shot", "instruction", "system_prompt")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
@@ -257,9 +255,7 @@ def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:
 
 
 def _names() -> list[str]:
-    """Of tasks; those of reasoning_gym stand in its files, and to import it takes a second."""
-    spec = find_spec("reasoning_gym")
-    folders = spec.submodule_search_locations or [] if spec else []
-    texts = (path.read_text(encoding="utf-8") for folder in folders for path in Path(folder).rglob("*.py"))
-    found = {name for text in texts for name in _NAMED.findall(text)}
-    return [*OWN, *(_REASONING_GYM + name for name in sorted(found))]
+    """Of tasks. reasoning_gym says its own once it is imported, which takes a second: only a mistake asks."""
+    from reasoning_gym.factory import DATASETS
+
+    return [*OWN, *(_REASONING_GYM + name for name in sorted(DATASETS))]

@@ -1,7 +1,6 @@
-"""What users bring by name: `my_module:name`, found where Python finds modules, or `./my_file.py:name`."""
+"""What users bring by name; `rlzoo.config.outside` has how names are written."""
 
 import importlib
-import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -13,22 +12,15 @@ from types import ModuleType
 from typing import Any
 
 from objectives import definitions_only
+from rlzoo.config.outside import FILE, MODULE
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.source import Definition
 from rlzoo.tasks.base import Grade, Grader, Problem
 
-_FILE = re.compile(r"(.+\.py):(\w+)")
-_MODULE = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
-
-
-def is_outside(written: str) -> bool:
-    """Whether this is the name of something outside: `module:name` or `file.py:name`."""
-    return bool(_FILE.fullmatch(written) or _MODULE.fullmatch(written))
-
 
 def load_outside(key: str, written: str) -> Any:
     """What is called so. Raises UserError, naming the key, if it is not there or its module cannot be imported."""
-    said, file, module = f"{key}={written}", _FILE.fullmatch(written), _MODULE.fullmatch(written)
+    said, file, module = f"{key}={written}", FILE.fullmatch(written), MODULE.fullmatch(written)
     if file:
         path = Path(file[1]).expanduser().resolve()
         if not path.is_file():
@@ -56,7 +48,7 @@ def load_outside(key: str, written: str) -> Any:
 
 def definition(written: str) -> Definition | None:
     """Where a name from outside is defined; None if no file is found for it."""
-    file, module = _FILE.fullmatch(written), _MODULE.fullmatch(written)
+    file, module = FILE.fullmatch(written), MODULE.fullmatch(written)
     if file:
         path = Path(file[1]).expanduser().resolve()
         return Definition(path, "", file[2]) if path.is_file() else None

@@ -19,7 +19,7 @@ from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, cache_bytes
+from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
@@ -124,9 +124,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
     copy = {"sampler's weights": (2.0 if bfloat16 else 4.0) * weights} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
-    responses = rollout.prompts_per_step * rollout.responses_per_prompt / gpus
-    rows = min(rollout.rows_per_batch, math.ceil(responses))
-    cache = cache_bytes(rollout, model, shape, rows, longest)
+    cache = _cache(config, shape, gpus)
     positions = max(train.tokens_per_micro_batch, longest)
     masked = _masked_row(config, shape)
     widest = max(_kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
@@ -208,11 +206,20 @@ def _trial(shape: Shape) -> float:
 
 def whole_responses(config: Config, shape: Shape, gpus: int) -> tuple[float, int]:
     """How many responses of full length a GPU's keys and values have room for, of how many it samples in a step."""
-    rollout, model = config.rollout, config.model
-    longest = rollout.max_prompt_tokens + rollout.max_response_tokens
-    sampled = math.ceil(rollout.prompts_per_step * rollout.responses_per_prompt / gpus)
-    size = cache_bytes(rollout, model, shape, min(rollout.rows_per_batch, sampled), longest)
-    return size / (shape.cached_numbers * (2 if model.precision == "bfloat16" else 4) * longest), sampled
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
+    return _cache(config, shape, gpus) / (bytes_per_token(shape, config.model) * longest), _sampled(config, gpus)
+
+
+def _cache(config: Config, shape: Shape, gpus: int) -> float:
+    """Bytes of the keys and values of what a GPU samples side by side, in full length."""
+    rollout = config.rollout
+    longest, rows = rollout.max_prompt_tokens + rollout.max_response_tokens, _sampled(config, gpus)
+    return cache_bytes(rollout, config.model, shape, min(rollout.rows_per_batch, rows), longest)
+
+
+def _sampled(config: Config, gpus: int) -> int:
+    """Responses that a GPU samples in a step."""
+    return math.ceil(config.rollout.prompts_per_step * config.rollout.responses_per_prompt / gpus)
 
 
 def free_for_cache(found: Fit, room: float, sampled: int) -> int:

@@ -67,7 +67,7 @@ class Tally:
 def rollout_metrics(
     collected: Collected, batch: Prepared, accelerator: Accelerator, by_reward: bool = True
 ) -> dict[str, float]:
-    """Rewards, accuracy, length, entropy and outcomes of a step's rollouts over all processes.
+    """Rewards, accuracy, length, entropy and outcomes of a step's rollouts over all processes, numbers of controllers.
 
     With a reference, also KL(policy || reference) per token, by the estimator k3. `by_reward`: whether groups whose
     rewards are equal teach nothing.
@@ -94,6 +94,7 @@ def rollout_metrics(
         "grading_timed_out": timed_out,
         "grading_failed": failed,
         **_distance_to_reference(batch),
+        **{f"state/{part}/{name}": value for part, state in batch.state.items() for name, value in state.items()},
     }
 
 

@@ -4,18 +4,21 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from benchmarks.evidence import made, text_of
+from benchmarks.evidence import BOARDS, made, text_of
 from objectives import parse
 from rlzoo.choosing import evidence as reading
-from rlzoo.choosing.choose import choose
-from rlzoo.choosing.evidence import EVIDENCE, shipped
+from rlzoo.choosing.choose import beginning, choose
+from rlzoo.choosing.evidence import EVIDENCE, Evidence, shipped
 from rlzoo.choosing.remedies import BASE, contrasts_of
-from rlzoo.report.choice import print_choice
+from rlzoo.report.choice import board_words, print_choice
+from rlzoo.report.verdict_words import verdict_words
+from rlzoo.statistics.verdicts import Finding, Verdict
 
 RESULTS = Path(__file__).parents[2] / "benchmarks"
 CLAIM = {
@@ -72,6 +75,25 @@ def test_every_row_of_the_map_is_read_with_its_own_numbers() -> None:
             assert (shift.sign, shift.beside) == (int(record[f"{name}_sign"]), int(record[f"{name}_sign_beside"]))
             along = float(record[name]) - float(record[f"{name}_beside"])
             assert found.policy_gradient[row.regime][name] == pytest.approx(along, rel=1e-3, abs=1e-5)
+
+
+def test_every_row_of_a_board_is_shown_with_the_verdict_of_its_table() -> None:
+    said = []
+    for folder in BOARDS.values():
+        with (RESULTS / folder / "results" / "leaderboard.csv").open(encoding="utf-8", newline="") as file:
+            said += [record["verdict"] for record in csv.DictReader(file)]
+    rows = shipped().boards
+    assert [verdict_words(row.verdict) for row in rows] == said
+    assert all(
+        board_words(row).endswith(f", {words}; 3 seeds") for row, words in zip(rows, said, strict=True) if row.low
+    )
+
+
+def test_what_is_worse_and_unstable_is_no_place_to_begin() -> None:
+    row = next(row for row in shipped().boards if row.objective == "justrl")
+    bad = replace(row, verdict=Verdict(Finding.WORSE, is_unstable=True))
+    found = beginning(Evidence(rows=[], policy_gradient={}, claims=[], boards=[bad, replace(row, objective="stapo")]))
+    assert found.worse == ("justrl",) and found.expression == "stapo"
 
 
 def test_an_objective_is_found_however_it_is_written() -> None:

@@ -17,7 +17,7 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Response
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY
 from rlzoo.report import board_statistics, leaderboard_csv, leaderboard_markdown, leaderboard_page, picture
-from rlzoo.report.board_sentences import headlines, verdict_words
+from rlzoo.report.board_sentences import headlines
 from rlzoo.report.board_statistics import Statistic
 from rlzoo.report.figures import pareto_front, strokes
 from rlzoo.report.forest import TEXT_WIDTH, Scale, against, as_text, forest
@@ -27,6 +27,7 @@ from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.leaderboard_page import print_leaderboard
 from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
+from rlzoo.report.verdict_words import verdict_words
 from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"

@@ -8,8 +8,9 @@ import torch
 from accelerate import Accelerator
 
 from objectives import TokenBatch, parse
+from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
-from rlzoo.training.collect import Share
+from rlzoo.training.collect import Collected, Share
 from rlzoo.training.tally import Tally, _distance_to_reference, rollout_metrics, sampler_difference
 from tests.training.recording import GROUPS, collected_by, rollouts, sampled_responses
 
@@ -62,13 +63,26 @@ def test_a_group_has_a_signal_where_the_objective_has_an_advantage_though_its_su
     first = torch.arange(len(batch.mask)) % 2 * (batch.require("group", "test") > 0)
     rewards = torch.stack([first, 2 - 2 * first], 1).float()
     batch = batch.with_fields(rewards=rewards, reward_weights=(2.0, 1.0), reward=2 * rewards[:, 0] + rewards[:, 1])
-    reward, texts = batch.require("reward", "test"), [""] * len(batch.mask)
-    graded = GradedRollouts([], sampled, texts, reward, reward, ["graded"] * len(texts))
-    collected, shares = replace(collected_by(sampled, batch), examples=[graded]), {}
+    collected, shares = collected_of(sampled, batch), {}
     for expression in ("gdpo", "grpo-kl"):
         metrics = rollout_metrics(collected, parse(expression).prepare(batch), Accelerator(cpu=True))
         shares[expression] = metrics["groups_without_signal"]
     assert shares == {"gdpo": pytest.approx(1 / GROUPS), "grpo-kl": 1}
+
+
+def collected_of(sampled: Rollouts, batch: TokenBatch) -> Collected:
+    reward, texts = batch.require("reward", "test"), [""] * len(batch.mask)
+    graded = GradedRollouts([], sampled, texts, reward, reward, ["graded"] * len(texts))
+    return replace(collected_by(sampled, batch), examples=[graded])
+
+
+def test_the_numbers_that_controllers_remember_are_metrics() -> None:
+    sampled, batch = rollouts()
+    batch = batch.with_fields(entropy_old=torch.zeros(batch.mask.shape))
+    prepared = parse("grpo-kl+par(target_entropy=0.3)").prepare(batch, {"positive_reweighting": {"weight": 0.5}})
+    metrics = rollout_metrics(collected_of(sampled, batch), prepared, Accelerator(cpu=True))
+    found = {name: value for name, value in metrics.items() if name.startswith("state/")}
+    assert found == {"state/positive_reweighting/weight": pytest.approx(0.45)}
 
 
 def test_the_difference_of_sampler_and_trainer_is_that_of_the_counted_tokens() -> None:
