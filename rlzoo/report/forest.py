@@ -93,7 +93,9 @@ def against(measured: Measured) -> list[float]:
 def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> Mark:
     together = measured.difference or Estimate(0.0, 0.0, 0.0)
     alone = measured.difference.alone if measured.difference else together
-    page, row = (Estimate(*map(scale.at, (it.mean, it.low, it.high))) for it in (together, alone))
+    page, row = (
+        Estimate(*map(scale.at, (interval.mean, interval.low, interval.high))) for interval in (together, alone)
+    )
     dots = [
         (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
         for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
@@ -113,7 +115,7 @@ def as_text(mark: Mark, zero: float, is_baseline: bool) -> str:
             reach = slice(place(interval.low), place(interval.high) + 1)
             line[reach] = stroke * (reach.stop - reach.start)
         ends = ((mark.together.low, mark.is_cut_below, "◂"), (mark.together.high, mark.is_cut_above, "▸"))
-        for end, _, arrow in (it for it in ends if it[1]):
+        for end, _, arrow in (limit for limit in ends if limit[1]):
             line[place(end)] = arrow
     line[place(zero)] = "┃" if is_baseline else "┼" if line[place(zero)] != " " else "│"
     line[place(mark.together.mean)] = "┃" if is_baseline else "●"

@@ -52,7 +52,7 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
     )
 
 
-def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
+def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     """How many responses are decoded side by side once they are long, and what would make room for more."""
     engine = engine_class(config.rollout.engine)
     if engine.apart or not shape.cached_numbers:
@@ -61,7 +61,7 @@ def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
     _console().print(f"Keys and values have {said_room(room, sampled)}.")
     if engine.kv_cache_gib is None:
         return
-    more, size = free_for_cache(found, room, sampled), config.rollout.kv_cache_gib or engine.kv_cache_gib
+    more, size = free_for_cache(fit, room, sampled), config.rollout.kv_cache_gib or engine.kv_cache_gib
     if more > size:
         _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
 

@@ -169,7 +169,9 @@ class Terminal:
             f"{len(changes)} of {len(regraded)} grades changed, {risen} up and {len(changes) - risen} down: "
             f"accuracy {means[0]:.2f} -> {means[1]:.2f} %"
         )
-        timed_out, failed = ([new["outcome"] for _, new in regraded].count(it) for it in ("timed_out", "failed"))
+        timed_out, failed = (
+            [new["outcome"] for _, new in regraded].count(outcome) for outcome in ("timed_out", "failed")
+        )
         if timed_out or failed:
             self.console.print(f"{timed_out} gradings timed out, {failed} failed")
         if changes and show:
@@ -294,7 +296,7 @@ def _troubles(metrics: dict[str, Any]) -> str:
         ("grading", "timed out"): metrics["grading_timed_out"],
         ("grading", "failed"): metrics["grading_failed"],
     }
-    return "".join(f"\n          {counted(int(count), it)} {how}" for (it, how), count in counts.items() if count)
+    return "".join(f"\n          {counted(int(count), noun)} {how}" for (noun, how), count in counts.items() if count)
 
 
 def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, Evaluation]:
@@ -303,7 +305,7 @@ def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, 
 
 def _comparison(outcome: Outcome) -> Table:
     """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
-    ends = {it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}
+    ends = {decoding: _first_and_last(by_step) for decoding, by_step in outcome.evaluations.items()}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("held out")
     for heading in ("before", "after", "difference"):
