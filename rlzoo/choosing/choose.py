@@ -55,10 +55,10 @@ def choose(words: str) -> Choice:
     named, rest = named_in(words, zoo)
     (trouble, best), *others = _understood(words, named, rest)
     evidence, advice = shipped(), ADVICE[trouble.tag]
-    also = tuple(it for it, value in others if value >= max(UNDERSTOOD, ALSO * best))
+    also = tuple(other for other, value in others if value >= max(UNDERSTOOD, ALSO * best))
     remedies = addressing(trouble.tag)
     shown_with = [claim for remedy in remedies for claim in remedy.claims]
-    shown = [advice, *(ADVICE[it.tag] for it in also)]
+    shown = [advice, *(ADVICE[other.tag] for other in also)]
     return Choice(
         words=words,
         trouble=trouble,
@@ -66,7 +66,7 @@ def choose(words: str) -> Choice:
         advice=advice,
         named=tuple(of_expression(with_examples(name), shown, evidence) for name in named) if len(named) > 1 else (),
         remedies=remedies,
-        claims=tuple(it for it in evidence.claims if it.trouble == trouble.tag and it not in shown_with),
+        claims=tuple(claim for claim in evidence.claims if claim.trouble == trouble.tag and claim not in shown_with),
         beginning=beginning(evidence),
     )
 
@@ -107,7 +107,10 @@ def beginning(evidence: Evidence) -> Beginning:
     rows = evidence.boards
     compared = tuple(dict.fromkeys(row.objective for row in rows))
     worse = tuple(dict.fromkeys(row.objective for row in rows if row.verdict == "worse"))
-    expression = min([it for it in compared if it not in worse] or [BASE], key=lambda it: _asks(parse(it)))
+    expression = min(
+        [candidate for candidate in compared if candidate not in worse] or [BASE],
+        key=lambda candidate: _asks(parse(candidate)),
+    )
     return Beginning(
         expression=expression,
         costs=tuple(costs(parse(expression))),

@@ -115,7 +115,9 @@ class Evidence:
 
     def written(self, objective: Objective) -> str:
         """As the map writes it, if the map has it."""
-        return next((it for it, found in self.objectives.items() if found == objective), str(objective))
+        return next(
+            (expression for expression, parsed in self.objectives.items() if parsed == objective), str(objective)
+        )
 
     def claims_about(self, part: str) -> list[Claim]:
         """Those whose two arms differ in a part, whatever else they have."""

@@ -64,7 +64,7 @@ def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | No
         while True:
             grid.save()
             cells = [CellRun(cell) for cell in grid.cells]
-            for path in (it for run in cells for it in (run.cell.folder.path, run.log.parent)):
+            for path in (folder for run in cells for folder in (run.cell.folder.path, run.log.parent)):
                 refuse_link(path)
             failures = _Scheduler(cells, jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid)

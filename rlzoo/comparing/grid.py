@@ -178,7 +178,7 @@ class Grid:
     def save(self) -> None:
         """Writes `grid.json`."""
         entries = {"objectives": self.objectives, "earlier": self.earlier, "left_out": self.left_out}
-        saved = {name: [asdict(it) for it in several] for name, several in entries.items()}
+        saved = {name: [asdict(entry) for entry in several] for name, several in entries.items()}
         values = {"seeds": self.seeds, "words": self.words, "baseline": self.baseline, "up_to": self.up_to}
         write_json(self.folder / GRID, {**saved, **values, "further": self.further})
 
@@ -197,8 +197,8 @@ class Grid:
 
     def configured(self) -> list[dict[str, Any]]:
         """The keys of its runs, and its baseline's."""
-        rows = [asdict(self._configurations[(*self.words, *it.sweep.words)]) for it in self.objectives]
-        expressions = [*(it.expression for it in self.objectives), self.baseline]
+        rows = [asdict(self._configurations[(*self.words, *entry.sweep.words)]) for entry in self.objectives]
+        expressions = [*(entry.expression for entry in self.objectives), self.baseline]
         return [*map(flat, rows), *({"objective": expression} for expression in expressions)]
 
     def joined(self, trust: Sequence[str] = ()) -> "Grid":
@@ -238,11 +238,13 @@ class Grid:
         rows = [entry.row_name(shown[entry.key]) for entry in entries]
         left_out = list(self.left_out)
         for name in names:
-            found = [it for it, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)]
-            if not found:
+            matching = [
+                entry for entry, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)
+            ]
+            if not matching:
                 there = nearest(name, map(str, rows)) or f"; they are {', '.join(map(str, rows))}"
                 raise UserError(f"leave_out={name} is no row of the grid in {self.folder}{there}")
-            left_out += [entry for entry in found if entry not in left_out]
+            left_out += [entry for entry in matching if entry not in left_out]
         kept = tuple(entry for entry in self.objectives if entry not in left_out)
         if not kept:
             raise UserError(f"leave_out={','.join(names)} leaves no row of the grid in {self.folder}; keep one")
@@ -252,9 +254,9 @@ class Grid:
         """Says which rows nobody has asked for now that are trained as well, as they are of an earlier call."""
         named = {entry.identity for entry in asked}
         waiting = [cell for cell in self.cells if not cell.folder.finished(cell.config)]
-        said = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
+        message = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
         for row in dict.fromkeys(str(cell.row) for cell in waiting if cell.entry.identity not in named):
-            _logger.warning(said, row, row)
+            _logger.warning(message, row, row)
 
     def of_todays_code(self) -> "Grid":
         """An entry whose runs are of other code, or another meaning, than that of now gives way to one in new folders.
@@ -265,7 +267,7 @@ class Grid:
         for entry in self.objectives:
             objective = parse(entry.expression)
             now = replace(entry, key=objective.key, code=Code.of(self._configured(entry), objective))
-            same = [it for it in earlier.values() if (it.identity, it.code) == (now.identity, now.code)]
+            same = [other for other in earlier.values() if (other.identity, other.code) == (now.identity, now.code)]
             if change := self._change(entry, now):
                 earlier[entry.name] = entry
                 now = replace(now, name=f"{entry.first_name}{now.suffix}")
@@ -287,8 +289,10 @@ class Grid:
             return has_changed(entry.expression, now.key, entry.key, f"the grid in {self.folder}")
         change = now.code.changes(entry.code)
         if entry.code is None and now.code.sources:
-            said = "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
-            _logger.warning(said, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
+            message = (
+                "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
+            )
+            _logger.warning(message, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
         return change and f"{change} has changed"
 
     def check(self) -> None:
@@ -302,7 +306,7 @@ class Grid:
 
 def _called(row: RowName) -> set[str]:
     """What a row is called, without spaces; of an ablation, how the whole was asked for is no name."""
-    return {it.replace(" ", "") for it in (str(row), row.objective, "" if row.without else row.asked) if it}
+    return {name.replace(" ", "") for name in (str(row), row.objective, "" if row.without else row.asked) if name}
 
 
 def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -198,7 +198,9 @@ def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:
 
 
 def _scored(run: FinishedRun) -> ScoredRun:
-    answers: dict[Place, Answers] = {decoding: Answers.of(own) for decoding, own in run.evaluations.items()}
+    answers: dict[Place, Answers] = {
+        decoding: Answers.of(evaluation) for decoding, evaluation in run.evaluations.items()
+    }
     return ScoredRun(run.config.seed, answers)
 
 

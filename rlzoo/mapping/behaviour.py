@@ -125,15 +125,15 @@ def measure(
 
     `slopes` [Q, P, T, V + 1, V] are those of the quantities.
     """
-    updates = [update_of(objective, it, setting, step) for it in rollouts]
-    gradients = torch.stack([it.gradient for it in updates])
+    updates = [update_of(objective, drawn, setting, step) for drawn in rollouts]
+    gradients = torch.stack([update.gradient for update in updates])
     if not gradients.any():
         return None
     target = target_gradient(objective, setting)
     mean = gradients.mean(0)
     move = mean * step_size(setting, mean, step)
     exact = quantities(setting, setting.current + move) - quantities(setting, setting.current)
-    mass, up = _mass([it.push for it in updates], rollouts)
+    mass, up = _mass([update.push for update in updates], rollouts)
     return Measured(
         expression=expression,
         objective=objective,
@@ -168,8 +168,8 @@ def _samples(setting: Setting, gradients: Tensor, slopes: Tensor, target: Tensor
 
 def _mass(pushes: Sequence[Tensor], rollouts: Sequence[Rollouts]) -> tuple[tuple[float, ...], float]:
     """Shares of the length of what tokens add to the logits of their places."""
-    weighed = [(push * it.leverage)[it.batch.mask] for push, it in zip(pushes, rollouts, strict=True)]
-    push, quarter = torch.cat(weighed), torch.cat([it.quarter[it.batch.mask] for it in rollouts])
+    weighed = [(push * drawn.leverage)[drawn.batch.mask] for push, drawn in zip(pushes, rollouts, strict=True)]
+    push, quarter = torch.cat(weighed), torch.cat([drawn.quarter[drawn.batch.mask] for drawn in rollouts])
     quarters = torch.zeros(4, dtype=torch.float64).index_add(0, quarter, push.abs())
     total = push.abs().sum().clamp(min=1e-300)
     return tuple((quarters / total).tolist()), float(push.clamp(min=0).sum() / total)
@@ -177,7 +177,7 @@ def _mass(pushes: Sequence[Tensor], rollouts: Sequence[Rollouts]) -> tuple[tuple
 
 def _idle(objective: Objective, updates: Sequence[Update]) -> tuple[str, ...]:
     """Without surrogates, of which many cannot cut anything off."""
-    acted = frozenset[str]().union(*(it.acted for it in updates))
-    watched = frozenset[str]().union(*(it.watched for it in updates))
+    acted = frozenset[str]().union(*(update.acted for update in updates))
+    watched = frozenset[str]().union(*(update.watched for update in updates))
     parts = [part.name for part in objective.parts if not isinstance(part, Surrogate)]
     return tuple(name for name in parts if name in watched - acted)

@@ -46,8 +46,8 @@ class Regime:
 
 
 REGIMES = {
-    it.name: it
-    for it in (
+    regime.name: regime
+    for regime in (
         Regime("on_policy", "the policy that samples is the policy that learns; 15 to 75 % right"),
         Regime("stale", "the policy has moved since the rollouts, as late in a step of many updates", moved=True),
         Regime("mismatched", "the engine samples with other logits than the trainer's", sampler_noise=0.4),

@@ -38,9 +38,12 @@ def sample(setting: Setting, batches: int, seed: int) -> list[Rollouts]:
         flips = torch.rand(len(response), generator=generator, dtype=torch.float64) < setting.regime.flipped
         value = setting.value[prompt, response]
         drawn.append(rollouts_of(setting, prompt, response, torch.where(flips, 1 - value, value)))
-    logp = torch.cat([it.batch.require("logp_old", "the map")[it.batch.mask] for it in drawn])
+    logp = torch.cat([rollouts.batch.require("logp_old", "the map")[rollouts.batch.mask] for rollouts in drawn])
     edges = logp.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
-    return [replace(it, quarter=torch.bucketize(it.batch.require("logp_old", "the map"), edges)) for it in drawn]
+    return [
+        replace(rollouts, quarter=torch.bucketize(rollouts.batch.require("logp_old", "the map"), edges))
+        for rollouts in drawn
+    ]
 
 
 def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tensor) -> Rollouts:

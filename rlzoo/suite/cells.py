@@ -165,14 +165,14 @@ class CellFile:
 
     def append(self, cell: Cell, result: CellResult) -> None:
         """Adds one, in one write."""
-        it = cell.kind
+        kind = cell.kind
         line = {
-            "experiment": it.experiment,
-            "source": it.source,
+            "experiment": kind.experiment,
+            "source": kind.source,
             "arm": cell.label,
             "expression": cell.arm.objective,
-            "objective": it.objective,
-            "settings": json.loads(it.settings),
+            "objective": kind.objective,
+            "settings": json.loads(kind.settings),
             "seed": cell.seed,
             "scores": dict(result.scores),
             "touched": dict(result.touched),

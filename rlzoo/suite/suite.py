@@ -34,7 +34,7 @@ class SuiteTable:
     @property
     def claims(self) -> list[tuple[JudgedExperiment, JudgedClaim]]:
         """All of them, each with its experiment."""
-        return [(it, claim) for it in self.experiments for claim in it.claims]
+        return [(experiment, claim) for experiment in self.experiments for claim in experiment.claims]
 
 
 def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView) -> SuiteTable:
@@ -47,7 +47,9 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
         failures = run_cells(plan.cells, file, config.jobs, view)
         for count in seeds.looks[1:]:
             judged = judge(read_results(names, objectives, seeds, file.read()), looks)
-            undecided = {it.results.experiment.name for it in judged if _is_open(it, seeds.up_to)}
+            undecided = {
+                experiment.results.experiment.name for experiment in judged if _is_open(experiment, seeds.up_to)
+            }
             further = planned(
                 [name for name in names if load_experiment(name).name in undecided],
                 objectives,
