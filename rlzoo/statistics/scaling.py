@@ -100,11 +100,14 @@ class _Fitted:
 def fit_rows(rows: Sequence[Curves]) -> list[Fit | Refused]:
     """The sigmoid of every row. Rows need not have the same seeds or points."""
     fitted = [_fitted(row) for row in rows]
-    known = [it for it in fitted if isinstance(it, _Fitted)]
-    asymptotes, midpoints = (over_seeds([it.by_seed[:, which] for it in known]) for which in (0, 1))
-    fits = iter([_fit(it.curve, *both) for it, *both in zip(known, asymptotes, midpoints, strict=True)])
-    judged = [next(fits) if isinstance(it, _Fitted) else it for it in fitted]
-    return [_if_determined(it, row) if isinstance(it, Fit) else it for it, row in zip(judged, rows, strict=True)]
+    known = [fitting for fitting in fitted if isinstance(fitting, _Fitted)]
+    asymptotes, midpoints = (over_seeds([fitting.by_seed[:, which] for fitting in known]) for which in (0, 1))
+    fits = iter([_fit(fitting.curve, *both) for fitting, *both in zip(known, asymptotes, midpoints, strict=True)])
+    judged = [next(fits) if isinstance(outcome, _Fitted) else outcome for outcome in fitted]
+    return [
+        _if_determined(outcome, row) if isinstance(outcome, Fit) else outcome
+        for outcome, row in zip(judged, rows, strict=True)
+    ]
 
 
 def accuracies_at(rows: Sequence[Curves], compute: float) -> list[Estimate | None]:
@@ -128,11 +131,12 @@ def _near(spent: np.ndarray, accuracy: np.ndarray, compute: float) -> float:
 def over_seeds(values: Sequence[np.ndarray]) -> list[Estimate]:
     """The mean of each row's [seeds] values, two or more, with its interval; the spread is learnt from all rows."""
     if len(values) < 2:
-        return [mean_by_seed(own) for own in values]
+        return [mean_by_seed(by_seed) for by_seed in values]
     spread = learn_spread(values, FLOOR, PRIOR_DEGREES)
     mixtures = zip(values, spread.weights, spread.variances, spread.degrees, strict=True)
     return [
-        _interval(own, weights, np.sqrt(variance / len(own)), degrees) for own, weights, variance, degrees in mixtures
+        _interval(by_seed, weights, np.sqrt(variance / len(by_seed)), degrees)
+        for by_seed, weights, variance, degrees in mixtures
     ]
 
 

@@ -111,7 +111,7 @@ def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
     """The chain of equations that an element is, without units, and the unit of the last member."""
     whole = Chain.of(part)
     members, units = zip(
-        *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(one)), bare_units) for one in whole.members), strict=True
+        *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(member)), bare_units) for member in whole.members), strict=True
     )
     return Chain(tuple(map(_text, members)), whole.relations), units[-1]
 

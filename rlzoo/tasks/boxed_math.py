@@ -137,7 +137,7 @@ def _may_be_equal(gold: Answer, given: Answer) -> bool:
     """False if base, brackets or units say that the two are different things."""
     in_base = given.base in (None, gold.base or "10")
     of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
-    in_units = not any(contradict(one, other) for one, other in zip(gold.units, given.units, strict=False))
+    in_units = not any(contradict(first, second) for first, second in zip(gold.units, given.units, strict=False))
     return in_base and of_a_kind and in_units
 
 
@@ -167,14 +167,14 @@ def _equal_ratios(wanted: list[str], given: list[str]) -> bool:
     """Whether the members of two ratios are proportional."""
     if len(wanted) != len(given):
         return False
-    crossed = [((wanted[0], there), (one, given[0])) for one, there in zip(wanted[1:], given[1:], strict=True)]
+    crossed = [((wanted[0], there), (here, given[0])) for here, there in zip(wanted[1:], given[1:], strict=True)]
     return all(same(*(parsed(rf"({a}) \cdot ({b})") for a, b in pair)) for pair in crossed)
 
 
 def _chosen(given: str, choice: re.Match[str]) -> set[str]:
     """The labels that an answer gives, the one that it begins with among them."""
     further = _FURTHER_CHOICE.finditer(given[choice.end() :])
-    return {label for found in (choice, *further) for label in found.groups() if label}
+    return {label for match in (choice, *further) for label in match.groups() if label}
 
 
 def _words(latex: str) -> str:
@@ -189,5 +189,5 @@ def _equal_regions(gold: Gold, given: Answer) -> bool:
     both = (gold.answer, given)
     if not any(ORDER.search(condition) for answer in both for conditions in answer.regions for condition in conditions):
         return False
-    one, other = (region(answer.regions) for answer in both)
-    return one is not None and other is not None and same([one], [other])
+    first, second = (region(answer.regions) for answer in both)
+    return first is not None and second is not None and same([first], [second])
