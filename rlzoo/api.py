@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from rlzoo.choosing.choose import Choice
-    from rlzoo.comparing.compare import Failure
+    from rlzoo.comparing.compare import RunFailure
     from rlzoo.mapping.zoo_map import ZooMap
     from rlzoo.suite.suite import SuiteTable
 
@@ -367,7 +367,7 @@ class Comparison:
     """The leaderboard, as leaderboard.csv has it."""
     runs: Sequence[Run]
     """Those that are done."""
-    failures: Sequence[Failure]
+    failures: Sequence[RunFailure]
     """Those that are not, each with what it said."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from objectives import TROUBLES, Name, Objective, Trouble, parse, with_examples
 from rlzoo.choosing.advice import ADVICE, Advice
 from rlzoo.choosing.costs import costs
-from rlzoo.choosing.evidence import BoardRow, Claim, Evidence, shipped
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence, Evidence, shipped
 from rlzoo.choosing.remedies import BASE, Remedy, of_expression, of_part, own_names
 from rlzoo.choosing.understanding import ALSO, UNDERSTOOD, likeness, named_in
 from rlzoo.errors import UserError, printable
@@ -21,7 +21,7 @@ class Beginning:
 
     expression: str
     costs: tuple[str, ...]
-    boards: tuple[BoardRow, ...]
+    boards: tuple[BoardEvidence, ...]
     """Its rows on the boards."""
     compared: tuple[str, ...]
     """All objectives on the boards."""
@@ -44,7 +44,7 @@ class Choice:
     """The recipes that were named, if there are several."""
     remedies: tuple[Remedy, ...]
     """Parts, the most promising first by what was measured."""
-    claims: tuple[Claim, ...]
+    claims: tuple[ClaimEvidence, ...]
     """What else the suite found of the trouble."""
     beginning: Beginning
 

@@ -20,7 +20,7 @@ from objectives import (
 )
 from rlzoo.choosing.advice import Advice
 from rlzoo.choosing.costs import costs
-from rlzoo.choosing.evidence import BoardRow, Claim, Evidence, MapRow, shipped
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence, Evidence, MapRow, shipped
 
 BASE = "grpo-kl"
 """What parts are added to where nothing says otherwise: the map and the suite contrast single parts on it."""
@@ -62,8 +62,8 @@ class Remedy:
     metric: str
     """What of a run shows that it acts; empty for what acts on every token."""
     map: tuple[OnTheMap, ...]
-    claims: tuple[Claim, ...]
-    boards: tuple[BoardRow, ...]
+    claims: tuple[ClaimEvidence, ...]
+    boards: tuple[BoardEvidence, ...]
     """Of a whole objective; that it has a part is not all that makes a difference there."""
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid, Identity
+from rlzoo.comparing.grid import NO_SWEEP, Grid, GridCell, Identity
 from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -136,7 +136,7 @@ def _left_out(missing: int, count: int, path: Path) -> list[str]:
     return [f"{missing} of the {count} runs of {path} are not done and left out."] * (missing > 0)
 
 
-def finished_run(cell: Cell) -> FinishedRun:
+def finished_run(cell: GridCell) -> FinishedRun:
     """Of a cell that is done."""
     run = _finished(cell.folder, cell.config)
     return replace(run, asked=cell.entry.asked, sweep=cell.entry.sweep, without=cell.entry.without)
@@ -157,7 +157,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     return finished_run(cell) if cell else _finished(folder, config)
 
 
-def _cell_of(folder: RunFolder) -> Cell | None:
+def _cell_of(folder: RunFolder) -> GridCell | None:
     """The cell of the grid around it, which knows how it was asked for."""
     around = folder.path.parent
     cells = Grid.load(around).cells if (around / GRID).exists() else []

@@ -15,7 +15,7 @@ from rlzoo.comparing.grid import Identity
 from rlzoo.errors import UserError
 from rlzoo.records import reading
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.scaling import LEAST_POINTS, Curves, Fit, Refused, accuracies_at, fit_rows
+from rlzoo.statistics.scaling import LEAST_POINTS, Curves, Refused, SigmoidFit, accuracies_at, fit_rows
 
 NOT_RECORDED = "it drops groups, and what it sampled was not recorded when it was trained"
 
@@ -28,7 +28,7 @@ class RowScaling:
     """[points] sampled so far, mean of the seeds."""
     accuracy: np.ndarray
     """[points] mean of the seeds."""
-    fit: Fit | Refused
+    fit: SigmoidFit | Refused
     """Over tokens."""
     at_equal_tokens: Estimate | None
     """Accuracy; None of one seed."""

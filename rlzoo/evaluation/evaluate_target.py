@@ -66,7 +66,7 @@ class EvaluationView(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     """A problem set with a decoding: the file of its responses, and what decides them."""
 
     problem_set: ProblemSet
@@ -124,10 +124,10 @@ def _tell_of_other_code(run: RunFolder, source: TaskConfig, engine: str) -> None
         )
 
 
-def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[Part]:
+def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[EvaluationPart]:
     model = model_settings(config.model, tokenizer)
     return [
-        Part(
+        EvaluationPart(
             problem_set,
             decoding,
             folder / f"{slug(problem_set.name)}-{decoding.slug}-k{problem_set.samples}-seed{config.seed}.jsonl",
@@ -150,7 +150,7 @@ def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, fol
 
 
 def _evaluate(
-    parts: Sequence[Part],
+    parts: Sequence[EvaluationPart],
     config: Config,
     tokenizer: Tokenizer,
     accelerator: Accelerator,
@@ -191,7 +191,7 @@ def _evaluate(
                 accelerator.wait_for_everyone()
 
 
-def _show(parts: Sequence[Part], config: Config, view: EvaluationView) -> None:
+def _show(parts: Sequence[EvaluationPart], config: Config, view: EvaluationView) -> None:
     for decoding, of_decoding in groupby(parts, key=lambda part: part.decoding):
         results = {part.problem_set.name: (Evaluation.load(part.path), part.path) for part in of_decoding}
         evaluations = {name: evaluation for name, (evaluation, _) in results.items()}

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from objectives import TokenBatch, lots
-from rlzoo.mapping.regimes import Setting
+from rlzoo.mapping.regimes import RegimeSetting
 
 MICRO_BATCHES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Rollouts:
+class MapRollouts:
     """A batch, and where in the table its tokens are."""
 
     batch: TokenBatch
@@ -26,7 +26,7 @@ class Rollouts:
     """[N, T] int: 0 for the least probable quarter of the tokens of all batches, 3 for the most probable."""
 
 
-def sample(setting: Setting, batches: int, seed: int) -> list[Rollouts]:
+def sample(setting: RegimeSetting, batches: int, seed: int) -> list[MapRollouts]:
     """Independent batches; the same seed gives the same."""
     generator = torch.Generator().manual_seed(seed)
     probability = setting.language.log_probs(setting.sampler).exp()
@@ -46,7 +46,7 @@ def sample(setting: Setting, batches: int, seed: int) -> list[Rollouts]:
     ]
 
 
-def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tensor) -> Rollouts:
+def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward: Tensor) -> MapRollouts:
     """The batch of some responses [N] of the language to prompts [N], groups beside each other, as they were graded."""
     regime, language, number = setting.regime, setting.language, torch.arange(len(response))
     width = language.vocabulary + 1
@@ -75,7 +75,7 @@ def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tens
         lot=lots(number // regime.responses, language.limit, seed=0),
         on_policy=not regime.moved,
     )
-    return Rollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
+    return MapRollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
 
 
 def token_stats(table: Tensor, place: Tensor, symbol: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,11 @@ import numpy as np
 
 from objectives import Objective, ObjectiveError, parse
 from rlzoo.config import MapConfig
-from rlzoo.mapping.behaviour import Behaviour, Measured, expected_changes, measure
+from rlzoo.mapping.behaviour import Behaviour, Measurement, expected_changes, measure
 from rlzoo.mapping.estimates import Intervals, simultaneous
 from rlzoo.mapping.likeness import cosines, groups
 from rlzoo.mapping.quantities import QUANTITIES, quantities, slopes
-from rlzoo.mapping.regimes import REGIMES, Regime, Setting, make_setting
+from rlzoo.mapping.regimes import REGIMES, Regime, RegimeSetting, make_setting
 from rlzoo.mapping.rollouts import sample
 from rlzoo.model.threads import one_thread
 
@@ -94,7 +94,7 @@ def _regime_map(zoo: Mapping[str, Objective], regime: Regime, config: MapConfig,
     )
 
 
-def _rows(measured: Sequence[Measured], error: float) -> list[Behaviour]:
+def _rows(measured: Sequence[Measurement], error: float) -> list[Behaviour]:
     """With intervals that hold together."""
     if not measured:
         return []
@@ -105,7 +105,7 @@ def _rows(measured: Sequence[Measured], error: float) -> list[Behaviour]:
     ]
 
 
-def _facts(setting: Setting) -> dict[str, float]:
+def _facts(setting: RegimeSetting) -> dict[str, float]:
     probability = setting.language.log_probs(setting.current).exp()
     values = dict(zip(QUANTITIES, map(float, quantities(setting, setting.current)), strict=True))
     means = {"length": setting.language.length.double(), "truncated": setting.language.truncated.double()}

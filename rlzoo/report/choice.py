@@ -8,7 +8,7 @@ from rich.table import Table
 from objectives import TROUBLES
 from rlzoo.choosing.advice import QUANTITIES
 from rlzoo.choosing.choose import Beginning, Choice
-from rlzoo.choosing.evidence import BoardRow, Claim
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence
 from rlzoo.choosing.remedies import OnTheMap, Remedy
 from rlzoo.report.console import plain_console
 
@@ -90,7 +90,7 @@ def map_words(entry: OnTheMap, remedy: Remedy) -> str:
     return text if entry.policy_gradient is None else f"{text}; {BESIDE[entry.helps]}"
 
 
-def claim_words(claim: Claim) -> str:
+def claim_words(claim: ClaimEvidence) -> str:
     """What the suite found, in a sentence."""
     text = f"{claim.experiment}: {claim.text} Here: {claim.verdict}"
     if claim.effect is None or claim.low is None or claim.high is None or claim.p is None:
@@ -99,7 +99,7 @@ def claim_words(claim: Claim) -> str:
     return f"{text}; {effect}, corrected p {claim.p:.2g}, {claim.seeds} seeds"
 
 
-def board_words(row: BoardRow) -> str:
+def board_words(row: BoardEvidence) -> str:
     """What a board found, in a sentence."""
     text = f"{row.board}, {row.decoding}: {100 * row.accuracy:.1f} %"
     if row.difference is None or row.low is None or row.high is None:

@@ -49,7 +49,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Mark:
+class ForestMark:
     """Where a row is drawn, each from 0 to 100."""
 
     together: Estimate
@@ -68,7 +68,7 @@ class Forest:
     """All rows with one decoding."""
 
     scale: Scale
-    marks: dict[Identity, Mark]
+    marks: dict[Identity, ForestMark]
     """By row."""
 
     @property
@@ -90,7 +90,7 @@ def against(measured: Measured) -> list[float]:
     return [mean - baseline for mean in measured.by_seed]
 
 
-def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> Mark:
+def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> ForestMark:
     together = measured.difference or Estimate(0.0, 0.0, 0.0)
     alone = measured.difference.alone if measured.difference else together
     page, row = (
@@ -100,10 +100,10 @@ def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> Mark:
         (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
         for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
     ]
-    return Mark(page, row, together.low < scale.low, together.high > scale.high, dots)
+    return ForestMark(page, row, together.low < scale.low, together.high > scale.high, dots)
 
 
-def as_text(mark: Mark, zero: float, is_baseline: bool) -> str:
+def as_text(mark: ForestMark, zero: float, is_baseline: bool) -> str:
     """TEXT_WIDTH characters: the baseline's line, the interval of the page, thick where that of the row alone lies."""
 
     def place(value: float) -> int:

@@ -10,7 +10,7 @@ from rlzoo.config import Config
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB
-from rlzoo.training.arithmetic import Arithmetic
+from rlzoo.training.arithmetic import StepArithmetic
 from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
 NODE = 8
@@ -71,7 +71,7 @@ def said_room(room: float, sampled: int) -> str:
     return f"room for {room:.1f} whole responses of the {sampled} that a GPU samples"
 
 
-def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:
+def print_hours(step: StepArithmetic, steps: int, gpus: int, teraflops: float) -> None:
     """What responses of full length take at most; sampling, which waits for memory, is not predicted."""
     hours = step.hours(steps, gpus * teraflops * 1e12)
     share = step.scoring / (step.scoring + step.training)

@@ -45,7 +45,7 @@ class Shade:
 
 
 @dataclass(frozen=True)
-class Response:
+class DrawnResponse:
     """A response as it is drawn; `number` counts all that are shown."""
 
     number: int
@@ -68,7 +68,7 @@ class Group:
     answer: str
     size: int
     right: int
-    responses: Sequence[Response]
+    responses: Sequence[DrawnResponse]
 
 
 def show_microscope(scope: Microscope, quiet: bool = False) -> Path:
@@ -181,7 +181,7 @@ def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
         for row, times in _different(scope, rows):
             length = int(scope.collected.rollouts.lengths[row])
             responses.append(
-                Response(
+                DrawnResponse(
                     number=len(behind),
                     times=times,
                     right=bool(correct[row] > 0.5),

@@ -8,13 +8,18 @@ from matplotlib.figure import Figure
 
 from rlzoo.report.suite_text import VERDICTS, contrast
 from rlzoo.report.svg import DOWN, SOFT, UP, svg
-from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Verdict
+from rlzoo.suite.claims import ClaimVerdict, JudgedClaim, JudgedExperiment
 from rlzoo.suite.contrasts import deviation
 from rlzoo.suite.suite import SuiteTable
 
 FULL = 6.0
 """Standard deviations of a run at which the scale ends; what lies beyond is written."""
-COLORS = {Verdict.HOLDS: UP, Verdict.DOES_NOT_HOLD: DOWN, Verdict.CANNOT_TELL: SOFT, Verdict.DOES_NOT_FIRE: SOFT}
+COLORS = {
+    ClaimVerdict.HOLDS: UP,
+    ClaimVerdict.DOES_NOT_HOLD: DOWN,
+    ClaimVerdict.CANNOT_TELL: SOFT,
+    ClaimVerdict.DOES_NOT_FIRE: SOFT,
+}
 WIDTH, MARGIN, ROW_HEIGHT = 8.6, 1.0, 0.26
 """Inches."""
 DRAWN = {UP: "#1f6fb4", DOWN: "#c2482d", SOFT: "#8a929c"}
@@ -61,7 +66,11 @@ def draw_forest(axis: Axes, suite: SuiteTable, color_of: Callable[[str], str]) -
     axis.grid(visible=False, axis="y")
     axis.tick_params(axis="x", labelsize=8)
     axis.set_xlabel("the contrary | as published (deviations of a run)", fontsize=8)
-    for color, words in ((UP, VERDICTS[Verdict.HOLDS]), (DOWN, VERDICTS[Verdict.DOES_NOT_HOLD]), (SOFT, "open")):
+    for color, words in (
+        (UP, VERDICTS[ClaimVerdict.HOLDS]),
+        (DOWN, VERDICTS[ClaimVerdict.DOES_NOT_HOLD]),
+        (SOFT, "open"),
+    ):
         fill = "none" if color == SOFT else color_of(color)
         axis.plot([], [], "o", color=color_of(color), markerfacecolor=fill, label=words)
     axis.legend(loc="lower right", fontsize=8, frameon=False)
@@ -74,7 +83,10 @@ def _draw_claim(
     assert known is not None
     sign = 1 if judged.claim.higher else -1
     mean, low, high = (sign * value / scale if scale else 0.0 for value in (known.mean, known.low, known.high))
-    color, is_sure = color_of(COLORS[judged.verdict]), judged.verdict in (Verdict.HOLDS, Verdict.DOES_NOT_HOLD)
+    color, is_sure = (
+        color_of(COLORS[judged.verdict]),
+        judged.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.DOES_NOT_HOLD),
+    )
     ends = [max(-FULL, min(FULL, end)) for end in (low, high)]
     axis.plot(ends, (place, place), color=color, linewidth=1.4)
     axis.plot(max(-FULL, min(FULL, mean)), place, "o", color=color, markerfacecolor=color if is_sure else "none")

@@ -6,10 +6,16 @@ from rlzoo.report import suite_text
 from rlzoo.report.page import breakable, templates
 from rlzoo.report.suite_forest import forest_svg
 from rlzoo.report.suite_heat import FULL, HeatCell, heat, profile_svg
-from rlzoo.suite.claims import Verdict
+from rlzoo.suite.claims import ClaimVerdict
 from rlzoo.suite.suite import SuiteTable
 
-ORDER = (Verdict.HOLDS, Verdict.DOES_NOT_HOLD, Verdict.CANNOT_TELL, Verdict.DOES_NOT_FIRE, Verdict.VOID)
+ORDER = (
+    ClaimVerdict.HOLDS,
+    ClaimVerdict.DOES_NOT_HOLD,
+    ClaimVerdict.CANNOT_TELL,
+    ClaimVerdict.DOES_NOT_FIRE,
+    ClaimVerdict.VOID,
+)
 """How a column of verdicts is sorted."""
 
 

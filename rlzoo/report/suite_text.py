@@ -8,23 +8,23 @@ from rlzoo.experiment.experiment import counted
 from rlzoo.report.leaderboard_markdown import code, in_markdown, markdown_table
 from rlzoo.report.suite_values import rounded
 from rlzoo.statistics.verdicts import SIGNIFICANCE
-from rlzoo.suite.claims import Compared, Controls, JudgedClaim, JudgedExperiment, Trouble, Verdict
+from rlzoo.suite.claims import ClaimVerdict, Compared, Controls, ControlTrouble, JudgedClaim, JudgedExperiment
 from rlzoo.suite.contrasts import Contrasted, Pairs, Standing
 from rlzoo.suite.experiment import Claim
 from rlzoo.suite.results import ArmResults
 from rlzoo.suite.suite import SuiteTable
 
 VERDICTS = {
-    Verdict.HOLDS: "holds here",
-    Verdict.DOES_NOT_HOLD: "does not hold here",
-    Verdict.CANNOT_TELL: "cannot tell",
-    Verdict.DOES_NOT_FIRE: "does not fire here",
-    Verdict.VOID: "void",
+    ClaimVerdict.HOLDS: "holds here",
+    ClaimVerdict.DOES_NOT_HOLD: "does not hold here",
+    ClaimVerdict.CANNOT_TELL: "cannot tell",
+    ClaimVerdict.DOES_NOT_FIRE: "does not fire here",
+    ClaimVerdict.VOID: "void",
 }
 TROUBLES = {
-    Trouble.POSITIVE: "its positive control was not told apart in its direction",
-    Trouble.NEGATIVE: "its negative control was told apart",
-    Trouble.BASE: "base was told apart from itself",
+    ControlTrouble.POSITIVE: "its positive control was not told apart in its direction",
+    ControlTrouble.NEGATIVE: "its negative control was told apart",
+    ControlTrouble.BASE: "base was told apart from itself",
 }
 MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
 """Higher or lower than base for sure; the same run."""
@@ -33,7 +33,7 @@ MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN:
 def verdict(judged: JudgedClaim) -> str:
     """In words, with the seeds that would tell."""
     words = VERDICTS[judged.verdict]
-    if judged.verdict is not Verdict.CANNOT_TELL:
+    if judged.verdict is not ClaimVerdict.CANNOT_TELL:
         return words
     if judged.compared.difference is None:
         return f"{words}: fewer than two seeds"

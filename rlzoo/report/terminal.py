@@ -40,7 +40,7 @@ from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
-from rlzoo.training.standstill import Watch, standstill
+from rlzoo.training.standstill import StandstillWatch, standstill
 
 
 class Terminal:
@@ -116,7 +116,7 @@ class Terminal:
             [part.name for part in experiment.objective.all(Mask)],
             bool(tool_keys(experiment.config.task)),
         )
-        row, watch = StepRow(steps, masks, has_tools), Watch(experiment.config)
+        row, watch = StepRow(steps, masks, has_tools), StandstillWatch(experiment.config)
         follow = _following(experiment, done)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):

@@ -73,7 +73,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Fit:
+class SigmoidFit:
     """The sigmoid of a row, with 95 % intervals over seeds."""
 
     curve: Sigmoid
@@ -97,7 +97,7 @@ class _Fitted:
     """[seeds, 2] A and log C_mid."""
 
 
-def fit_rows(rows: Sequence[Curves]) -> list[Fit | Refused]:
+def fit_rows(rows: Sequence[Curves]) -> list[SigmoidFit | Refused]:
     """The sigmoid of every row. Rows need not have the same seeds or points."""
     fitted = [_fitted(row) for row in rows]
     known = [fitting for fitting in fitted if isinstance(fitting, _Fitted)]
@@ -105,7 +105,7 @@ def fit_rows(rows: Sequence[Curves]) -> list[Fit | Refused]:
     fits = iter([_fit(fitting.curve, *both) for fitting, *both in zip(known, asymptotes, midpoints, strict=True)])
     judged = [next(fits) if isinstance(outcome, _Fitted) else outcome for outcome in fitted]
     return [
-        _if_determined(outcome, row) if isinstance(outcome, Fit) else outcome
+        _if_determined(outcome, row) if isinstance(outcome, SigmoidFit) else outcome
         for outcome, row in zip(judged, rows, strict=True)
     ]
 
@@ -253,12 +253,12 @@ def _misfit(residuals: np.ndarray) -> float:
     return float(stats.f.sf(off / (between + FLOOR), points - 4, (seeds - 1) * points)) if off > FLOOR else 1.0
 
 
-def _fit(curve: Sigmoid, asymptote: Estimate, midpoint: Estimate) -> Fit:
+def _fit(curve: Sigmoid, asymptote: Estimate, midpoint: Estimate) -> SigmoidFit:
     in_units = Estimate(*(float(np.exp(value)) for value in (midpoint.mean, midpoint.low, midpoint.high)))
-    return Fit(curve, asymptote, in_units)
+    return SigmoidFit(curve, asymptote, in_units)
 
 
-def _if_determined(fit: Fit, row: Curves) -> Fit | Refused:
+def _if_determined(fit: SigmoidFit, row: Curves) -> SigmoidFit | Refused:
     """The fit, if its intervals lie within what was seen."""
     first, last = float(row.compute[:, 1].mean()), float(row.compute[:, -1].mean())
     if fit.midpoint.high > last:

@@ -37,7 +37,7 @@ class Difference(Estimate):
     """That number at both ends of `alone`, the end further from 0 before the other."""
 
 
-class Finding(Enum):
+class RowFinding(Enum):
     """What may be said of a row against the baseline, what is claimed before the rest."""
 
     BETTER = "better"
@@ -56,16 +56,16 @@ class Finding(Enum):
 class Verdict:
     """A finding, and what belongs to it."""
 
-    finding: Finding
+    finding: RowFinding
     is_unstable: bool = False
     """The row's runs lie further apart than those of the other rows."""
     margin: float = 0.0
-    """Of `Finding.SAME`: the row is surely less than this from the baseline."""
+    """Of `RowFinding.SAME`: the row is surely less than this from the baseline."""
 
     @property
     def is_claim(self) -> bool:
         """Whether the row is called better or worse."""
-        return self.finding in (Finding.BETTER, Finding.WORSE)
+        return self.finding in (RowFinding.BETTER, RowFinding.WORSE)
 
 
 @dataclass(frozen=True)
@@ -243,19 +243,19 @@ def verdict(
     return Verdict(_finding(difference, seeds, is_unstable, is_split), is_unstable, equivalence)
 
 
-def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> Finding:
+def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> RowFinding:
     if difference is None:
-        return Finding.BASELINE
+        return RowFinding.BASELINE
     if difference.mean == difference.low == difference.high == 0:
-        return Finding.SAME_RESPONSES
+        return RowFinding.SAME_RESPONSES
     if seeds == 1:
-        return Finding.ONE_SEED
+        return RowFinding.ONE_SEED
     if is_split and seeds < SHOWN_FROM:
-        return Finding.TWO_MODES
+        return RowFinding.TWO_MODES
     if difference.p_value < SIGNIFICANCE:
-        return Finding.BETTER if difference.mean > 0 else Finding.WORSE
+        return RowFinding.BETTER if difference.mean > 0 else RowFinding.WORSE
     if difference.p_different < SIGNIFICANCE:
-        return Finding.SAME
+        return RowFinding.SAME
     if is_unstable:
-        return Finding.UNSTABLE
-    return Finding.TOO_FEW_SEEDS if difference.detectable > HOPELESS else Finding.NOT_DISTINGUISHABLE
+        return RowFinding.UNSTABLE
+    return RowFinding.TOO_FEW_SEEDS if difference.detectable > HOPELESS else RowFinding.NOT_DISTINGUISHABLE

@@ -28,7 +28,7 @@ GROUP = 10
 """Seeds of a group where base is compared with itself."""
 
 
-class Verdict(Enum):
+class ClaimVerdict(Enum):
     """What may be said of a claim here."""
 
     HOLDS = "holds"
@@ -72,7 +72,7 @@ class BaseAgainstBase:
     corrected: float = 1.0
 
 
-class Trouble(Enum):
+class ControlTrouble(Enum):
     """Why an experiment is void."""
 
     POSITIVE = "the positive control was not told apart in its direction"
@@ -91,11 +91,11 @@ class Controls:
     """None where base has not been trained on two groups of further seeds."""
 
     @property
-    def troubles(self) -> list[Trouble]:
+    def troubles(self) -> list[ControlTrouble]:
         """Those that make it void."""
-        troubles = [Trouble.POSITIVE] * (self.positive.sign != (1 if self.positive_higher else -1))
-        troubles += [Trouble.NEGATIVE] * (self.negative.sign != 0)
-        return troubles + [Trouble.BASE] * (self.base is not None and self.base.corrected < SIGNIFICANCE)
+        troubles = [ControlTrouble.POSITIVE] * (self.positive.sign != (1 if self.positive_higher else -1))
+        troubles += [ControlTrouble.NEGATIVE] * (self.negative.sign != 0)
+        return troubles + [ControlTrouble.BASE] * (self.base is not None and self.base.corrected < SIGNIFICANCE)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class JudgedClaim:
 
     claim: Claim
     compared: Compared
-    verdict: Verdict
+    verdict: ClaimVerdict
     seeds_needed: tuple[int, int] | None
     """How many seeds find the smallest difference that counts, as far as the spread is known; 0 is over a thousand.
     None where nothing is known, or no more are needed."""
@@ -191,22 +191,24 @@ def _claim(
 ) -> JudgedClaim:
     verdict, known = verdict_of(claim, compared, bool(controls.troubles), family.looks), compared.difference
     needed = None
-    if verdict is Verdict.CANNOT_TELL and known is not None:
+    if verdict is ClaimVerdict.CANNOT_TELL and known is not None:
         needed = pairs_needed_range(claim.smallest or known.mean, known, family.level)
     return JudgedClaim(claim, compared, verdict, needed, touched_by(results, claim.arm, claim.against))
 
 
-def verdict_of(claim: Claim, compared: Compared, is_void: bool, looks: int = 1) -> Verdict:
+def verdict_of(claim: Claim, compared: Compared, is_void: bool, looks: int = 1) -> ClaimVerdict:
     """What may be said of a claim."""
     if is_void:
-        return Verdict.VOID
+        return ClaimVerdict.VOID
     if compared.difference is None:
-        return Verdict.CANNOT_TELL
+        return ClaimVerdict.CANNOT_TELL
     if compared.difference.is_none:
-        return Verdict.DOES_NOT_FIRE
+        return ClaimVerdict.DOES_NOT_FIRE
     if compared.sign:
-        return Verdict.HOLDS if (compared.sign > 0) == claim.higher else Verdict.DOES_NOT_HOLD
-    return Verdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest, looks) else Verdict.CANNOT_TELL
+        return ClaimVerdict.HOLDS if (compared.sign > 0) == claim.higher else ClaimVerdict.DOES_NOT_HOLD
+    return (
+        ClaimVerdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest, looks) else ClaimVerdict.CANNOT_TELL
+    )
 
 
 def touched_by(results: ExperimentResults, arm: str, against: str) -> dict[str, float]:

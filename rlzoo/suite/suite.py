@@ -8,7 +8,7 @@ from rlzoo.config import SuiteConfig
 from rlzoo.statistics.sequential import wants_seeds
 from rlzoo.suite.catalogue import load_experiment, own_names
 from rlzoo.suite.cells import CellFile, planned
-from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Trouble, Verdict, judge
+from rlzoo.suite.claims import ClaimVerdict, ControlTrouble, JudgedClaim, JudgedExperiment, judge
 from rlzoo.suite.contrasts import Contrasted, Pairs, against_base, all_pairs
 from rlzoo.suite.results import read_results
 from rlzoo.suite.running import Failure, RunningView, run_cells
@@ -70,6 +70,6 @@ def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:
     """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
     troubles = experiment.controls.troubles
     if troubles:
-        return troubles == [Trouble.POSITIVE]
-    needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is Verdict.CANNOT_TELL]
+        return troubles == [ControlTrouble.POSITIVE]
+    needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is ClaimVerdict.CANNOT_TELL]
     return any(wants_seeds(False, False, seeds[0] if seeds else 0, up_to) for seeds in needed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rlzoo.tasks.answer import ORDER, Answer, Reading, read
+from rlzoo.tasks.answer import ORDER, MathAnswer, Reading, read
 from rlzoo.tasks.chains import Chain
 from rlzoo.tasks.notation import typeset
 from rlzoo.tasks.symbolic import parsed, region, same
@@ -52,7 +52,7 @@ _PERCENT = re.compile(r"\s*\\?%$")
 class Gold:
     """A gold answer, understood once."""
 
-    answer: Answer
+    answer: MathAnswer
     meanings: tuple[Any, ...]
     is_equation: bool
     has_letters: bool
@@ -129,11 +129,11 @@ def understood(gold: str) -> Gold:
     )
 
 
-def _meanings(answer: Answer) -> list[Any]:
+def _meanings(answer: MathAnswer) -> list[Any]:
     return [meaning for reading in answer.readings for meaning in parsed(reading.latex)]
 
 
-def _may_be_equal(gold: Answer, given: Answer) -> bool:
+def _may_be_equal(gold: MathAnswer, given: MathAnswer) -> bool:
     """False if base, brackets or units say that the two are different things."""
     in_base = given.base in (None, gold.base or "10")
     of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
@@ -184,7 +184,7 @@ def _words(latex: str) -> str:
     return _NOTHING.get(words, words)
 
 
-def _equal_regions(gold: Gold, given: Answer) -> bool:
+def _equal_regions(gold: Gold, given: MathAnswer) -> bool:
     """Whether inequalities and intervals joined by *and* and *or* say the same."""
     both = (gold.answer, given)
     if not any(ORDER.search(condition) for answer in both for conditions in answer.regions for condition in conditions):

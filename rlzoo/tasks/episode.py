@@ -15,7 +15,7 @@ from rlzoo.errors import one_line
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, EpisodeSource
 from rlzoo.tasks.grading import checked_grade
-from rlzoo.tasks.reward import Reward, Row, finite_number, weighted
+from rlzoo.tasks.reward import RewardFunction, Row, finite_number, weighted
 from rlzoo.tasks.tool_calls import Answer, answer_text, shortened
 from rlzoo.tasks.tool_pool import seed_generators
 from rlzoo.tasks.tools import Tool
@@ -27,7 +27,7 @@ class EpisodeSettings:
 
     environment: EpisodeSource
     tools: tuple[Tool, ...]
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]
     timeout: float
     """Seconds for each of beginning, a call, and the reward."""

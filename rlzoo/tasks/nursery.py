@@ -77,7 +77,7 @@ class Nursery:
         Episodes act side by side, each on one order at a time, in the time that the settings give it. Once so many
         have taken all of it, the others of this call get less, as responses that are graded do.
         """
-        return _Round(self, orders).results()
+        return _OrderRound(self, orders).results()
 
     def begin(self, number: int) -> None:
         """A process for an episode, in place of the one that there was."""
@@ -116,7 +116,7 @@ class _UnderWay:
     deadline: float
 
 
-class _Round:
+class _OrderRound:
     """Some orders on their way through the episodes of a nursery."""
 
     def __init__(self, nursery: Nursery, orders: Sequence[Order]) -> None:

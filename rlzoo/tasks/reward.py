@@ -75,7 +75,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Reward:
+class RewardFunction:
     """A function from outside, in one of the three forms. Calling it gives a reward, and a correctness if it says one.
 
     Pickled by its name if it has been loaded by that, and as Python pickles functions otherwise.
@@ -86,7 +86,9 @@ class Reward:
     is_named: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (load_reward, (self.written,)) if self.is_named else (Reward, (self.written, self.function, False))
+        return (
+            (load_reward, (self.written,)) if self.is_named else (RewardFunction, (self.written, self.function, False))
+        )
 
     def __call__(
         self, problem: Problem, response: str, environments: Sequence[Any] | None = None
@@ -182,7 +184,7 @@ class Reward:
 class RewardGrader:
     """Grades by functions from outside, whose weighted rewards are added up."""
 
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]
     may_connect = True
     """Judges are asked over connections."""
@@ -222,7 +224,7 @@ class Rewarded:
 
     task: Task
     grader: Grader
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     has_environment: bool = False
 
     @property
@@ -271,7 +273,7 @@ def _reward_count(config: TaskConfig) -> int:
     return len(config.reward) + (len(environment.reward_names) if environment else 0)
 
 
-def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
+def load_rewards(config: TaskConfig) -> tuple[RewardFunction, ...]:
     """The functions of `task.reward`. Raises UserError for one that is not there, and for weights that do not fit."""
     count = _reward_count(config) if config.reward_weights else 0
     if len(config.reward_weights) != count:
@@ -288,14 +290,14 @@ def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
     return tuple(load_reward(written) for written in config.reward)
 
 
-def load_reward(written: str | Function) -> Reward:
+def load_reward(written: str | Function) -> RewardFunction:
     """The function of that name, or the function itself. Raises UserError for one that is not there or no function."""
     if not isinstance(written, str):
-        return Reward(name_of(written), written, is_named=False)
+        return RewardFunction(name_of(written), written, is_named=False)
     function = load_outside("task.reward", written)
     if not callable(function):
         raise UserError(f"task.reward={written} is {one_line(repr(function))}, and not a function")
-    reward = Reward(written, function)
+    reward = RewardFunction(written, function)
     try:
         takes_something = bool(reward.parameters)
     except (TypeError, ValueError):  # some of what is built in has no signature

@@ -82,7 +82,7 @@ def _broken(first: Mapping[str, Any], last: Mapping[str, Any], config: Config) -
     )
 
 
-class Watch:
+class StandstillWatch:
     """Looks at a run step by step, and says each standstill once, when it has shown for so many steps."""
 
     def __init__(self, config: Config) -> None:
