@@ -9,11 +9,11 @@ from rlzoo.report.formatting import signed, tokens
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.scaling import Refused
-from rlzoo.statistics.verdicts import HOPELESS, Difference, RowFinding, Verdict
+from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import contamination_of
 
 MANY = 4
-CLAIMED = (RowFinding.BETTER, RowFinding.WORSE, RowFinding.SAME)
+CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
 """Findings of which each row is named, with its difference."""
 
 
@@ -21,12 +21,12 @@ def verdict_words(verdict: Verdict) -> str:
     """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
     finding = verdict.finding
     words = finding.value + {
-        RowFinding.SAME: f" within {100 * verdict.margin:g}",
-        RowFinding.TWO_MODES: ": more seeds",
-        RowFinding.UNSTABLE: ": more seeds",
-        RowFinding.ONE_SEED: ": no verdict",
+        Finding.SAME: f" within {100 * verdict.margin:g}",
+        Finding.TWO_MODES: ": more seeds",
+        Finding.UNSTABLE: ": more seeds",
+        Finding.ONE_SEED: ": no verdict",
     }.get(finding, "")
-    is_said = verdict.is_unstable and finding in (*CLAIMED, RowFinding.BASELINE)
+    is_said = verdict.is_unstable and finding in (*CLAIMED, Finding.BASELINE)
     return words + ", unstable" * is_said
 
 
@@ -52,7 +52,7 @@ def _headline(board: Leaderboard, decoding: Place) -> str:
     for row in board.rows:
         if not row.is_baseline:
             groups.setdefault(row.results[decoding].average.verdict, []).append(row)
-    order = list(RowFinding)
+    order = list(Finding)
     verdicts = sorted(groups, key=lambda verdict: order.index(verdict.finding))
     return f"At {decoding}, {'; '.join(_group(verdict, groups[verdict], board, decoding) for verdict in verdicts)}."
 
@@ -62,12 +62,12 @@ def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decod
     is_claim, baseline = verdict.finding in CLAIMED, board.baseline.name
     names = [f"{row.name}{_by_how_much(row.results[decoding].difference) * is_claim}" for row in rows]
     if is_claim:
-        margin = f" within {100 * verdict.margin:g} points as" if verdict.finding is RowFinding.SAME else " than"
+        margin = f" within {100 * verdict.margin:g} points as" if verdict.finding is Finding.SAME else " than"
         return f"{verdict.finding.value}{margin} {baseline}{', unstable' * verdict.is_unstable}: {', '.join(names)}"
     everyone = len(rows) == len(board.rows) - 1
     count = f"all {len(rows)}" if everyone and len(rows) > 1 else f"the other {len(rows)}"
     words = verdict_words(verdict).replace(":", ",")
-    words += f" from {baseline}" * (verdict.finding is RowFinding.NOT_DISTINGUISHABLE)
+    words += f" from {baseline}" * (verdict.finding is Finding.NOT_DISTINGUISHABLE)
     return f"{words}: {', '.join(names) if len(rows) < MANY else count}"
 
 

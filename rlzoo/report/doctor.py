@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rlzoo.choosing.choose import addressing
 from rlzoo.choosing.remedies import Remedy
-from rlzoo.doctor.detectors import Examination, Finding
+from rlzoo.doctor.detectors import Detection, Examination
 from rlzoo.doctor.rates import STEPS_MEASURED, Rates, rates_of
 from rlzoo.report.console import plain_console
 
@@ -52,7 +52,7 @@ def _finite(value: Any) -> Any:
     return value if not isinstance(value, float) or np.isfinite(value) else None
 
 
-def finding_lines(finding: Finding, rates: Rates | None) -> Iterator[tuple[str, str]]:
+def finding_lines(finding: Detection, rates: Rates | None) -> Iterator[tuple[str, str]]:
     """What a line is about, and what it says."""
     side = "at most" if finding.below else "at least"
     evidence = f"step {finding.step}: {finding.value:.3g} {finding.unit}"
@@ -77,7 +77,7 @@ def rates_words(rates: Rates | None) -> str:
     return f"{detected}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
 
 
-def suggested(finding: Finding) -> list[Remedy]:
+def suggested(finding: Detection) -> list[Remedy]:
     """What papers suggest for the trouble, the most promising first."""
     remedies = addressing(finding.trouble) if finding.trouble else ()
     return [remedy for remedy in remedies if remedy.paper][:SUGGESTED]

@@ -19,7 +19,7 @@ from rlzoo.comparing.grid import settings_of
 from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
-from rlzoo.doctor.detectors import Finding
+from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
 from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
@@ -225,7 +225,7 @@ class Terminal:
         self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
 
 
-def _alert(finding: Finding) -> Alert:
+def _alert(finding: Detection) -> Alert:
     parts = filter(None, (str(finding), finding.setting, "rlzoo doctor says more of it"))
     return Alert(finding.name.replace("_", " "), "; ".join(parts))
 

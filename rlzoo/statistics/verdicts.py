@@ -37,7 +37,7 @@ class Difference(Estimate):
     """That number at both ends of `alone`, the end further from 0 before the other."""
 
 
-class RowFinding(Enum):
+class Finding(Enum):
     """What may be said of a row against the baseline, what is claimed before the rest."""
 
     BETTER = "better"
@@ -56,16 +56,16 @@ class RowFinding(Enum):
 class Verdict:
     """A finding, and what belongs to it."""
 
-    finding: RowFinding
+    finding: Finding
     is_unstable: bool = False
     """The row's runs lie further apart than those of the other rows."""
     margin: float = 0.0
-    """Of `RowFinding.SAME`: the row is surely less than this from the baseline."""
+    """Of `Finding.SAME`: the row is surely less than this from the baseline."""
 
     @property
     def is_claim(self) -> bool:
         """Whether the row is called better or worse."""
-        return self.finding in (RowFinding.BETTER, RowFinding.WORSE)
+        return self.finding in (Finding.BETTER, Finding.WORSE)
 
 
 @dataclass(frozen=True)
@@ -243,19 +243,19 @@ def verdict(
     return Verdict(_finding(difference, seeds, is_unstable, is_split), is_unstable, equivalence)
 
 
-def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> RowFinding:
+def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> Finding:
     if difference is None:
-        return RowFinding.BASELINE
+        return Finding.BASELINE
     if difference.mean == difference.low == difference.high == 0:
-        return RowFinding.SAME_RESPONSES
+        return Finding.SAME_RESPONSES
     if seeds == 1:
-        return RowFinding.ONE_SEED
+        return Finding.ONE_SEED
     if is_split and seeds < SHOWN_FROM:
-        return RowFinding.TWO_MODES
+        return Finding.TWO_MODES
     if difference.p_value < SIGNIFICANCE:
-        return RowFinding.BETTER if difference.mean > 0 else RowFinding.WORSE
+        return Finding.BETTER if difference.mean > 0 else Finding.WORSE
     if difference.p_different < SIGNIFICANCE:
-        return RowFinding.SAME
+        return Finding.SAME
     if is_unstable:
-        return RowFinding.UNSTABLE
-    return RowFinding.TOO_FEW_SEEDS if difference.detectable > HOPELESS else RowFinding.NOT_DISTINGUISHABLE
+        return Finding.UNSTABLE
+    return Finding.TOO_FEW_SEEDS if difference.detectable > HOPELESS else Finding.NOT_DISTINGUISHABLE

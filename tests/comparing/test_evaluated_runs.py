@@ -23,7 +23,7 @@ from rlzoo.report.page import page
 from rlzoo.statistics.accuracy import macro_average
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.verdicts import Measure, RowFinding, judge
+from rlzoo.statistics.verdicts import Finding, Measure, judge
 from rlzoo.tasks.benchmarks import BENCHMARKS
 from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
@@ -86,7 +86,7 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
         )
     difference = best.results[macro].difference
     assert difference is not None and difference.low < difference.mean < difference.high
-    assert best.results[macro].average.verdict.finding is RowFinding.BETTER
+    assert best.results[macro].average.verdict.finding is Finding.BETTER
     files = [Evaluation.load(next((run / "evaluation").glob("aime24*.jsonl"))) for run in runs]
     means = [it.column("correct").mean() for it in files]
     assert best.results[AIME].difference.mean == pytest.approx(np.mean(means[3:]) - np.mean(means[:3]))  # type: ignore[union-attr]

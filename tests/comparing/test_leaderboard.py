@@ -26,7 +26,7 @@ from rlzoo.report.figures import strokes
 from rlzoo.report.leaderboard_csv import comma_separated
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
-from rlzoo.statistics.verdicts import RowFinding
+from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of
 
@@ -156,7 +156,7 @@ def test_two_seeds_that_say_nothing_are_said_to_wherever_the_board_goes(tmp_path
     ]
     found = board(folders)
     row = row_of(found, "dapo")
-    assert row.results[DECODINGS[0]].average.verdict.finding is RowFinding.TOO_FEW_SEEDS
+    assert row.results[DECODINGS[0]].average.verdict.finding is Finding.TOO_FEW_SEEDS
     assert "2 seeds are too few: not even a true difference of 50 points" in planning(found)[0]
     for text in (page(found), markdown(found)):
         assert "too few seeds" in text and planning(found)[0] in text
@@ -166,13 +166,13 @@ def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
     found = board([str(folder) for folder in folders])
     assert any("dapo and grpo answered just the same" in note or "grpo and dapo" in note for note in notes(found))
-    assert row_of(found, "dapo").results[DECODINGS[0]].average.verdict.finding is RowFinding.SAME_RESPONSES
+    assert row_of(found, "dapo").results[DECODINGS[0]].average.verdict.finding is Finding.SAME_RESPONSES
 
 
 def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     wide = row_of(make_leaderboard(found, equivalence=99), "dapo").results[DECODINGS[0]].average.verdict
-    assert wide.finding is RowFinding.SAME and verdict_words(wide).startswith("the same within 99")
+    assert wide.finding is Finding.SAME and verdict_words(wide).startswith("the same within 99")
     with pytest.raises(UserError, match=r"equivalence=-1 must be from 0 to 100"):
         rlzoo.leaderboard(*runs, equivalence=-1)
 

@@ -14,7 +14,7 @@ import rlzoo
 from rlzoo.comparing.result_table import as_result_table, read_result_table
 from rlzoo.comparing.table_board import make_table_board
 from rlzoo.errors import UserError
-from rlzoo.statistics.verdicts import RowFinding
+from rlzoo.statistics.verdicts import Finding
 from tests.conftest import error_of
 
 OTHER_TRAINER = """
@@ -159,5 +159,5 @@ def test_equal_values_are_not_taken_for_the_same_responses() -> None:
     ]
     board = make_table_board(as_result_table(rows))
     findings = {result.average.verdict.finding for row in board.rows for result in row.results.values()}
-    assert findings == {RowFinding.BASELINE, RowFinding.NOT_DISTINGUISHABLE} and not board.alike
+    assert findings == {Finding.BASELINE, Finding.NOT_DISTINGUISHABLE} and not board.alike
     assert np.mean([result.accuracy.mean for row in board.rows for result in row.results.values()]) == 1

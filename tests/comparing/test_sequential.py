@@ -19,7 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
 from rlzoo.statistics.differences import Family
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
-from rlzoo.statistics.verdicts import RowFinding
+from rlzoo.statistics.verdicts import Finding
 from tests.comparing import finished_runs
 from tests.comparing.finished_runs import DECODINGS, make_run
 from tests.conftest import error_of
@@ -121,8 +121,8 @@ def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_p
     runs, _, _ = read_runs([str(it) for it in folders])
     rows = make_leaderboard(runs).rows
     assert {row.results[DECODINGS[0]].average.verdict.finding for row in rows} == {
-        RowFinding.BASELINE,
-        RowFinding.SAME_RESPONSES,
+        Finding.BASELINE,
+        Finding.SAME_RESPONSES,
     }
 
 

@@ -15,7 +15,7 @@ from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse, collapse_of, could_miss
 from rlzoo.statistics.planning import detectable, seeds_needed
 from rlzoo.statistics.spread import PRIOR_DEGREES, PairedSpread, _log_density, learn_paired_spread, learn_spread
-from rlzoo.statistics.verdicts import HOPELESS, Difference, Judged, Measure, RowFinding, judge, p_different, verdict
+from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Judged, Measure, judge, p_different, verdict
 
 COVERAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "coverage.py"))
 SCENARIOS = COVERAGE["SCENARIOS"]
@@ -158,9 +158,9 @@ def test_a_page_with_two_modes_in_the_row_or_the_baseline_gives_no_verdict_on_fe
             chr(97 + row): RunScores(tuple(range(seeds)), own[:, None].repeat(9, 1)) for row, own in enumerate(runs)
         }
         by_a, by_c = (judge([Measure(rows, 1 / 8, {it: it for it in rows})], base)[0].rows for base in "ac")
-        assert (by_a["c"].verdict.finding is RowFinding.TWO_MODES) == refused
-        assert by_a["b"].verdict.finding is not RowFinding.TWO_MODES
-        assert all((by_c[name].verdict.finding is RowFinding.TWO_MODES) == refused for name in "abd")
+        assert (by_a["c"].verdict.finding is Finding.TWO_MODES) == refused
+        assert by_a["b"].verdict.finding is not Finding.TWO_MODES
+        assert all((by_c[name].verdict.finding is Finding.TWO_MODES) == refused for name in "abd")
         assert by_a["c"].collapse == Collapse(1, seeds)
 
 
@@ -285,7 +285,7 @@ def test_rows_that_answer_alike_count_once() -> None:
     found, copied = judged(once)[0].rows, judged(twice, z="b")[0].rows
     assert copied["b"] == found["b"] == copied["z"]
     as_baseline = judged(twice, z="a")[0].rows["z"]
-    assert as_baseline.verdict.finding is RowFinding.SAME_RESPONSES
+    assert as_baseline.verdict.finding is Finding.SAME_RESPONSES
 
 
 def test_rows_that_no_problem_tells_apart_may_still_differ() -> None:
@@ -298,7 +298,7 @@ def test_one_seed_gives_no_verdict_and_costs_the_others_none() -> None:
     (page,) = page_of(better=0.5)
     single = {name: RunScores((0,), scores.values[:1]) for name, scores in page.items()}
     findings = {it.verdict.finding for it in judged([single])[0].rows.values()}
-    assert findings == {RowFinding.BASELINE, RowFinding.ONE_SEED}
+    assert findings == {Finding.BASELINE, Finding.ONE_SEED}
     some = {name: page[name] if name in "ab" else single[name] for name in page}
     pair = {name: page[name] for name in "ab"}
     p_values = [judged([rows])[0].rows["b"].difference.p_value for rows in (some, pair)]  # type: ignore[union-attr]
@@ -325,7 +325,7 @@ def test_a_verdict_needs_seeds_and_a_corrected_p_value(
     alone = Estimate(mean, mean - 0.1, mean + 0.1)
     found = Difference(mean, mean - 0.2, mean + 0.2, alone, p, p_different_, 0.1, 5, (2, 0))
     assert verdict_words(verdict(found, seeds, unstable, 0.025)) == says
-    assert verdict(None, seeds).finding is RowFinding.BASELINE
+    assert verdict(None, seeds).finding is Finding.BASELINE
 
 
 def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:
@@ -339,7 +339,7 @@ def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:
     ]
     found = judged(pages, 1.0)[0].rows["b"]
     assert found.difference and found.difference.detectable > HOPELESS
-    assert found.verdict.finding is RowFinding.TOO_FEW_SEEDS and not found.verdict.is_claim
+    assert found.verdict.finding is Finding.TOO_FEW_SEEDS and not found.verdict.is_claim
 
 
 # ---- planning and equivalence ----------------------------------------------------------------------------------------
