@@ -22,14 +22,14 @@ def described(objective: Objective) -> dict[str, Any]:
 
     `departures` are what the recipe that its expression starts from says of the paper, of its code and of itself.
     """
-    found = lookup(read_terms(objective.expression)[0].name)
+    entry = lookup(read_terms(objective.expression)[0].name)
     return objective.describe() | {
         "latex": latex(objective.equation),
         "stages": [stage.name.lower() for stage in Stage if any(part.stage == stage for part in objective.parts)],
         "push": push_by_ratio(objective),
         "papers": list(dict.fromkeys(part.paper for part in objective.parts if part.paper)),
-        "recipe": found.name if isinstance(found, Recipe) else "",
-        "departures": departures(found.doc) if isinstance(found, Recipe) else [],
+        "recipe": entry.name if isinstance(entry, Recipe) else "",
+        "departures": departures(entry.doc) if isinstance(entry, Recipe) else [],
         **company(objective),
     }
 
@@ -67,8 +67,8 @@ def push_by_ratio(objective: Objective) -> dict[str, list[float]]:
 def departures(doc: str) -> list[str]:
     """The sentences of a method's docstring that say what the paper leaves open, what is left out or done otherwise."""
     starts = r"(?:Open|Deviations|Left out|Variant\s+\w+)"
-    found = re.findall(rf"^{starts}.*?(?=^{starts}|^\s*$|\Z)", doc + "\n", re.MULTILINE | re.DOTALL)
-    return [" ".join(it.split()) for it in found]
+    paragraphs = re.findall(rf"^{starts}.*?(?=^{starts}|^\s*$|\Z)", doc + "\n", re.MULTILINE | re.DOTALL)
+    return [" ".join(paragraph.split()) for paragraph in paragraphs]
 
 
 def company(objective: Objective) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def company(objective: Objective) -> dict[str, Any]:
         asked = [item for item in part.__dataclass_fields__ if str(part.__dataclass_fields__[item].default) == "?"]
         term = name + (f"({','.join(f'{item}=0.1' for item in asked)})" if asked else "")
         try:
-            gone = names - {it.name for it in parse(f"{objective.expression}+{term}").parts}
+            gone = names - {part.name for part in parse(f"{objective.expression}+{term}").parts}
         except ObjectiveError as error:
             excludes[name] = str(error)
             continue

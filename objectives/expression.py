@@ -92,8 +92,8 @@ def _read_value(text: str) -> Any:
 
 
 def _unreadable(expression: str, at: int, wanted: str) -> ObjectiveError:
-    found = repr(expression[at : at + 20]) if at < len(expression) else "the end"
-    return ObjectiveError(f"objective {shown(expression)!r}: expected {wanted} at character {at + 1}, found {found}")
+    rest = repr(expression[at : at + 20]) if at < len(expression) else "the end"
+    return ObjectiveError(f"objective {shown(expression)!r}: expected {wanted} at character {at + 1}, found {rest}")
 
 
 def _unclosed(expression: str, owner: str) -> ObjectiveError:
@@ -161,8 +161,8 @@ def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
 
 
 def _recipe(term: Term) -> Recipe | None:
-    found = lookup(term.name)
-    return found if isinstance(found, Recipe) else None
+    entry = lookup(term.name)
+    return entry if isinstance(entry, Recipe) else None
 
 
 def _on_a_base(terms: Sequence[Term]) -> list[Term]:
@@ -261,10 +261,10 @@ def _slots(part: Part) -> Mapping[Any, str]:
 
 def _contributed(term: Term, everything: bool = False) -> tuple[Part, ...]:
     """The parts that a term adds to what is there; of a recipe its contribution, or `everything`."""
-    found = lookup(term.name)
-    if isinstance(found, Recipe):
-        return found.with_parameters(term.parameters, contribution_only=not everything)
-    return (make_part(found, term.parameters),)
+    entry = lookup(term.name)
+    if isinstance(entry, Recipe):
+        return entry.with_parameters(term.parameters, contribution_only=not everything)
+    return (make_part(entry, term.parameters),)
 
 
 def _by(part: Part, owner: str) -> str:
@@ -274,8 +274,8 @@ def _by(part: Part, owner: str) -> str:
 def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
     if term.parameters:
         raise ObjectiveError(f"-{term.name}: a removal takes no parameters")
-    found = lookup(term.name)
-    names = found.contributed(parts) if isinstance(found, Recipe) else (found.name,)
+    entry = lookup(term.name)
+    names = entry.contributed(parts) if isinstance(entry, Recipe) else (entry.name,)
     for name in names:
         if name not in parts:
             of = "" if name == term.name else f" (of {term.name})"
@@ -319,11 +319,13 @@ def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
     named = {"grpo", *recipes[:1], *(name for name in recipes if name not in PARTS)}
     nearest = []
     for recipe in _candidates(parts):
-        size, count, text = min((_written(parts, recipe, it) for it in recipe.variants), key=lambda it: it[:2])
+        size, count, text = min(
+            (_written(parts, recipe, variant) for variant in recipe.variants), key=lambda candidate: candidate[:2]
+        )
         is_typed = not typed or recipe.name in named
         if is_typed or not count:
             nearest.append((size, not is_typed, count, recipe.name not in recipes, text))
-    return min(nearest, key=lambda it: it[:4])[4]
+    return min(nearest, key=lambda candidate: candidate[:4])[4]
 
 
 def _candidates(parts: Sequence[Part]) -> list[Recipe]:
@@ -332,8 +334,8 @@ def _candidates(parts: Sequence[Part]) -> list[Recipe]:
     Only grpo may lend its name where nothing is there that makes the recipe a method.
     """
     modules, names = {module_name(type(part).__module__) for part in parts}, {part.name for part in parts}
-    own = __name__.partition(".")[0]
-    known = [r for r in in_zoo_order() if r.module.partition(".")[0] == own or r.module in modules]
+    package = __name__.partition(".")[0]
+    known = [r for r in in_zoo_order() if r.module.partition(".")[0] == package or r.module in modules]
     return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.essential}]
 
 

@@ -84,7 +84,9 @@ def _is_as_if_unseen(
     width = batch.mask.shape[1]
     unseen = gradients(objective, _padded(other, 2 * PADDING), moved)[..., :width]
     copies = ((batch, first), (other, after)) * COPIES
-    return _close(unseen, after) and all(_close(gradients(objective, _copied(it), moved), was) for it, was in copies)
+    return _close(unseen, after) and all(
+        _close(gradients(objective, _copied(rows), moved), was) for rows, was in copies
+    )
 
 
 def _check_influences(objective: Objective, batch: TokenBatch, moved: bool) -> None:
@@ -108,10 +110,10 @@ def _check_influences(objective: Objective, batch: TokenBatch, moved: bool) -> N
 
 def check_finite(objective: Objective, batch: TokenBatch, moved: bool) -> Tensor:
     """`gradients` of the batch in one piece. Raises BrokenLaw if one is not finite."""
-    found = gradients(objective, batch, moved)
-    if not bool(found.isfinite().all()):
+    actual = gradients(objective, batch, moved)
+    if not bool(actual.isfinite().all()):
         raise BrokenLaw("its gradient is not finite")
-    return found
+    return actual
 
 
 def gradients(
@@ -254,5 +256,5 @@ class _Silenced(Mask):
         return kept
 
 
-def _close(found: Tensor, expected: Tensor) -> bool:
-    return bool(((found - expected).abs() <= TOLERANCE * expected.abs().amax()).all())
+def _close(actual: Tensor, expected: Tensor) -> bool:
+    return bool(((actual - expected).abs() <= TOLERANCE * expected.abs().amax()).all())

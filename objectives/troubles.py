@@ -19,8 +19,8 @@ class Trouble:
 
 
 TROUBLES: Mapping[str, Trouble] = {
-    it.tag: it
-    for it in (
+    trouble.tag: trouble
+    for trouble in (
         Trouble(
             "zero_loss",
             "A loss of 0 is normal: with one update per step every ratio is 1 and the advantages of a group add up to "

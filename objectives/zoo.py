@@ -56,7 +56,7 @@ class Recipe:
 
     def contributed(self, there: Mapping[str, Part]) -> tuple[str, ...]:
         """The contribution of the variant whose contribution is there; of the first if none is."""
-        ideas = [tuple(name for name in self.contribution if name in self.parts(it)) for it in self.variants]
+        ideas = [tuple(name for name in self.contribution if name in self.parts(variant)) for variant in self.variants]
         return next((names for names in ideas if names and {*names} <= there.keys()), ideas[0])
 
     def owners(self, variant: str, names: tuple[str, ...] | None = None) -> dict[str, str]:
@@ -183,26 +183,27 @@ def lookup(written: str) -> Recipe | type[Part]:
         _import(module, written)
     elif _find(name) is None and name in _announced():
         _import(_announced()[name], written)
-    found = _find(name)
-    if found is not None and (not module or _belongs(found, module)):
-        return found
+    entry = _find(name)
+    if entry is not None and (not module or _belongs(entry, module)):
+        return entry
     if module:
         names = [name for name, entry in (PARTS | RECIPES).items() if _belongs(entry, module)]
         raise ObjectiveError(
             f"{shown(module)} registers no part or recipe named {shown(name)!r}; "
             + (f"it has {', '.join(names)}" if names else "decorate the part with @register")
         )
-    own = f" (one of your own is written with its module, my_module:{shown(name)})" if name.isidentifier() else ""
+    hint = f" (one of your own is written with its module, my_module:{shown(name)})" if name.isidentifier() else ""
     raise ObjectiveError(
-        f"unknown objective {shown(name)!r}; {_nearest(name, known(), [recipe.name for recipe in in_zoo_order()])}{own}"
+        f"unknown objective {shown(name)!r}; "
+        f"{_nearest(name, known(), [recipe.name for recipe in in_zoo_order()])}{hint}"
     )
 
 
 def is_registered(written: str) -> bool:
     """Whether `lookup` finds that name without importing anything."""
     module, _, name = written.rpartition(":")
-    found = _find(name)
-    return found is not None and (not module or _belongs(found, module))
+    entry = _find(name)
+    return entry is not None and (not module or _belongs(entry, module))
 
 
 def _find(name: str) -> Recipe | type[Part] | None:
@@ -254,10 +255,10 @@ def _import(module: str, written: str) -> None:
 
 def make_part(part: type[Part], parameters: Mapping[str, Any]) -> Part:
     """A part with the given parameters; unknown ones are errors."""
-    own = [item.name for item in fields(part)]
+    parameter_names = [item.name for item in fields(part)]
     for key in parameters:
-        if key not in own:
-            raise unknown_parameter(part.name, key, own)
+        if key not in parameter_names:
+            raise unknown_parameter(part.name, key, parameter_names)
     return part(**parameters)
 
 
@@ -278,9 +279,11 @@ _EXAMPLES = 12
 
 
 def _nearest(name: str, known: list[str], examples: list[str] | None = None) -> str:
-    plain = {it.lower(): it for it in known}
+    plain = {entry.lower(): entry for entry in known}
     low = shown(name).lower()
-    close = [plain[it] for it in ([low] if low in plain else difflib.get_close_matches(low, plain, n=3, cutoff=0.5))]
+    close = [
+        plain[match] for match in ([low] if low in plain else difflib.get_close_matches(low, plain, n=3, cutoff=0.5))
+    ]
     if close:
         return f"did you mean {' or '.join(close)}?"
     if not examples:
@@ -347,6 +350,6 @@ def names() -> list[Name]:
 def _family(entry: Recipe) -> str:
     """The stage that a recipe is about."""
     elsewhere = {name for other in RECIPES.values() if other.name != entry.name for name in other.contribution}
-    own = [name for name in entry.contribution if name not in elsewhere] or entry.contribution
-    stages = {PARTS[name].stage.name.lower() for name in own}
+    distinct = [name for name in entry.contribution if name not in elsewhere] or entry.contribution
+    stages = {PARTS[name].stage.name.lower() for name in distinct}
     return stages.pop() if len(stages) == 1 else "several"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from rlzoo.choosing.choose import Choice
-    from rlzoo.comparing.compare import Failure
+    from rlzoo.comparing.compare import RunFailure
     from rlzoo.mapping.zoo_map import ZooMap
     from rlzoo.suite.suite import SuiteTable
 
@@ -81,14 +81,14 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
     """
     from rlzoo.evaluation.target import read_target
 
-    found = read_target(str(target), [*map(str, words), *python_words(keys)])
-    found.check()
+    resolved = read_target(str(target), [*map(str, words), *python_words(keys)])
+    resolved.check()
 
     from rlzoo.evaluation.evaluate_target import evaluate_target
     from rlzoo.evaluation.kept import read_results
     from rlzoo.report.terminal import Terminal
 
-    files = evaluate_target(found, Terminal(quiet=not progress))
+    files = evaluate_target(resolved, Terminal(quiet=not progress))
     return _table([{"file": str(file), **read_results(file.parent)[file.stem]["figures"]} for file in files])
 
 
@@ -261,9 +261,9 @@ def map_words(words: Sequence[str], progress: bool = True) -> ZooMap:
     from rlzoo.report.map_view import MapView
 
     view = MapView(config, quiet=not progress)
-    found = make_map(expressions or all_expressions(), config, view.begin)
-    view.show(found)
-    return found
+    zoo_map = make_map(expressions or all_expressions(), config, view.begin)
+    view.show(zoo_map)
+    return zoo_map
 
 
 @_call()
@@ -292,9 +292,9 @@ def suite_words(words: Sequence[str], progress: bool = True) -> SuiteTable:
     from rlzoo.suite.suite import run_suite
 
     view = SuiteView(config, quiet=not progress)
-    found = run_suite(config, objectives, view)
-    view.show(found, objectives)
-    return found
+    suite = run_suite(config, objectives, view)
+    view.show(suite, objectives)
+    return suite
 
 
 def load_run(folder: str | Path) -> Run:
@@ -367,7 +367,7 @@ class Comparison:
     """The leaderboard, as leaderboard.csv has it."""
     runs: Sequence[Run]
     """Those that are done."""
-    failures: Sequence[Failure]
+    failures: Sequence[RunFailure]
     """Those that are not, each with what it said."""
 
 

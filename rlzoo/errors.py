@@ -44,15 +44,15 @@ def is_disk_full(error: BaseException) -> bool:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the machine or its accelerator has too little memory: Python says so, or torch."""
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
 
 
 def is_lost_process(error: BaseException) -> bool:
     """Whether another process of a group is gone, as torch says by its kinds of errors, gloo and NCCL in words."""
-    said, kinds = str(error).lower(), {kind.__name__ for kind in type(error).__mro__}
-    in_words = isinstance(error, RuntimeError) and any(name in said for name in ("gloo", "nccl", "processgroup"))
-    is_told = any(words in said for words in _OF_A_LOST_PROCESS)
+    message, kinds = str(error).lower(), {kind.__name__ for kind in type(error).__mro__}
+    in_words = isinstance(error, RuntimeError) and any(name in message for name in ("gloo", "nccl", "processgroup"))
+    is_told = any(words in message for words in _OF_A_LOST_PROCESS)
     return "DistNetworkError" in kinds or (is_told and ("DistError" in kinds or in_words))
 
 
@@ -71,7 +71,10 @@ def fault_in(error: BaseException) -> str:
 
 def printable(text: str) -> str:
     r"""With control characters, and marks that turn the direction of writing, as `\u202e`; lines stay lines."""
-    return "".join(_escaped(it) if unicodedata.category(it) in ("Cc", "Cf", "Cs") else it for it in text)
+    return "".join(
+        _escaped(character) if unicodedata.category(character) in ("Cc", "Cf", "Cs") else character
+        for character in text
+    )
 
 
 def _escaped(character: str) -> str:
@@ -108,5 +111,5 @@ _LOOKED_AT = 10_000
 
 def one_line(error: BaseException | str) -> str:
     """What a library's error says, without its line breaks and its length; its name if it says nothing."""
-    said = error if isinstance(error, str) else str(error) or type(error).__name__
-    return textwrap.shorten(said[:_LOOKED_AT], 300, placeholder=" ...")
+    message = error if isinstance(error, str) else str(error) or type(error).__name__
+    return textwrap.shorten(message[:_LOOKED_AT], 300, placeholder=" ...")

@@ -24,20 +24,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value < 2**1000)
 
 
-COUNT = Kind("a whole number from 0", lambda it: _is_number(it) and isinstance(it, int) and 0 <= it <= _LARGEST)
+COUNT = Kind(
+    "a whole number from 0", lambda value: _is_number(value) and isinstance(value, int) and 0 <= value <= _LARGEST
+)
 NUMBER = Kind("a number", _is_number)
-SHARE = Kind("a number from 0 to 1", lambda it: _is_number(it) and 0 <= it <= 1)
-TEXT = Kind("text", lambda it: isinstance(it, str))
-TEXT_OR_NOTHING = Kind("text or null", lambda it: it is None or isinstance(it, str))
-PROMPT = Kind("text or chat messages", lambda it: isinstance(it, str | list))
-KEYS = Kind("keys with values", lambda it: isinstance(it, dict))
-NUMBERS = Kind("names with numbers", lambda it: isinstance(it, dict) and all(map(_is_number, it.values())))
+SHARE = Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
+TEXT = Kind("text", lambda value: isinstance(value, str))
+TEXT_OR_NOTHING = Kind("text or null", lambda value: value is None or isinstance(value, str))
+PROMPT = Kind("text or chat messages", lambda value: isinstance(value, str | list))
+KEYS = Kind("keys with values", lambda value: isinstance(value, dict))
+NUMBERS = Kind("names with numbers", lambda value: isinstance(value, dict) and all(map(_is_number, value.values())))
 BOUNDED = Kind(
     "names with numbers up to 1e100",
-    lambda it: NUMBERS.holds(it) and all(abs(value) <= 1e100 for value in it.values()),
+    lambda value: NUMBERS.holds(value) and all(abs(number) <= 1e100 for number in value.values()),
 )
 """Whose squares, and sums of these, are numbers too."""
-ANYTHING = Kind("anything", lambda it: True)
+ANYTHING = Kind("anything", lambda value: True)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
     """
     ours = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if ours}
-    replaced = {it: old for it, old in before.items() if isinstance(old, _Handler) or old is _DEFAULTS[it]}
+    replaced = {number: old for number, old in before.items() if isinstance(old, _Handler) or old is _DEFAULTS[number]}
     handler = _Handler(tell)
     for number in replaced:
         signal.signal(number, handler)

@@ -76,8 +76,8 @@ def used_source(start: Definition) -> dict[Path, str]:
     walk = _Walk(start)
     walk.follow()
     used = {path: [statement.text for statement in walk.kept(path)] for path in sorted(walk.wanted)}
-    found = {path: digest(texts) for path, texts in used.items() if texts}
-    for path, text in found.items():
+    digests = {path: digest(texts) for path, texts in used.items() if texts}
+    for path, text in digests.items():
         module = sys.modules.get(walk.names[path])
         if module is None:
             continue
@@ -89,7 +89,7 @@ def used_source(start: Definition) -> dict[Path, str]:
                 f"run the new code, and so does starting Python again"
             )
         _imported[key] = spec, text
-    return found
+    return digests
 
 
 def code_digest(made: type) -> str:
@@ -112,7 +112,8 @@ def code_digest(made: type) -> str:
 
 
 def _compiled(code: CodeType) -> Iterator[str]:
-    yield f"{code.co_code.hex()} {code.co_names} {[it for it in code.co_consts if not isinstance(it, CodeType)]}"
+    plain = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+    yield f"{code.co_code.hex()} {code.co_names} {plain}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _compiled(constant)
@@ -147,30 +148,32 @@ def _statements(text: str) -> list[_Statement]:
         return [_Statement(text, frozenset(), frozenset(), ())]
     defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     calls = _names_of_ours(body)
-    found = []
+    kept = []
     for node in body:
         if isinstance(node, ast.Expr | ast.Assign) and _called(node.value) in calls:
             break  # a script is read up to its first call of rlzoo
         is_recipe = isinstance(node, ast.Expr) and _called(node.value).rpartition(".")[2] == "recipe"
         if _is_text(node) or _is_main(node) or _bound(node) == {"__all__"} or (is_recipe and "recipe" not in defined):
             continue  # what a recipe means stands in its objective's key
-        found.append(node)
+        kept.append(node)
     mentioned = frozenset[str]().union(*map(_mentions, body))
-    return [_with_effect(node, _statement(node), mentioned) for node in found]
+    return [_with_effect(node, _statement(node), mentioned) for node in kept]
 
 
 def _statement(node: ast.stmt) -> _Statement:
     text = normalised(ast.Module([node], []))
-    return _Statement(text, _bound(node), _mentions(node), [it for child in ast.walk(node) for it in _imports(child)])
+    return _Statement(
+        text, _bound(node), _mentions(node), [imported for child in ast.walk(node) for imported in _imports(child)]
+    )
 
 
 def _mentions(node: ast.stmt) -> frozenset[str]:
     """The names that a statement uses; of an assignment, those that its value does."""
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) and _bound(node) else node
     inside = [] if value is None else list(ast.walk(value))
-    mentions = {it.id for it in inside if isinstance(it, ast.Name)}
-    mentions |= {it.attr for it in inside if isinstance(it, ast.Attribute)}
-    mentions |= {it.value for it in inside if isinstance(it, ast.Constant) and isinstance(it.value, str)}
+    mentions = {inner.id for inner in inside if isinstance(inner, ast.Name)}
+    mentions |= {inner.attr for inner in inside if isinstance(inner, ast.Attribute)}
+    mentions |= {inner.value for inner in inside if isinstance(inner, ast.Constant) and isinstance(inner.value, str)}
     return frozenset(mentions)
 
 
@@ -254,8 +257,8 @@ class _Walk:
             self.names.setdefault(path, module)
             self.wanted.setdefault(path, set()).update(names)
             for statement in self.kept(path):
-                for it in statement.imports:
-                    waiting += self._imported(it, path)
+                for imported in statement.imports:
+                    waiting += self._imported(imported, path)
 
     def kept(self, path: Path) -> list[_Statement]:
         """The statements of a file that count for the names that are wanted of it."""
@@ -268,21 +271,21 @@ class _Walk:
         if not names <= defined or mentioned & _BY_NAME_AT_RUNTIME:
             return statements
         while True:
-            kept = [it for it in statements if not it.binds or it.binds & mentioned]
-            more = mentioned.union(*(it.mentions for it in kept))
+            kept = [statement for statement in statements if not statement.binds or statement.binds & mentioned]
+            more = mentioned.union(*(statement.mentions for statement in kept))
             if more & _BY_NAME_AT_RUNTIME:
                 return statements
             if more == mentioned:
                 return kept
             mentioned = more
 
-    def _imported(self, it: _Import, path: Path) -> Iterator[tuple[Path, str, frozenset[str]]]:
-        module = self._absolute(it.module, path)
+    def _imported(self, imported: _Import, path: Path) -> Iterator[tuple[Path, str, frozenset[str]]]:
+        module = self._absolute(imported.module, path)
         for package, name in self._packages(module):
             yield package, name, frozenset()
         file = self._file(module)
-        rest = set(it.names)
-        for name in it.names:
+        rest = set(imported.names)
+        for name in imported.names:
             if (inside := self._file(f"{module}.{name}")) is not None:
                 rest.discard(name)
                 yield inside, f"{module}.{name}", frozenset({EVERYTHING})
@@ -314,7 +317,9 @@ class _Walk:
         loaded = getattr(sys.modules.get(module), "__file__", None)
         ends = (Path(*parts[:-1], f"{parts[-1]}.py"), Path(*parts, "__init__.py"))
         places = [Path(loaded)] if loaded else [root / end for root in self._roots for end in ends]
-        return next((it.resolve() for it in places if it.is_file() and self._is_users(it.resolve(), parts[0])), None)
+        return next(
+            (place.resolve() for place in places if place.is_file() and self._is_users(place.resolve(), parts[0])), None
+        )
 
     @cached_property
     def _roots(self) -> tuple[Path, Path]:
@@ -327,6 +332,6 @@ class _Walk:
         return any(map(path.is_relative_to, self._roots)) and not any(map(path.is_relative_to, _LIBRARIES))
 
 
-def labelled(found: Mapping[Path, str], root: Path) -> dict[str, str]:
+def labelled(digests: Mapping[Path, str], root: Path) -> dict[str, str]:
     """With each file as it is called from a folder."""
-    return {Path(os.path.relpath(path, root)).as_posix(): text for path, text in found.items()}
+    return {Path(os.path.relpath(path, root)).as_posix(): text for path, text in digests.items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlzoo.statistics.scaling import Curves, Fit, Sigmoid, fit_rows
+from rlzoo.statistics.scaling import Curves, Sigmoid, SigmoidFit, fit_rows
 
 START = 0.42
 SEED_ASYMPTOTE, SEED_MIDPOINT = 0.01, 0.1
@@ -108,7 +108,7 @@ def outcomes(scenario: Scenario, seeds: int, pages: int, draw: int = 0) -> np.nd
     for _ in range(pages):
         known = truths(generator, scenario)
         for truth, fit in zip(known, fit_rows(simulate(generator, scenario, known, seeds)), strict=True):
-            if not isinstance(fit, Fit):
+            if not isinstance(fit, SigmoidFit):
                 rows.append([np.nan] * 4)
                 continue
             high, fast = fit.asymptote, fit.midpoint

@@ -58,7 +58,7 @@ def objective_work(trainer: Trainer, objective: Objective, collected: Collected,
             logp = batch.require("logp_old", "the loss")[there.batch][:, :width].clone().requires_grad_()
             loss = objective.loss(rows, slice(None), logp, rows.batch.entropy)
             loss.backward()
-            tally.add_rows(rows, there.own, logp.detach(), loss.detach())
+            tally.add_rows(rows, there.local, logp.detach(), loss.detach())
     tally.metrics(trainer.accelerator)
 
 

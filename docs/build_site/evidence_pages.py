@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from objectives import TROUBLES, Name, Objective
-from rlzoo.choosing.evidence import Claim, Evidence, MapRow, shipped
+from rlzoo.choosing.evidence import ClaimEvidence, Evidence, MapRow, shipped
 from rlzoo.report.choice import NOT_MEASURED, board_words, claim_words
 
 SHOWN = {
@@ -46,7 +46,7 @@ def map_table(objective: Objective, evidence: Evidence | None = None) -> str:
 def claims_list(objective: Objective, contribution: Sequence[str], evidence: Evidence | None = None) -> str:
     """What the suite found of the method and of the parts that are its idea, and the boards of the method."""
     found = evidence or shipped()
-    claims: dict[Claim, None] = {it: None for part in contribution for it in found.claims_about(part)}
+    claims: dict[ClaimEvidence, None] = {it: None for part in contribution for it in found.claims_about(part)}
     lines = [*(f"- {claim_words(it)} ({it.paper})." for it in claims)]
     lines += [f"- Board {board_words(row)}." for row in found.on_boards(objective)]
     return "\n".join(lines) or f"Neither suite nor boards: {NOT_MEASURED}."

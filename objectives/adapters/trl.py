@@ -263,9 +263,9 @@ class ZooGRPOTrainer(GRPOTrainer):
 
     def _share(self, first: int, size: int) -> slice:
         """The rows of this process among `size` rows of all of them."""
-        own = size // self.accelerator.num_processes
-        first += self.accelerator.process_index * own
-        return slice(first, first + own)
+        count = size // self.accelerator.num_processes
+        first += self.accelerator.process_index * count
+        return slice(first, first + count)
 
     def _own_tokens(self, number: int) -> dict[str, Tensor]:
         """[w, ...] this process's rows of a mini-batch."""
@@ -276,8 +276,8 @@ class ZooGRPOTrainer(GRPOTrainer):
     @torch.no_grad()
     def _statistics(self, number: int) -> tuple[Tensor, Tensor]:
         """[M, T] log-probs and entropies of a mini-batch under the policy as it is now, on all processes."""
-        own = self._own_tokens(number)
-        logp, entropy, _ = self._forward(self.model, own, self.args.per_device_train_batch_size)
+        local = self._own_tokens(number)
+        logp, entropy, _ = self._forward(self.model, local, self.args.per_device_train_batch_size)
         return self.accelerator.gather(logp), self.accelerator.gather(entropy)
 
     # ---- once per micro-batch ------------------------------------------------------------------------------------

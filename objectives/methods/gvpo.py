@@ -53,8 +53,8 @@ class GroupVariance(Surrogate):
         left = batch.advantage.double().sum(1) / tokens - change
         left = left + (group_sum(change * there, index, groups)[index]) / size.clamp(min=1)
         scale = (there * size / (size - 1)).where(size > 1, 0.0)
-        found = {"push": scale * self.beta * left, "value": scale * left.square() / 2 / tokens}
-        return {name: values.to(batch.advantage) for name, values in found.items()}
+        terms = {"push": scale * self.beta * left, "value": scale * left.square() / 2 / tokens}
+        return {name: values.to(batch.advantage) for name, values in terms.items()}
 
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]

@@ -52,8 +52,8 @@ class GroupContrast(Surrogate):
         total = highest + ((-highest).exp() + group_sum((score - highest[kind]).exp(), kind, 2 * groups)).log()
         both = (group_sum(there.to(score), kind, 2 * groups) > 0).view(-1, 2).all(1)[index]
         size = group_sum(there.to(score), index, groups)[index]
-        found = {"push": sign * size * (score - total[kind]).exp() / self.tau, "value": total.view(-1, 2).sum(1)[index]}
-        return {name: values.where(both, 0.0).to(advantage) for name, values in found.items()}
+        terms = {"push": sign * size * (score - total[kind]).exp() / self.tau, "value": total.view(-1, 2).sum(1)[index]}
+        return {name: values.where(both, 0.0).to(advantage) for name, values in terms.items()}
 
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]

@@ -56,8 +56,8 @@ class BalancedClip(Modifier):
     def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
         if batch.on_policy:  # all ratios are 1, within any bounds
             return replace(bounds, low=1 - self.lower, high=self.upper - 1)
-        found = over_scope(batch, self.scope, self._search)
-        return replace(bounds, low=1 - found[:, :1], high=found[:, 1:] - 1)
+        limits = over_scope(batch, self.scope, self._search)
+        return replace(bounds, low=1 - limits[:, :1], high=limits[:, 1:] - 1)
 
     def _search(self, batch: TokenBatch) -> Tensor:
         """[N, 2]: the lower and the upper bound, the same for all rows."""

@@ -51,8 +51,8 @@ class ByEntropy(Part):
         both = [part for part in parts.values() if isinstance(part, ByEntropy)]
         for name in (item.name for item in fields(ByEntropy)):
             if len({getattr(part, name) for part in both}) > 1:
-                said = " and ".join(f"{part.name}({name}={getattr(part, name)})" for part in both)
-                raise ObjectiveError(f"{said} disagree: leave one of them out, or give both the same")
+                terms = " and ".join(f"{part.name}({name}={getattr(part, name)})" for part in both)
+                raise ObjectiveError(f"{terms} disagree: leave one of them out, or give both the same")
 
     def where(self) -> str:
         where = " in each micro-batch" if self.scope == "microbatch" else ""

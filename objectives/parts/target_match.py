@@ -40,8 +40,8 @@ class TargetMatch(Surrogate):
         size = group_sum(there.double(), index, groups)[index]
         push = size * _difference(log_q, log_p, wanted - logp, index, groups)
         cross = group_sum((log_q.exp() * log_p).where(there, 0.0), index, groups)[index]
-        found = {"push": push, "value": -cross / tokens.clamp(min=1)}
-        return {name: values.where(there, 0.0).to(batch.advantage) for name, values in found.items()}
+        terms = {"push": push, "value": -cross / tokens.clamp(min=1)}
+        return {name: values.where(there, 0.0).to(batch.advantage) for name, values in terms.items()}
 
     def loss(
         self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]

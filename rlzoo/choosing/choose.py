@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from objectives import TROUBLES, Name, Objective, Trouble, parse, with_examples
 from rlzoo.choosing.advice import ADVICE, Advice
 from rlzoo.choosing.costs import costs
-from rlzoo.choosing.evidence import BoardRow, Claim, Evidence, shipped
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence, Evidence, shipped
 from rlzoo.choosing.remedies import BASE, Remedy, of_expression, of_part, own_names
 from rlzoo.choosing.understanding import ALSO, UNDERSTOOD, likeness, named_in
 from rlzoo.errors import UserError, printable
@@ -22,7 +22,7 @@ class Beginning:
 
     expression: str
     costs: tuple[str, ...]
-    boards: tuple[BoardRow, ...]
+    boards: tuple[BoardEvidence, ...]
     """Its rows on the boards."""
     compared: tuple[str, ...]
     """All objectives on the boards."""
@@ -45,7 +45,7 @@ class Choice:
     """The recipes that were named, if there are several."""
     remedies: tuple[Remedy, ...]
     """Parts, the most promising first by what was measured."""
-    claims: tuple[Claim, ...]
+    claims: tuple[ClaimEvidence, ...]
     """What else the suite found of the trouble."""
     beginning: Beginning
 
@@ -56,10 +56,10 @@ def choose(words: str) -> Choice:
     named, rest = named_in(words, zoo)
     (trouble, best), *others = _understood(words, named, rest)
     evidence, advice = shipped(), ADVICE[trouble.tag]
-    also = tuple(it for it, value in others if value >= max(UNDERSTOOD, ALSO * best))
+    also = tuple(other for other, value in others if value >= max(UNDERSTOOD, ALSO * best))
     remedies = addressing(trouble.tag)
     shown_with = [claim for remedy in remedies for claim in remedy.claims]
-    shown = [advice, *(ADVICE[it.tag] for it in also)]
+    shown = [advice, *(ADVICE[other.tag] for other in also)]
     return Choice(
         words=words,
         trouble=trouble,
@@ -67,7 +67,7 @@ def choose(words: str) -> Choice:
         advice=advice,
         named=tuple(of_expression(with_examples(name), shown, evidence) for name in named) if len(named) > 1 else (),
         remedies=remedies,
-        claims=tuple(it for it in evidence.claims if it.trouble == trouble.tag and it not in shown_with),
+        claims=tuple(claim for claim in evidence.claims if claim.trouble == trouble.tag and claim not in shown_with),
         beginning=beginning(evidence),
     )
 
@@ -108,7 +108,10 @@ def beginning(evidence: Evidence) -> Beginning:
     rows = evidence.boards
     compared = tuple(dict.fromkeys(row.objective for row in rows))
     worse = tuple(dict.fromkeys(row.objective for row in rows if row.verdict.finding is Finding.WORSE))
-    expression = min([it for it in compared if it not in worse] or [BASE], key=lambda it: _asks(parse(it)))
+    expression = min(
+        [candidate for candidate in compared if candidate not in worse] or [BASE],
+        key=lambda candidate: _asks(parse(candidate)),
+    )
     return Beginning(
         expression=expression,
         costs=tuple(costs(parse(expression))),

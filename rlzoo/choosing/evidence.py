@@ -53,7 +53,7 @@ class MapRow:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimEvidence:
     """What a paper says of a mechanism, and what the suite found."""
 
     experiment: str
@@ -76,7 +76,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class BoardRow:
+class BoardEvidence:
     """An objective on a committed board, beside the board's baseline."""
 
     board: str
@@ -98,8 +98,8 @@ class Evidence:
     rows: Sequence[MapRow]
     policy_gradient: Mapping[str, Mapping[str, float]]
     """Regime -> quantity -> what a step along the policy gradient changes."""
-    claims: Sequence[Claim]
-    boards: Sequence[BoardRow]
+    claims: Sequence[ClaimEvidence]
+    boards: Sequence[BoardEvidence]
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -116,13 +116,15 @@ class Evidence:
 
     def written(self, objective: Objective) -> str:
         """As the map writes it, if the map has it."""
-        return next((it for it, found in self.objectives.items() if found == objective), str(objective))
+        return next(
+            (expression for expression, parsed in self.objectives.items() if parsed == objective), str(objective)
+        )
 
-    def claims_about(self, part: str) -> list[Claim]:
+    def claims_about(self, part: str) -> list[ClaimEvidence]:
         """Those whose two arms differ in a part, whatever else they have."""
         return [claim for claim in self.claims if part in _differing(claim.objective, claim.against)]
 
-    def on_boards(self, objective: Objective) -> list[BoardRow]:
+    def on_boards(self, objective: Objective) -> list[BoardEvidence]:
         """Its rows on the boards."""
         return [row for row in self.boards if _parsed(row.objective) == objective]
 
@@ -165,9 +167,9 @@ def _map_row(regime: str, groups: Sequence[Sequence[str]], expression: str, row:
     )
 
 
-def _claim(record: Mapping[str, Any]) -> Claim:
+def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
     """As claims.json has it."""
-    return Claim(
+    return ClaimEvidence(
         experiment=record["experiment"],
         trouble=record["trouble"],
         text=record["claim"],

@@ -20,7 +20,7 @@ from objectives import (
 )
 from rlzoo.choosing.advice import Advice
 from rlzoo.choosing.costs import costs
-from rlzoo.choosing.evidence import BoardRow, Claim, Evidence, MapRow, shipped
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence, Evidence, MapRow, shipped
 
 BASE = "grpo-kl"
 """What parts are added to where nothing says otherwise: the map and the suite contrast single parts on it."""
@@ -62,18 +62,18 @@ class Remedy:
     metric: str
     """What of a run shows that it acts; empty for what acts on every token."""
     map: tuple[OnTheMap, ...]
-    claims: tuple[Claim, ...]
-    boards: tuple[BoardRow, ...]
+    claims: tuple[ClaimEvidence, ...]
+    boards: tuple[BoardEvidence, ...]
     """Of a whole objective; that it has a part is not all that makes a difference there."""
 
     @property
     def promise(self) -> tuple[int, int, float]:
         """By which remedies are ordered: what the suite found, then what the map did."""
         verdicts = {claim.verdict for claim in self.claims}
-        found = ("holds" in verdicts) - ("does not hold" in verdicts)
+        in_suite = ("holds" in verdicts) - ("does not hold" in verdicts)
         if not self.map or self.map[0].is_idle:
-            return found, 0, -1e-9
-        return found, self.map[0].helps, self.map[0].gain
+            return in_suite, 0, -1e-9
+        return in_suite, self.map[0].helps, self.map[0].gain
 
 
 @cache
@@ -86,7 +86,7 @@ def of_part(name: Name, advice: Advice, evidence: Evidence) -> Remedy:
     """A part as a remedy, in the expression of which most is known."""
     expression, objective, base = _contrast(name.name, advice.regime, evidence)
     taken = costs(base) if base != objective else []
-    found = _on_the_map(objective, advice, evidence, name.name, base)
+    on_map = _on_the_map(objective, advice, evidence, name.name, base)
     return Remedy(
         name=name.name,
         summary=name.summary,
@@ -95,7 +95,7 @@ def of_part(name: Name, advice: Advice, evidence: Evidence) -> Remedy:
         against=evidence.written(base) if base != objective else "",
         costs=tuple(line for line in costs(objective) if line not in taken),
         metric=shown_by(next(part for part in objective.parts if part.name == name.name)),
-        map=(found,) if found else (),
+        map=(on_map,) if on_map else (),
         claims=tuple(evidence.claims_about(name.name)),
         boards=(),
     )
@@ -105,7 +105,7 @@ def of_expression(expression: str, advices: Sequence[Advice], evidence: Evidence
     """A whole objective as a remedy."""
     objective = parse(expression)
     about = next((name for name in own_names() if with_examples(name) == expression), None)
-    found = [_on_the_map(objective, advice, evidence) for advice in advices]
+    on_map = [_on_the_map(objective, advice, evidence) for advice in advices]
     return Remedy(
         name=expression,
         summary=about.summary if about else str(objective.equation),
@@ -114,8 +114,8 @@ def of_expression(expression: str, advices: Sequence[Advice], evidence: Evidence
         against="",
         costs=tuple(costs(objective)),
         metric="",
-        map=tuple(it for it in found if it is not None),
-        claims=tuple(it for it in evidence.claims if parse(it.objective) == objective),
+        map=tuple(entry for entry in on_map if entry is not None),
+        claims=tuple(claim for claim in evidence.claims if parse(claim.objective) == objective),
         boards=tuple(evidence.on_boards(objective)),
     )
 
@@ -146,7 +146,10 @@ def contrasts_of(part: str) -> tuple[tuple[str, Objective, Objective], ...]:
     """What has a part, and that without it: on the base, then recipes of which it is an idea, then all of the map."""
     by_name = {name.name: name for name in own_names()}
     on_map = shipped().objectives
-    written = [f"{BASE}+{with_examples(by_name[part])}", *(it for it in on_map if it.startswith(BASE))]
+    written = [
+        f"{BASE}+{with_examples(by_name[part])}",
+        *(expression for expression in on_map if expression.startswith(BASE)),
+    ]
     written += [*(with_examples(name) for name in by_name.values() if name.kind == "recipe"), *on_map]
     pairs = []
     for expression in dict.fromkeys(written):
@@ -154,7 +157,7 @@ def contrasts_of(part: str) -> tuple[tuple[str, Objective, Objective], ...]:
             objective = on_map.get(expression) or parse(expression)
         except ObjectiveError:  # it contradicts the base, or is removed from it
             continue
-        if any(it.name == part for it in objective.parts):
+        if any(member.name == part for member in objective.parts):
             pairs.append((expression, objective, _without(part, objective)))
     return tuple(pairs)
 
@@ -179,7 +182,7 @@ def _on_the_map(
     along = evidence.policy_gradient[advice.regime].get(advice.quantity)
     beside = row.shifts[advice.quantity].beside if advice.quantity in row.shifts else 0
     wanted = 1 if advice.more else -1
-    reference = next((it for it in (without, along) if it is not None), value)
+    reference = next((candidate for candidate in (without, along) if candidate is not None), value)
     return OnTheMap(
         row=row,
         quantity=advice.quantity,

@@ -46,16 +46,16 @@ def _phrases() -> tuple[list[str], FeatureUnion, Any]:
 def named_in(text: str, names: Sequence[Name]) -> tuple[list[Name], str]:
     """The recipes that a text names, in its order, and the text without what named them."""
     spelt = {spelling: name for name in names if name.kind == "recipe" for spelling in (name.name, *name.aliases)}
-    found: dict[str, int] = {}
+    starts: dict[str, int] = {}
     for spelling in sorted(spelt, key=len, reverse=True):
         letters = "[-_. ]*".join(re.escape(piece) for piece in spelling.split("_"))
         for match in re.finditer(rf"(?<![A-Za-z0-9_]){letters}(?![A-Za-z0-9_])", text, re.IGNORECASE):
             if spelling in WORDS_AS_WELL and not match.group().isupper():
                 continue
-            found.setdefault(spelt[spelling].name, match.start())
+            starts.setdefault(spelt[spelling].name, match.start())
             text = text[: match.start()] + " " * len(match.group()) + text[match.end() :]
     by_name = {name.name: name for name in names}
-    return [by_name[name] for name in sorted(found, key=found.__getitem__)], text
+    return [by_name[name] for name in sorted(starts, key=starts.__getitem__)], text
 
 
 def _plain(text: str) -> str:

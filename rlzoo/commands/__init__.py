@@ -102,10 +102,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
-        said = str(error) if isinstance(error, Fault) else fault_in(error)
-        if not said:
+        message = str(error) if isinstance(error, Fault) else fault_in(error)
+        if not message:
             raise
-        print(f"rlzoo: {printable(bounded(said))}", file=sys.stderr)
+        print(f"rlzoo: {printable(bounded(message))}", file=sys.stderr)
         return 1
 
 

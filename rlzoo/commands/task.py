@@ -19,10 +19,10 @@ def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
     from rlzoo.experiment.first_check import check_words
 
-    own, words = split_words("task", arguments.words)
+    settings, words = split_words("task", arguments.words)
     config = load_config(words)
     check_words(config)  # before torch is imported, which takes seconds
-    if own.by_hand:
+    if settings.by_hand:
         from rlzoo.report.by_hand import try_by_hand
 
         return try_by_hand(config)

@@ -16,7 +16,7 @@ from typing import IO, Protocol
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import finished_run
-from rlzoo.comparing.grid import Cell, Grid, RowName
+from rlzoo.comparing.grid import Grid, GridCell, RowName
 from rlzoo.comparing.launchers import LOST, POLL, Elsewhere, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config.decoding import read_decodings
@@ -49,7 +49,7 @@ class ComparisonView(Protocol):
         ...
 
 
-def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | None = None) -> list["Failure"]:
+def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | None = None) -> list["RunFailure"]:
     """Runs what is not done, and adds seeds if that was asked; returns the cells that failed.
 
     Without a launcher they are child processes. Raises UserError if another call works on the folder.
@@ -64,7 +64,7 @@ def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | No
         while True:
             grid.save()
             cells = [CellRun(cell) for cell in grid.cells]
-            for path in (it for run in cells for it in (run.cell.folder.path, run.log.parent)):
+            for path in (folder for run in cells for folder in (run.cell.folder.path, run.log.parent)):
                 refuse_link(path)
             failures = _Scheduler(cells, jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid)
@@ -104,10 +104,10 @@ def _locked(folder: Path) -> Iterator[IO[str]]:
 
 
 @dataclass(frozen=True)
-class Failure:
+class RunFailure:
     """A cell whose process failed, and the last line of what it said."""
 
-    cell: Cell
+    cell: GridCell
     message: str
     log: Path
 
@@ -142,7 +142,7 @@ class CellStatus:
 class CellRun:
     """A cell on its way."""
 
-    cell: Cell
+    cell: GridCell
     job: Job | None = None
     failed: bool = False
     lost: int = 0
@@ -195,10 +195,10 @@ class _Scheduler:
         self, runs: Sequence[CellRun], jobs: int, view: ComparisonView, launcher: Launcher, lock: IO[str]
     ) -> None:
         self.runs, self.jobs, self.view, self.launcher, self.lock = runs, jobs, view, launcher, lock
-        self.failures: list[Failure] = []
+        self.failures: list[RunFailure] = []
         self.waiting: deque[CellRun] = deque()
 
-    def run(self) -> list[Failure]:
+    def run(self) -> list[RunFailure]:
         """Keeps `jobs` processes busy until nothing waits, and ends them if it is interrupted."""
         statuses = {id(run): run.status() for run in self.runs}
         self.waiting.extend(run for run in self.runs if not (statuses[id(run)].state == "done" and run.is_drawn))
@@ -239,7 +239,7 @@ class _Scheduler:
             is_edited = True
         if is_edited:
             run.failed = True
-            self.failures.append(Failure(cell, "its code was edited while others were trained", run.log))
+            self.failures.append(RunFailure(cell, "its code was edited while others were trained", run.log))
         return is_edited
 
     def _end(self, run: CellRun, status: int) -> None:
@@ -250,7 +250,7 @@ class _Scheduler:
             self.waiting.appendleft(run)
             return
         run.failed = True
-        self.failures.append(Failure(run.cell, _why_failed(run.log, status), run.log))
+        self.failures.append(RunFailure(run.cell, _why_failed(run.log, status), run.log))
 
 
 def _why_failed(log: Path, status: int) -> str:

@@ -35,7 +35,7 @@ def schedule_held(folder: Path) -> str | None:
     settings = _held(folder)
     if settings is None:
         return None
-    told = [it for it in settings if it.startswith("train.schedule=")]
+    told = [setting for setting in settings if setting.startswith("train.schedule=")]
     return told[0] if told else f"train.schedule={Config().train.schedule}"
 
 
@@ -50,14 +50,14 @@ def _names(settings: Sequence[str]) -> list[Path]:
 def _beside_the_usual(settings: Sequence[str]) -> list[str]:
     """What a name tells: the settings that a comparison does not have by itself."""
     if SCHEDULE in settings:
-        return [it for it in settings if it != SCHEDULE]
-    is_told = any(it.startswith("train.schedule=") for it in settings)
+        return [setting for setting in settings if setting != SCHEDULE]
+    is_told = any(setting.startswith("train.schedule=") for setting in settings)
     return [*settings] if is_told else [*settings, f"train.schedule={Config().train.schedule}"]
 
 
 def _shown(settings: Sequence[str]) -> list[str]:
     """As many whole settings as a name has room for, and how many more there are; grid.json has them all."""
-    shown = [slug(it) for it in settings]
+    shown = [slug(setting) for setting in settings]
     while len("-".join([FOLDER.name, *shown])) > LONGEST_NAME:
         shown.pop()
     left = len(settings) - len(shown)

@@ -72,9 +72,12 @@ def with_evaluations(
         )
     for condition in shared:
         _check_same([files[condition] for files in of_runs], entries)
-    left_out = dict.fromkeys(str(it) for files in of_runs for it in files if it not in shared)
+    left_out = dict.fromkeys(str(condition) for files in of_runs for condition in files if condition not in shared)
     notes = [f"Not all runs are evaluated on {name}; left out." for name in left_out]
-    measured = [replace(run, files={it: files[it] for it in shared}) for run, files in zip(runs, of_runs, strict=True)]
+    measured = [
+        replace(run, files={condition: files[condition] for condition in shared})
+        for run, files in zip(runs, of_runs, strict=True)
+    ]
     return measured, notes
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import NO_SWEEP, Cell, Grid, Identity
+from rlzoo.comparing.grid import NO_SWEEP, Grid, GridCell, Identity
 from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -82,7 +82,7 @@ class FinishedRun:
         """Versions, commit and machine."""
         path = self.folder / "environment.json"
         with reading(path):
-            return {str(name): None if it is None else str(it) for name, it in read_json_file(path).items()}
+            return {str(name): None if value is None else str(value) for name, value in read_json_file(path).items()}
 
     @cached_property
     def held_out(self) -> Mapping[int, float]:
@@ -114,9 +114,12 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             runs += done
             notes += _left_out(len(grid.cells) - len(done), len(grid.cells), path)
             notes += [
-                f"Runs of {it.asked} with earlier code, {path / it.name}-SEED, are left out." for it in grid.earlier
+                f"Runs of {entry.asked} with earlier code, {path / entry.name}-SEED, are left out."
+                for entry in grid.earlier
             ]
-            notes += [f"{it.asked} is left out, as was asked; {path / it.name}-SEED keep it." for it in grid.left_out]
+            notes += [
+                f"{entry.asked} is left out, as was asked; {path / entry.name}-SEED keep it." for entry in grid.left_out
+            ]
         elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
             configs = {folder: folder.read_config() for folder in (RunFolder(file.parent) for file in inside)}
             done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]
@@ -133,7 +136,7 @@ def _left_out(missing: int, count: int, path: Path) -> list[str]:
     return [f"{missing} of the {count} runs of {path} are not done and left out."] * (missing > 0)
 
 
-def finished_run(cell: Cell) -> FinishedRun:
+def finished_run(cell: GridCell) -> FinishedRun:
     """Of a cell that is done."""
     run = _finished(cell.folder, cell.config)
     return replace(run, asked=cell.entry.asked, sweep=cell.entry.sweep, without=cell.entry.without)
@@ -154,7 +157,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     return finished_run(cell) if cell else _finished(folder, config)
 
 
-def _cell_of(folder: RunFolder) -> Cell | None:
+def _cell_of(folder: RunFolder) -> GridCell | None:
     """The cell of the grid around it, which knows how it was asked for."""
     around = folder.path.parent
     cells = Grid.load(around).cells if (around / GRID).exists() else []

@@ -65,7 +65,7 @@ class RowName:
 
 
 @dataclass(frozen=True)
-class Entry(Recorded):
+class GridEntry(Recorded):
     """An objective of a grid, with the settings that it alone has."""
 
     name: str
@@ -77,7 +77,7 @@ class Entry(Recorded):
     """Of an ablation, the part that was taken out of the whole."""
 
     @classmethod
-    def of(cls, objective: Objective, asked: str, sweep: Sweep = NO_SWEEP, without: str = "") -> "Entry":
+    def of(cls, objective: Objective, asked: str, sweep: Sweep = NO_SWEEP, without: str = "") -> "GridEntry":
         """An objective that is asked for now."""
         name = folder_name(str(RowName(asked, asked, without, sweep.words)), objective.key)
         return cls(objective.key, str(objective), name, asked, sweep, without)
@@ -108,10 +108,10 @@ class Entry(Recorded):
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One run of a grid: an objective, a seed, the folder, and what `rlzoo train` is called with."""
 
-    entry: Entry
+    entry: GridEntry
     row: RowName
     seed: int
     folder: RunFolder
@@ -124,7 +124,7 @@ class Grid:
     """The cells of a folder; no two objectives have the same key, or the same name."""
 
     folder: Path
-    objectives: tuple[Entry, ...]
+    objectives: tuple[GridEntry, ...]
     seeds: tuple[int, ...]
     words: tuple[str, ...]
     baseline: str = ""
@@ -133,13 +133,13 @@ class Grid:
     """How many seeds an objective may get where they decide something; 0 if all have the same."""
     further: tuple[tuple[str, int], ...] = ()
     """Names of entries and seeds that were added so."""
-    earlier: tuple[Entry, ...] = ()
+    earlier: tuple[GridEntry, ...] = ()
     """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
-    left_out: tuple[Entry, ...] = ()
+    left_out: tuple[GridEntry, ...] = ()
     """Entries that are no part of it until they are asked for again; their runs are kept."""
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[GridCell]:
         """Seed by seed, so that a grid that is not finished can compare what it has."""
         shown = told_apart(self.objectives)
         entries = {entry.name: entry for entry in self.objectives}
@@ -160,13 +160,13 @@ class Grid:
             added += [(name, seed) for seed in itertools.islice(free, max(0, count - len(seeds)))]
         return replace(self, further=(*self.further, *sorted(added, key=lambda pair: pair[1])))
 
-    def _cell(self, entry: Entry, row: RowName, seed: int) -> Cell:
+    def _cell(self, entry: GridEntry, row: RowName, seed: int) -> GridCell:
         folder = RunFolder(self.folder / name_inside(f"{entry.name}-{seed}"))
         config = replace(self._configured(entry), seed=seed, output=str(folder.path), resume=True)
         of_cell = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
-        return Cell(entry, row, seed, folder, config, (*self.words, *entry.sweep.words, *of_cell))
+        return GridCell(entry, row, seed, folder, config, (*self.words, *entry.sweep.words, *of_cell))
 
-    def _configured(self, entry: Entry) -> Config:
+    def _configured(self, entry: GridEntry) -> Config:
         return replace(self._configurations[(*self.words, *entry.sweep.words)], objective=entry.expression)
 
     @cached_property
@@ -178,7 +178,7 @@ class Grid:
     def save(self) -> None:
         """Writes `grid.json`."""
         entries = {"objectives": self.objectives, "earlier": self.earlier, "left_out": self.left_out}
-        saved = {name: [asdict(it) for it in several] for name, several in entries.items()}
+        saved = {name: [asdict(entry) for entry in several] for name, several in entries.items()}
         values = {"seeds": self.seeds, "words": self.words, "baseline": self.baseline, "up_to": self.up_to}
         write_json(self.folder / GRID, {**saved, **values, "further": self.further})
 
@@ -197,8 +197,8 @@ class Grid:
 
     def configured(self) -> list[dict[str, Any]]:
         """The keys of its runs, and its baseline's."""
-        rows = [asdict(self._configurations[(*self.words, *it.sweep.words)]) for it in self.objectives]
-        expressions = [*(it.expression for it in self.objectives), self.baseline]
+        rows = [asdict(self._configurations[(*self.words, *entry.sweep.words)]) for entry in self.objectives]
+        expressions = [*(entry.expression for entry in self.objectives), self.baseline]
         return [*map(flat, rows), *({"objective": expression} for expression in expressions)]
 
     def joined(self, trust: Sequence[str] = ()) -> "Grid":
@@ -238,34 +238,36 @@ class Grid:
         rows = [entry.row_name(shown[entry.key]) for entry in entries]
         left_out = list(self.left_out)
         for name in names:
-            found = [it for it, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)]
-            if not found:
+            matching = [
+                entry for entry, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)
+            ]
+            if not matching:
                 there = nearest(name, map(str, rows)) or f"; they are {', '.join(map(str, rows))}"
                 raise UserError(f"leave_out={name} is no row of the grid in {self.folder}{there}")
-            left_out += [entry for entry in found if entry not in left_out]
+            left_out += [entry for entry in matching if entry not in left_out]
         kept = tuple(entry for entry in self.objectives if entry not in left_out)
         if not kept:
             raise UserError(f"leave_out={','.join(names)} leaves no row of the grid in {self.folder}; keep one")
         return replace(self, objectives=kept, left_out=tuple(left_out))
 
-    def tell_of_others(self, asked: Iterable[Entry]) -> None:
+    def tell_of_others(self, asked: Iterable[GridEntry]) -> None:
         """Says which rows nobody has asked for now that are trained as well, as they are of an earlier call."""
         named = {entry.identity for entry in asked}
         waiting = [cell for cell in self.cells if not cell.folder.finished(cell.config)]
-        said = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
+        message = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
         for row in dict.fromkeys(str(cell.row) for cell in waiting if cell.entry.identity not in named):
-            _logger.warning(said, row, row)
+            _logger.warning(message, row, row)
 
     def of_todays_code(self) -> "Grid":
         """An entry whose runs are of other code, or another meaning, than that of now gives way to one in new folders.
 
         The runs are kept, and taken up again once the code is what it was. What was not recorded counts as the same.
         """
-        entries, earlier = dict[Identity, Entry](), {entry.name: entry for entry in self.earlier}
+        entries, earlier = dict[Identity, GridEntry](), {entry.name: entry for entry in self.earlier}
         for entry in self.objectives:
             objective = parse(entry.expression)
             now = replace(entry, key=objective.key, code=Code.of(self._configured(entry), objective))
-            same = [it for it in earlier.values() if (it.identity, it.code) == (now.identity, now.code)]
+            same = [other for other in earlier.values() if (other.identity, other.code) == (now.identity, now.code)]
             if change := self._change(entry, now):
                 earlier[entry.name] = entry
                 now = replace(now, name=f"{entry.first_name}{now.suffix}")
@@ -278,7 +280,7 @@ class Grid:
         kept = tuple(entry for entry in earlier.values() if entry.name not in names)
         return replace(self, objectives=tuple(entries.values()), further=further, earlier=kept)
 
-    def _change(self, entry: Entry, now: Entry) -> str:
+    def _change(self, entry: GridEntry, now: GridEntry) -> str:
         """In words how the code of an entry that has runs differs from that of now; empty if it does not."""
         assert now.code is not None
         if not any(cell.folder.has_steps for cell in self.cells if cell.entry.name == entry.name):
@@ -287,8 +289,10 @@ class Grid:
             return has_changed(entry.expression, now.key, entry.key, f"the grid in {self.folder}")
         change = now.code.changes(entry.code)
         if entry.code is None and now.code.sources:
-            said = "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
-            _logger.warning(said, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
+            message = (
+                "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
+            )
+            _logger.warning(message, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
         return change and f"{change} has changed"
 
     def check(self) -> None:
@@ -302,12 +306,12 @@ class Grid:
 
 def _called(row: RowName) -> set[str]:
     """What a row is called, without spaces; of an ablation, how the whole was asked for is no name."""
-    return {it.replace(" ", "") for it in (str(row), row.objective, "" if row.without else row.asked) if it}
+    return {name.replace(" ", "") for name in (str(row), row.objective, "" if row.without else row.asked) if name}
 
 
-def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _once(entries: Iterable[GridEntry]) -> tuple[GridEntry, ...]:
     """Each objective once; one whose name another has already gets a digest behind it."""
-    by_identity: dict[Identity, Entry] = {}
+    by_identity: dict[Identity, GridEntry] = {}
     for entry in entries:
         if entry.identity not in by_identity:
             is_taken = entry.name in {other.name for other in by_identity.values()}
@@ -315,19 +319,19 @@ def _once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(by_identity.values())
 
 
-def _digest(entry: Entry) -> str:
+def _digest(entry: GridEntry) -> str:
     """Of its identity: a long name says no more than how it begins."""
     swept = " ".join(entry.sweep.words)
     return blake2b(f"{entry.key} {swept}".encode(), digest_size=4).hexdigest() if swept else digest(entry.key)
 
 
-def _read_entry(saved: Mapping[str, Any]) -> Entry:
+def _read_entry(saved: Mapping[str, Any]) -> GridEntry:
     """An objective of `grid.json`."""
     read: dict[str, Any] = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
-    return Entry(**{**{name: text(value) for name, value in saved.items() if name not in read}, **read})
+    return GridEntry(**{**{name: text(value) for name, value in saved.items() if name not in read}, **read})
 
 
-def _check_continues(cell: Cell) -> None:
+def _check_continues(cell: GridCell) -> None:
     try:
         check_same(cell.config, cell.folder, cell.entry.code)
     except UserError as error:
@@ -356,10 +360,10 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     return grid, asked.keys.jobs
 
 
-def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[str]) -> tuple[Entry, ...]:
-    entries = [Entry.of(parse(text), text, sweep) for word in written for text, sweep in variants(word, swept)]
+def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[str]) -> tuple[GridEntry, ...]:
+    entries = [GridEntry.of(parse(text), text, sweep) for word in written for text, sweep in variants(word, swept)]
     entries += [
-        Entry.of(objective, text, sweep, without)
+        GridEntry.of(objective, text, sweep, without)
         for expression in ablated
         for text, sweep in variants(expression, swept)
         for objective, without in leave_one_out(text)

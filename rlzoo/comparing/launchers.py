@@ -114,7 +114,7 @@ class Local:
             raise UserError(f"gpus={self.gpus} for each of jobs={self.jobs} are {wanted}; there are {there} here")
 
     def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
-        return _Child(start(words, self.gpus, log, environment=self.environment(slot), lock=lock))
+        return _LaunchedChild(start(words, self.gpus, log, environment=self.environment(slot), lock=lock))
 
     def environment(self, slot: int) -> dict[str, str]:
         """An equal share of the cores unless the user has settled that, and of several GPUs those whose turn it is."""
@@ -130,7 +130,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class _Child:
+class _LaunchedChild:
     process: subprocess.Popen[bytes]
 
     def poll(self) -> int | None:

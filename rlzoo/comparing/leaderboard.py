@@ -74,7 +74,7 @@ class BoardRow:
 
 
 @dataclass(frozen=True)
-class Response:
+class RowResponse:
     """What one row answered."""
 
     text: str
@@ -84,12 +84,12 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Example:
+class BoardExample:
     """A held-out problem and a response of every row."""
 
     prompt: str
     answer: str
-    responses: Sequence[Response]
+    responses: Sequence[RowResponse]
     """In the order of the rows."""
 
 
@@ -112,7 +112,7 @@ class Leaderboard:
     alike: Sequence[Alike]
     notes: Sequence[str]
     """What is to be said of the folders."""
-    examples: Sequence[Example]
+    examples: Sequence[BoardExample]
     scaling: Scaling | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
 
@@ -198,7 +198,9 @@ def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:
 
 
 def _scored(run: FinishedRun) -> ScoredRun:
-    answers: dict[Place, Answers] = {decoding: Answers.of(own) for decoding, own in run.evaluations.items()}
+    answers: dict[Place, Answers] = {
+        decoding: Answers.of(evaluation) for decoding, evaluation in run.evaluations.items()
+    }
     return ScoredRun(run.config.seed, answers)
 
 
@@ -346,7 +348,7 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     return {key: list(each) for key, each in values.items()}
 
 
-def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
+def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
     """The problems that the rows disagree about most, answered by the first seed's first sample."""
     evaluations = [next(iter(run.evaluations.values())) for run in runs]
     right = np.stack([evaluation.column("correct") for evaluation in evaluations])
@@ -357,9 +359,9 @@ def _examples(runs: Sequence[FinishedRun]) -> list[Example]:
         records = [evaluation.records[problem * samples] for evaluation in evaluations]
         prompt = records[0]["prompt"]
         responses = [
-            Response(record["response"], record["correct"] == 1, int(right[row, problem].sum()), samples)
+            RowResponse(record["response"], record["correct"] == 1, int(right[row, problem].sum()), samples)
             for row, record in enumerate(records)
         ]
         text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
-        examples.append(Example(text, records[0]["answer"], responses))
+        examples.append(BoardExample(text, records[0]["answer"], responses))
     return examples

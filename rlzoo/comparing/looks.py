@@ -25,9 +25,9 @@ def count_look(folder: Path, runs: Iterable[FinishedRun]) -> int:
     for run in runs:
         seeds.setdefault(json.dumps(run.identity), []).append(run.config.seed)
     seen = _read(folder / LOOKS)
-    for row, own in seeds.items():
-        if sorted(own) not in seen.setdefault(row, []):
-            seen[row].append(sorted(own))
+    for row, of_row in seeds.items():
+        if sorted(of_row) not in seen.setdefault(row, []):
+            seen[row].append(sorted(of_row))
     with suppress(OSError):
         write_json(folder / LOOKS, seen)
     return max((len(seen[row]) for row in seeds), default=1)

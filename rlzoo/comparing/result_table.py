@@ -201,8 +201,8 @@ def scores_of(table: ResultTable) -> Scores:
     methods = dict.fromkeys(texts["method"])
     return Scores(
         {
-            own: [ScoredRun(seed, answers[method, seed]) for method, seed in sorted(runs) if method == own]
-            for own in methods
+            wanted: [ScoredRun(seed, answers[method, seed]) for method, seed in sorted(runs) if method == wanted]
+            for wanted in methods
         },
         list[Place](places),
         sum(problems.values()),

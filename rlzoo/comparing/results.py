@@ -162,8 +162,8 @@ def _result(measured: Mapping[str, Measured], runs: Sequence[ScoredRun], parts: 
         pass_at={
             k: float(np.mean([pass_at_k(of_set, k).mean() for of_set in correct])) for k in powers_of_two(largest)
         },
-        length=_mean([own.length for own in answers]),
-        truncated=_mean([own.truncated for own in answers]),
+        length=_mean([answer.length for answer in answers]),
+        truncated=_mean([answer.truncated for answer in answers]),
     )
 
 

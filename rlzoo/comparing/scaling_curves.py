@@ -15,7 +15,7 @@ from rlzoo.comparing.grid import Identity
 from rlzoo.errors import UserError
 from rlzoo.records import reading
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.scaling import LEAST_POINTS, Curves, Fit, Refused, accuracies_at, fit_rows
+from rlzoo.statistics.scaling import LEAST_POINTS, Curves, Refused, SigmoidFit, accuracies_at, fit_rows
 
 NOT_RECORDED = "it drops groups, and what it sampled was not recorded when it was trained"
 
@@ -28,7 +28,7 @@ class RowScaling:
     """[points] sampled so far, mean of the seeds."""
     accuracy: np.ndarray
     """[points] mean of the seeds."""
-    fit: Fit | Refused
+    fit: SigmoidFit | Refused
     """Over tokens."""
     at_equal_tokens: Estimate | None
     """Accuracy; None of one seed."""
@@ -62,12 +62,15 @@ class _Points:
 def scaling_of(runs: Mapping[Identity, Sequence[FinishedRun]]) -> Scaling | None:
     """That of all rows; None if nothing is known of any. Raises UserError for damaged files."""
     is_held_out = all(len(_evaluated(of_row)) >= LEAST_POINTS for of_row in runs.values())
-    found = {row: _evaluations(of_row) if is_held_out else _rollouts(of_row) for row, of_row in runs.items()}
-    unknown = {row: points for row, points in found.items() if isinstance(points, Refused)}
-    known = {row: points for row, points in found.items() if isinstance(points, _Points)}
+    by_row = {row: _evaluations(of_row) if is_held_out else _rollouts(of_row) for row, of_row in runs.items()}
+    unknown = {row: points for row, points in by_row.items() if isinstance(points, Refused)}
+    known = {row: points for row, points in by_row.items() if isinstance(points, _Points)}
     if not known:
         return None
-    by_tokens, by_steps = [it.by_tokens for it in known.values()], [it.by_steps for it in known.values()]
+    by_tokens, by_steps = (
+        [points.by_tokens for points in known.values()],
+        [points.by_steps for points in known.values()],
+    )
     tokens, steps = (min(float(each.compute[:, -1].min()) for each in curves) for curves in (by_tokens, by_steps))
     fits = fit_rows(by_tokens)
     at_tokens, at_steps = accuracies_at(by_tokens, tokens), accuracies_at(by_steps, steps)

@@ -20,17 +20,17 @@ def make_table_board(table: ResultTable, baseline: str = "", title: str = "", eq
             f"baseline={baseline} is no method of {table.name}, which has {methods}{nearest(baseline, scores.runs)}"
         )
     base = baseline or ("grpo" if "grpo" in scores.runs else next(iter(scores.runs)))
-    runs = {_identity(method): own for method, own in scores.runs.items()}
+    runs = {_identity(method): of_method for method, of_method in scores.runs.items()}
     results = make_results(runs, _identity(base), scores.places, equivalence / 100)
     rows = [
         BoardRow(
             _identity(method),
             RowName(method),
             method == base,
-            tuple(run.seed for run in own),
+            tuple(run.seed for run in of_method),
             {place: by_row[_identity(method)] for place, by_row in results.rows.items()},
         )
-        for method, own in scores.runs.items()
+        for method, of_method in scores.runs.items()
     ]
     return Leaderboard(
         title=title or f"Results in {table.name}",

@@ -29,15 +29,15 @@ def is_read(name: str, command: str) -> bool:
 
 def own_keys(command: str) -> tuple[Key, ...]:
     """The keys of a command that are not an experiment's."""
-    own = keys(OWN[command]) if command in OWN else ()
-    return (*own, *keys(TrustConfig)) if command in TRUSTING else own
+    of_command = keys(OWN[command]) if command in OWN else ()
+    return (*of_command, *keys(TrustConfig)) if command in TRUSTING else of_command
 
 
 def keys_of(command: str) -> tuple[Key, ...]:
     """Every key that a command takes, its own first."""
-    own = own_keys(command)
-    names = {key.name for key in own}
-    return (*own, *(key for key in keys(Config) if is_read(key.name, command) and key.name not in names))
+    of_command = own_keys(command)
+    names = {key.name for key in of_command}
+    return (*of_command, *(key for key in keys(Config) if is_read(key.name, command) and key.name not in names))
 
 
 def split_words(command: str, words: Sequence[str]) -> tuple[Any, list[str]]:
@@ -46,9 +46,9 @@ def split_words(command: str, words: Sequence[str]) -> tuple[Any, list[str]]:
     Raises UserError, also for a `key=value` that the command does not read. A file may set any key: it is an
     experiment's, from which the command takes what it reads.
     """
-    own, others = own_words(words, OWN[command])
+    configuration, others = own_words(words, OWN[command])
     check_effect(command, others)
-    return own, others
+    return configuration, others
 
 
 def check_effect(command: str, words: Sequence[str]) -> None:

@@ -103,7 +103,7 @@ class Key:
     @property
     def choices(self) -> tuple[str, ...]:
         """The values that there are, or of which a list is made, where these are few."""
-        kinds = [it for it in (self.type, *typing.get_args(self.type)) if typing.get_origin(it) is Literal]
+        kinds = [kind for kind in (self.type, *typing.get_args(self.type)) if typing.get_origin(kind) is Literal]
         return tuple(str(value) for kind in kinds[:1] for value in typing.get_args(kind))
 
     @property

@@ -33,9 +33,9 @@ def _plain(key: str, value: Any) -> Any:
         return path_of(key, value)
     value = str(value) if isinstance(value, Path) else native(value)
     if isinstance(value, Mapping):
-        return {name: _plain(f"{key}.{name}", it) for name, it in value.items()}
+        return {name: _plain(f"{key}.{name}", member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(key, it) for it in value]
+        return [_plain(key, member) for member in value]
     if value is None or isinstance(value, str | int | float):
         return value
     kind = type(value).__name__

@@ -60,8 +60,8 @@ def read_recorded(file: Path, words: Sequence[str] = ()) -> Config:
 
 def own_words(words: Sequence[str], schema: type[Any]) -> tuple[Any, list[str]]:
     """The configuration of a command's own schema, from the words that set its keys; and the other words."""
-    own = [word for word in words if is_key_and_value(word) and key_named(schema, word.partition("=")[0])]
-    return load_config(own, schema), [word for word in words if word not in own]
+    settings = [word for word in words if is_key_and_value(word) and key_named(schema, word.partition("=")[0])]
+    return load_config(settings, schema), [word for word in words if word not in settings]
 
 
 def _obeyed(words: Sequence[str]) -> list[str]:

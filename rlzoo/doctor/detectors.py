@@ -60,7 +60,7 @@ class Detector:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Detection:
     """A trouble that shows, at the first step at which it does."""
 
     name: str
@@ -82,7 +82,7 @@ class Examination:
     """All that the detectors say of a table."""
 
     steps: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Detection, ...]
     """The earliest first."""
     unseen: Mapping[str, str]
     """Detectors that could not say anything, and why."""
@@ -239,7 +239,7 @@ DETECTORS: tuple[Detector, ...] = (
 
 def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examination:
     """What the detectors find in a table."""
-    findings, unseen = list[Finding](), dict[str, str]()
+    findings, unseen = list[Detection](), dict[str, str]()
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
         values = detector.values(table)
@@ -257,8 +257,8 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
     return Examination(steps, tuple(sorted(findings, key=lambda finding: finding.step)), unseen)
 
 
-def _finding(detector: Detector, table: Table, values: Array, row: int) -> Finding:
-    return Finding(
+def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detection:
+    return Detection(
         name=detector.name,
         step=int(column(table, "step")[row]),
         value=float(values[row]),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.doctor.detectors import DETECTORS, Finding, examine
+from rlzoo.doctor.detectors import DETECTORS, Detection, examine
 from rlzoo.doctor.reading import Record, run_records, table_of
 from rlzoo.doctor.repetition import repetition
 from rlzoo.files import read_json
@@ -57,7 +57,7 @@ class Following:
         self.records = list(self._with_repetition(list(done)))
         self.named = {finding.name for finding in self._findings()}
 
-    def __call__(self, metrics: Record) -> list[Finding]:
+    def __call__(self, metrics: Record) -> list[Detection]:
         """What has become clear with the metrics of this step."""
         self.records += self._with_repetition([metrics])
         if len(self.records) % max(1, len(self.records) // LOOKS):
@@ -75,6 +75,6 @@ class Following:
             known = shares.get(record.get("step"))
             yield {**record, **({"repetition": sum(known) / len(known)} if known else {})}
 
-    def _findings(self) -> tuple[Finding, ...]:
+    def _findings(self) -> tuple[Detection, ...]:
         table = table_of(run_records(self.records, (), self.size, self.objective))
         return examine(table, LIVE).findings if table else ()

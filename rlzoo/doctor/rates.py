@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rlzoo.doctor.detectors import Finding
+from rlzoo.doctor.detectors import Detection
 
 STEPS_MEASURED = 20
 """Steps of the runs that were measured; of longer ones there are no rates."""
@@ -35,7 +35,7 @@ def shipped_rates() -> Mapping[str, Rates]:
     return {name: Rates(**{field: measured[field] for field in fields}) for name, measured in detectors.items()}
 
 
-def rates_of(finding: Finding) -> Rates | None:
+def rates_of(finding: Detection) -> Rates | None:
     """Those of its detector; None where they are of another threshold, or no healthy run let it say anything."""
     rates = shipped_rates().get(finding.name)
     return rates if rates and rates.threshold == finding.threshold and rates.healthy else None

@@ -131,12 +131,12 @@ class Evaluation:
 def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluation]:
     """The evaluations of a run so far, by step. Raises UserError for one that is not all there."""
     files = folder.evaluations(decoding)
-    found = {step: Evaluation.load(path) for step, path in files.items()}
-    longest = max((len(it.records) for it in found.values()), default=0)
-    for step, evaluation in found.items():
+    evaluations = {step: Evaluation.load(path) for step, path in files.items()}
+    longest = max((len(evaluation.records) for evaluation in evaluations.values()), default=0)
+    for step, evaluation in evaluations.items():
         if len(evaluation.records) < longest:
             raise damaged(files[step], f"it ends after {len(evaluation.records)} of {longest} responses")
-    return found
+    return evaluations
 
 
 def damaged(path: Path, how: str) -> UserError:
@@ -187,9 +187,9 @@ class Evaluator:
         seen = kept.records() if kept else {}
         seen_by: list[set[int]] = gather_object([set(seen)])
         left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
-        own = sum(len(numbers) for _, numbers in shares)
-        done = own - sum(len(numbers) for _, numbers in left)
-        records = seen if process == 0 else {it: seen[it] for it in seen.keys() - seen_by[0]}
+        assigned = sum(len(numbers) for _, numbers in shares)
+        done = assigned - sum(len(numbers) for _, numbers in left)
+        records = seen if process == 0 else {number: seen[number] for number in seen.keys() - seen_by[0]}
         for start, numbers in left:
             if numbers:
                 asked = [self.problems[start + number] for number in numbers]
@@ -201,7 +201,7 @@ class Evaluator:
                     kept.keep(batch)
                 records |= batch
                 done += len(numbers)
-            progress(total * done // own, total)
+            progress(total * done // assigned, total)
         everywhere = dict(gathered(self.accelerator, list(records.items())))
         return Evaluation(in_order(everywhere), samples) if self.accelerator.is_main_process else None
 
@@ -233,7 +233,10 @@ def shared_batches(problems: int, size: int, process: int, processes: int) -> li
     dealt = len(starts) // processes * processes
     whole = [(start, range(min(size, problems - start))) for start in starts[:dealt][process::processes]]
     rest = starts[dealt:]
-    parts = [(it, range((process - it + rest.start) % processes, min(size, problems - it), processes)) for it in rest]
+    parts = [
+        (start, range((process - start + rest.start) % processes, min(size, problems - start), processes))
+        for start in rest
+    ]
     return whole + [part for part in parts if part[1]]
 
 

@@ -66,7 +66,7 @@ class EvaluationView(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     """A problem set with a decoding: the file of its responses, and what decides them."""
 
     problem_set: ProblemSet
@@ -124,25 +124,33 @@ def _tell_of_other_code(run: RunFolder, source: TaskConfig, engine: str) -> None
         )
 
 
-def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[Part]:
+def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[EvaluationPart]:
     model = model_settings(config.model, tokenizer)
     return [
-        Part(
-            it,
+        EvaluationPart(
+            problem_set,
             decoding,
-            folder / f"{slug(it.name)}-{decoding.slug}-k{it.samples}-seed{config.seed}.jsonl",
+            folder / f"{slug(problem_set.name)}-{decoding.slug}-k{problem_set.samples}-seed{config.seed}.jsonl",
             {
-                **settings_of(it.name, it.problems, it.samples, it.source, decoding, config, tokenizer),
+                **settings_of(
+                    problem_set.name,
+                    problem_set.problems,
+                    problem_set.samples,
+                    problem_set.source,
+                    decoding,
+                    config,
+                    tokenizer,
+                ),
                 "model": model,
             },
         )
         for decoding in read_decodings(config.evaluation.decodings)
-        for it in sets
+        for problem_set in sets
     ]
 
 
 def _evaluate(
-    parts: Sequence[Part],
+    parts: Sequence[EvaluationPart],
     config: Config,
     tokenizer: Tokenizer,
     accelerator: Accelerator,
@@ -157,20 +165,20 @@ def _evaluate(
             environment_opened(config.task, engine, graders, tokenizer) as sampler,
         ):
             for part in parts:
-                one, kept = part.problem_set, KeptBatches(part.path)
+                problem_set, kept = part.problem_set, KeptBatches(part.path)
                 evaluator = Evaluator(
                     accelerator,
                     sampler,
-                    one.task,
-                    one.problems,
-                    one.samples,
+                    problem_set.task,
+                    problem_set.problems,
+                    problem_set.samples,
                     config.rollout,
-                    one.source,
+                    problem_set.source,
                     config.seed,
                     config.evaluation.stop,
                 )
                 claim = kept.claimed(part.settings) if accelerator.is_main_process else nullcontext()
-                with claim, view.evaluating(part.decoding, one.name) as progress:
+                with claim, view.evaluating(part.decoding, problem_set.name) as progress:
                     result = evaluator(part.decoding, progress, kept)
                     if result is not None:
                         result.save(part.path)
@@ -183,9 +191,9 @@ def _evaluate(
                 accelerator.wait_for_everyone()
 
 
-def _show(parts: Sequence[Part], config: Config, view: EvaluationView) -> None:
-    for decoding, own in groupby(parts, key=lambda part: part.decoding):
-        results = {part.problem_set.name: (Evaluation.load(part.path), part.path) for part in own}
+def _show(parts: Sequence[EvaluationPart], config: Config, view: EvaluationView) -> None:
+    for decoding, of_decoding in groupby(parts, key=lambda part: part.decoding):
+        results = {part.problem_set.name: (Evaluation.load(part.path), part.path) for part in of_decoding}
         evaluations = {name: evaluation for name, (evaluation, _) in results.items()}
         paths = [path for _, path in results.values()]
         view.show_evaluations(decoding, evaluations, paths, config.rollout.max_response_tokens)
@@ -206,19 +214,19 @@ def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
         problems = problems[: evaluation.problems]
     samples = evaluation.samples if "evaluation.samples" in given else benchmark.samples
     instruction = benchmark.instruction if target.instruction is None else target.instruction
-    own = target.config.task
+    configured = target.config.task
     source = replace(
         task.config,
         instruction=instruction,
-        chat_template_kwargs=own.chat_template_kwargs,
-        grade_truncated=own.grade_truncated,
+        chat_template_kwargs=configured.chat_template_kwargs,
+        grade_truncated=configured.grade_truncated,
     )
     return ProblemSet(benchmark.name, task, problems, source, samples)
 
 
 def _with_room(target: Target, tokenizer: Tokenizer, sets: Sequence[ProblemSet]) -> RolloutConfig:
     """Limits nobody gave: the longest prompt's length; for responses the run's, or else STAPO's or the room left."""
-    longest = max(len(tokenizer.encode(problem.prompt)) for it in sets for problem in it.problems)
+    longest = max(len(tokenizer.encode(problem.prompt)) for problem_set in sets for problem in problem_set.problems)
     room = RESPONSE_TOKENS if tokenizer.context_length is None else max(1, tokenizer.context_length - longest)
     limits = {"max_prompt_tokens": longest}
     if not target.of_a_run:

@@ -25,7 +25,7 @@ RESULTS = "results.json"
 
 _logger = logging.getLogger(__name__)
 
-_PART = Fields({"number": COUNT, "records": Kind("a list", lambda it: isinstance(it, list))})
+_PART = Fields({"number": COUNT, "records": Kind("a list", lambda value: isinstance(value, list))})
 
 Record = dict[str, Any]
 Entry = dict[str, Any]
@@ -44,15 +44,15 @@ class KeptBatches:
 
     def records(self) -> dict[int, list[Record]]:
         """The responses to each problem that is done, by its number, as far as this process sees them."""
-        found: dict[int, list[Record]] = {}
+        records: dict[int, list[Record]] = {}
         for part in sorted(self.folder.glob("*.jsonl")):
             for line in read_json_lines(part, _PART):
-                found[line["number"]] = line["records"]
-        return found
+                records[line["number"]] = line["records"]
+        return records
 
     def keep(self, records: Mapping[int, list[Record]]) -> None:
         """Writes a batch, the responses to each of its problems."""
-        lines = [{"number": number, "records": own} for number, own in records.items()]
+        lines = [{"number": number, "records": responses} for number, responses in records.items()]
         write_json_lines(self.folder / f"{min(records):06d}.jsonl", lines)
 
     @contextmanager

@@ -98,9 +98,9 @@ def _regraded(records: Sequence[Record], workers: int, timeout: float) -> list[R
 def _changed(
     task: Task, records: Sequence[Record], problems: Sequence[Problem], graded: Sequence[Graded]
 ) -> Iterator[Record]:
-    for record, problem, one in zip(records, problems, graded, strict=True):
-        grade = {"correct": one.grade.correct, "reward": one.grade.reward}
-        outcome = {"outcome": "truncated" if record["outcome"] == "truncated" else one.outcome}
+    for record, problem, result in zip(records, problems, graded, strict=True):
+        grade = {"correct": result.grade.correct, "reward": result.grade.reward}
+        outcome = {"outcome": "truncated" if record["outcome"] == "truncated" else result.outcome}
         answer = {"final_answer": None if _counts_as_empty(record) else task.final_answer(problem, record["response"])}
         yield {**record, **grade, **outcome, **(answer if "final_answer" in record else {})}
 

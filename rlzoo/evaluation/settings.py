@@ -57,8 +57,10 @@ def settings_of(
         "engine": config.rollout.engine,
         "rows_per_batch": config.rollout.rows_per_batch,
         "seed": config.seed,
-        "data": digest(json.dumps([it.prompt, it.answer, to_json(it.data)], default=dict) for it in problems),
-        "prompts": digest(json.dumps(tokenizer.encode(it.prompt)) for it in problems),
+        "data": digest(
+            json.dumps([problem.prompt, problem.answer, to_json(problem.data)], default=dict) for problem in problems
+        ),
+        "prompts": digest(json.dumps(tokenizer.encode(problem.prompt)) for problem in problems),
         **({"code": sources} if (sources := task_sources(source, config.rollout.engine)) else {}),
     }
 

@@ -74,30 +74,32 @@ def read_target(name: str, words: Sequence[str]) -> Target:
     that only the run names.
     """
     trusted, words = own_words(words, TrustConfig)
-    own, benchmarks, words = _split(words)
-    found = _run_and_checkpoint(Path(name))
-    config, folder = _evaluation_config(name, found, words)
-    _check_code(name, found, words, bool(benchmarks), trusted.trust)
+    settings, benchmarks, words = _split(words)
+    of_run = _run_and_checkpoint(Path(name))
+    config, folder = _evaluation_config(name, of_run, words)
+    _check_code(name, of_run, words, bool(benchmarks), trusted.trust)
     given = given_keys(words)
     if benchmarks and "evaluation.decodings" not in given:
         config = replace(config, evaluation=replace(config.evaluation, decodings=PAPERS_DECODINGS))
     return Target(
         config,
         folder,
-        run=found and {"folder": str(found[0].path), "step": read_progress(found[1]).step},
+        run=of_run and {"folder": str(of_run[0].path), "step": read_progress(of_run[1]).step},
         given=given,
         benchmarks=benchmarks,
-        benchmarks_folder=own.benchmarks_folder,
-        examples=read_examples(own.examples) if own.examples else (),
+        benchmarks_folder=settings.benchmarks_folder,
+        examples=read_examples(settings.examples) if settings.examples else (),
         instruction=config.task.instruction if any(word.startswith("task.instruction=") for word in words) else None,
-        system_prompt=config.task.system_prompt if any(it.startswith("task.system_prompt=") for it in words) else "",
+        system_prompt=config.task.system_prompt
+        if any(word.startswith("task.system_prompt=") for word in words)
+        else "",
     )
 
 
 def _check_code(
-    target: str, found: _OfRun | None, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]
+    target: str, of_run: _OfRun | None, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]
 ) -> None:
-    run = found[0] if found else None
+    run = of_run[0] if of_run else None
     keys = {} if run is None else keys_of_code(read_recorded(run.config), on_benchmarks)
     recorded = RecordedKeys(Path(target) if run is None else run.config, keys)
     check_recorded([recorded], [flat(asdict(load_config(words)))], trust)
@@ -121,15 +123,15 @@ def _split(words: Sequence[str]) -> tuple[BenchmarksConfig, list[Benchmark], lis
     return asked, find(asked.benchmarks), others
 
 
-def _evaluation_config(target: str, found: _OfRun | None, words: Sequence[str]) -> tuple[Config, Path]:
+def _evaluation_config(target: str, of_run: _OfRun | None, words: Sequence[str]) -> tuple[Config, Path]:
     for word in words:
-        if word.startswith("model.name=") or (found and word.startswith("model.revision=")):
+        if word.startswith("model.name=") or (of_run and word.startswith("model.revision=")):
             raise UserError(f"{word!r} has no effect on an evaluation of {target}; leave it out")
     chosen = [word.partition("=")[2] for word in words if word.startswith("output=")]
-    if found is None:
+    if of_run is None:
         folder = Path(chosen[-1] if chosen else f"evaluations/{slug(target)}")
         return load_config([*words, key_and_value("model.name", target)]), folder
-    run, checkpoint = found
+    run, checkpoint = of_run
     config = run.read_config(words)
     config.model.name, config.model.revision = str(checkpoint), None
     beside = run / "evaluation" if checkpoint == run.last_checkpoint() else run / "evaluation" / checkpoint.name

@@ -104,8 +104,8 @@ class Verifier:
 
 def verdict(reply: str) -> str:
     """The letter that a reply begins with, not as an article of a sentence; or an empty text."""
-    found = re.match(r"\W*([ABC])\b(?!\s+\w)", reply)
-    return found[1] if found else ""
+    match = re.match(r"\W*([ABC])\b(?!\s+\w)", reply)
+    return match[1] if match else ""
 
 
 def load_verifier(config: VerifierConfig, kept: Path) -> Verifier | None:

@@ -22,7 +22,7 @@ def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[
     """
     groups = [
         [place for place, _ in group]
-        for _, group in itertools.groupby(enumerate(records), key=lambda it: it[1]["problem"])
+        for _, group in itertools.groupby(enumerate(records), key=lambda numbered: numbered[1]["problem"])
     ]
     by_gold = [places for places in groups if _compares_with_gold(problems[places[0]], records[places[0]])]
     distinct = [_distinct_wrong(records, places) for places in by_gold]
@@ -30,9 +30,9 @@ def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[
     asked = [replace(problems[first], answer=records[first]["final_answer"]) for first, _ in pairs]
     graded = pool.grade(asked, [records[second]["response"] for _, second in pairs])
     votes: dict[tuple[str, str], str] = {}  # problem and answer -> the answer that it equals
-    for (first, second), one in zip(pairs, graded, strict=True):
+    for (first, second), result in zip(pairs, graded, strict=True):
         key = (records[second]["problem"], records[second]["final_answer"])
-        if one.grade.correct == 1 and key not in votes:
+        if result.grade.correct == 1 and key not in votes:
             answer = str(records[first]["final_answer"])
             votes[key] = votes.get((key[0], answer), answer)
     return [_voting(record, votes.get((record["problem"], record.get("final_answer") or ""))) for record in records]
@@ -46,12 +46,12 @@ def _compares_with_gold(problem: Problem, record: Record) -> bool:
 
 def _distinct_wrong(records: Sequence[Record], places: Sequence[int]) -> list[int]:
     """Where each wrong answer stands first."""
-    found: dict[str, int] = {}
+    first_places: dict[str, int] = {}
     for place in places:
         answer = records[place].get("final_answer")
         if answer is not None and records[place]["correct"] != 1:
-            found.setdefault(answer, place)
-    return list(found.values())
+            first_places.setdefault(answer, place)
+    return list(first_places.values())
 
 
 def _may_be_equal(records: Sequence[Record], pair: Pair) -> bool:

@@ -71,7 +71,7 @@ def _as_configured(run: RunFolder) -> Recorded:
 
 def told_apart(recorded: Iterable[Recorded]) -> dict[str, str]:
     """Key -> the shortest expression, for people, with the digest behind it where another key has the same."""
-    shortest = {it.key: it.shortest for it in recorded}
+    shortest = {entry.key: entry.shortest for entry in recorded}
     times = Counter(shortest.values())
     return {key: text if times[text] == 1 else f"{text} #{digest(key)}" for key, text in shortest.items()}
 

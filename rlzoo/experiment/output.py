@@ -51,7 +51,7 @@ def _names(output: str) -> set[str]:
             raise UserError(f"output={output}: write {{{name}}} without what follows the name in its braces")
     names = {str(name) for _, name, _, _ in fields}
     for name in sorted(names - {*NAMES}):
-        raise UserError(f"output: {{{name}}} is not one of {', '.join(f'{{{it}}}' for it in NAMES)}")
+        raise UserError(f"output: {{{name}}} is not one of {', '.join(f'{{{allowed}}}' for allowed in NAMES)}")
     return names
 
 
@@ -70,8 +70,8 @@ def _trained(path: Path) -> Recorded | None:
 def _agrees(path: Path, config: Config, names: set[str]) -> bool:
     """Whether the run has the task and the seed that are part of the folder's name."""
     try:
-        own = RunFolder(path).read_config()
+        trained = RunFolder(path).read_config()
     except UserError:
         return False
-    is_task = "task" not in names or slug(own.task.name) == slug(config.task.name)
-    return is_task and ("seed" not in names or own.seed == config.seed)
+    is_task = "task" not in names or slug(trained.task.name) == slug(config.task.name)
+    return is_task and ("seed" not in names or trained.seed == config.seed)

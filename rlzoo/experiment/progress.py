@@ -61,8 +61,8 @@ def damage(checkpoint: Path) -> str:
 
 def check_whole(checkpoint: Path) -> None:
     """Raises UserError for a checkpoint that is damaged; a warning says of one that it has no checksums."""
-    if found := damage(checkpoint):
-        raise UserError(damaged_in_words(checkpoint, found))
+    if why := damage(checkpoint):
+        raise UserError(damaged_in_words(checkpoint, why))
     if not has_manifest(checkpoint):
         _logger.warning("%s is of a version without checksums: whether it is as it was saved is not known", checkpoint)
 
@@ -72,12 +72,12 @@ def newest_whole(folder: Path) -> Path | None:
 
     Raises UserError if there are some and all are damaged.
     """
-    found = checkpoints(folder)
-    for number, checkpoint in enumerate(reversed(found), 1):
+    saved = checkpoints(folder)
+    for number, checkpoint in enumerate(reversed(saved), 1):
         if not (why := damage(checkpoint)):
             check_whole(checkpoint)
             return checkpoint
-        if number == len(found):
+        if number == len(saved):
             raise UserError(damaged_in_words(checkpoint, why))
         _logger.warning("the checkpoint %s is damaged: %s; the one before it is taken", checkpoint, why)
     return None

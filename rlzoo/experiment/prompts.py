@@ -65,7 +65,7 @@ def without_long_prompts(task: Task, limit: int, tokenizer: Tokenizer) -> Task:
     Held-out problems stay, as accuracies on others could not be compared. Raises UserError if none is left.
     """
     train = task.train
-    long = {key for key, it in _distinct(train).items() if len(tokenizer.encode(it.prompt)) > limit}
+    long = {key for key, problem in _distinct(train).items() if len(tokenizer.encode(problem.prompt)) > limit}
     kept = [problem for problem in train if prompt_key(problem.prompt) not in long]
     if not kept:
         raise UserError(f"rollout.max_prompt_tokens={limit}: all training prompts are longer; raise it")

@@ -131,12 +131,12 @@ def _kind(part: Part) -> type:
 
 def _wanted(part: Part) -> str:
     """What the methods of its own are to give, as their kind says it."""
-    said = [
+    wanted = [
         f"{name} is to give {_first_line(vars(_kind(part))[name])}"
         for name in vars(type(part))
         if inspect.isfunction(vars(_kind(part)).get(name)) and inspect.getdoc(vars(_kind(part))[name])
     ]
-    return "; ".join(said) or f"Its kind is {_kind(part).__name__}"
+    return "; ".join(wanted) or f"Its kind is {_kind(part).__name__}"
 
 
 def _unwritten(part: Part, problem: NotImplementedError) -> str:

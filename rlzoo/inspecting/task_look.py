@@ -43,12 +43,12 @@ class Probe:
     @property
     def reward(self) -> float:
         """The mean."""
-        return mean(one.grade.reward for one in self.graded)
+        return mean(response.grade.reward for response in self.graded)
 
     @property
     def correct(self) -> float:
         """The mean."""
-        return mean(one.grade.correct for one in self.graded)
+        return mean(response.grade.correct for response in self.graded)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class TaskLook:
         rollout, signal = self.config.rollout, self.with_signal / self.groups
         how_many = "no" if not signal else "hardly any"
         gold = self.gold.reward if self.gold else math.inf
-        found = [
+        checks = [
             (self.unknown > UNREADABLE * self.tokens, "the tokenizer does not know the prompts; choose another model"),
             (max(self.prompt_lengths) > rollout.max_prompt_tokens, "some prompts are longer than "
              f"rollout.max_prompt_tokens={rollout.max_prompt_tokens}; raise it, or set rollout.drop_long_prompts=true"),
@@ -146,7 +146,7 @@ class TaskLook:
             (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
              "say how to answer (task.instruction), or raise rollout.responses_per_prompt"),
         ]  # fmt: skip
-        return [what for is_so, what in found if is_so]
+        return [what for is_so, what in checks if is_so]
 
 
 def look_at_task(config: Config) -> TaskLook:
@@ -192,7 +192,7 @@ def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> 
         demonstrated = demonstrated_task(config.task)
         ways = {"as demonstrated": lambda problem: demonstrated.demonstration(problem, random.Random(0))}
     probes = [(_probe(f"gold, {name}", problems, way, graders), way) for name, way in ways.items()]
-    best, way = max(probes, key=lambda it: (it[0].correct, it[0].reward))
+    best, way = max(probes, key=lambda pair: (pair[0].correct, pair[0].reward))
     others = {problem.id: _other(number, problems) for number, problem in enumerate(problems)}
     return best, _probe("wrong, another's gold", problems, lambda problem: way(others[problem.id]), graders)
 
@@ -204,7 +204,7 @@ def _in_form(form: str) -> Callable[[Problem], str]:
 def _other(number: int, problems: Sequence[Problem]) -> Problem:
     """The next problem that has another answer."""
     after = [*problems[number + 1 :], *problems[:number]]
-    return next((it for it in after if it.answer != problems[number].answer), problems[number])
+    return next((problem for problem in after if problem.answer != problems[number].answer), problems[number])
 
 
 def _probe(name: str, problems: Sequence[Problem], write: Callable[[Problem], str], graders: GraderPool) -> Probe:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from objectives import Objective, Surrogate
 from rlzoo.mapping.estimates import Intervals, normalised_samples
-from rlzoo.mapping.gradients import Update, step_size, update_of
+from rlzoo.mapping.gradients import MapUpdate, step_size, update_of
 from rlzoo.mapping.quantities import QUANTITIES, EntropyChange, entropy_change, quantities
-from rlzoo.mapping.regimes import Setting
-from rlzoo.mapping.rollouts import Rollouts
+from rlzoo.mapping.regimes import RegimeSetting
+from rlzoo.mapping.rollouts import MapRollouts
 from rlzoo.mapping.targets import target_gradient
 from rlzoo.statistics.intervals import Estimate
 
@@ -72,7 +72,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """What batches say of an expression, before the intervals of all rows are known."""
 
     expression: str
@@ -119,22 +119,27 @@ class Measured:
 
 
 def measure(
-    expression: str, objective: Objective, setting: Setting, slopes: Tensor, rollouts: Sequence[Rollouts], step: float
-) -> Measured | None:
+    expression: str,
+    objective: Objective,
+    setting: RegimeSetting,
+    slopes: Tensor,
+    rollouts: Sequence[MapRollouts],
+    step: float,
+) -> Measurement | None:
     """Measures an objective on batches of rollouts; None if it has no gradient on any of them.
 
     `slopes` [Q, P, T, V + 1, V] are those of the quantities.
     """
-    updates = [update_of(objective, it, setting, step) for it in rollouts]
-    gradients = torch.stack([it.gradient for it in updates])
+    updates = [update_of(objective, drawn, setting, step) for drawn in rollouts]
+    gradients = torch.stack([update.gradient for update in updates])
     if not gradients.any():
         return None
     target = target_gradient(objective, setting)
     mean = gradients.mean(0)
     move = mean * step_size(setting, mean, step)
     exact = quantities(setting, setting.current + move) - quantities(setting, setting.current)
-    mass, up = _mass([it.push for it in updates], rollouts)
-    return Measured(
+    mass, up = _mass([update.push for update in updates], rollouts)
+    return Measurement(
         expression=expression,
         objective=objective,
         gradients=gradients.flatten(1).numpy(),
@@ -148,12 +153,14 @@ def measure(
     )
 
 
-def expected_changes(setting: Setting, slopes: Tensor, direction: Tensor, step: float) -> Tensor:
+def expected_changes(setting: RegimeSetting, slopes: Tensor, direction: Tensor, step: float) -> Tensor:
     """[Q]: what a step along a direction changes, to first order."""
     return (slopes * direction * step_size(setting, direction, step)).flatten(1).sum(1)
 
 
-def _samples(setting: Setting, gradients: Tensor, slopes: Tensor, target: Tensor | None, step: float) -> np.ndarray:
+def _samples(
+    setting: RegimeSetting, gradients: Tensor, slopes: Tensor, target: Tensor | None, step: float
+) -> np.ndarray:
     flat, truth = gradients.flatten(1), slopes[0].flatten()
     to_target = torch.zeros_like(truth) if target is None else target.flatten() / target.norm()
     directions = torch.stack([truth / truth.norm(), to_target], 1)
@@ -166,18 +173,18 @@ def _samples(setting: Setting, gradients: Tensor, slopes: Tensor, target: Tensor
     return np.concatenate([cosines, length, expected, expected - of_truth], 1)
 
 
-def _mass(pushes: Sequence[Tensor], rollouts: Sequence[Rollouts]) -> tuple[tuple[float, ...], float]:
+def _mass(pushes: Sequence[Tensor], rollouts: Sequence[MapRollouts]) -> tuple[tuple[float, ...], float]:
     """Shares of the length of what tokens add to the logits of their places."""
-    weighed = [(push * it.leverage)[it.batch.mask] for push, it in zip(pushes, rollouts, strict=True)]
-    push, quarter = torch.cat(weighed), torch.cat([it.quarter[it.batch.mask] for it in rollouts])
+    weighed = [(push * drawn.leverage)[drawn.batch.mask] for push, drawn in zip(pushes, rollouts, strict=True)]
+    push, quarter = torch.cat(weighed), torch.cat([drawn.quarter[drawn.batch.mask] for drawn in rollouts])
     quarters = torch.zeros(4, dtype=torch.float64).index_add(0, quarter, push.abs())
     total = push.abs().sum().clamp(min=1e-300)
     return tuple((quarters / total).tolist()), float(push.clamp(min=0).sum() / total)
 
 
-def _idle(objective: Objective, updates: Sequence[Update]) -> tuple[str, ...]:
+def _idle(objective: Objective, updates: Sequence[MapUpdate]) -> tuple[str, ...]:
     """Without surrogates, of which many cannot cut anything off."""
-    acted = frozenset[str]().union(*(it.acted for it in updates))
-    watched = frozenset[str]().union(*(it.watched for it in updates))
+    acted = frozenset[str]().union(*(update.acted for update in updates))
+    watched = frozenset[str]().union(*(update.watched for update in updates))
     parts = [part.name for part in objective.parts if not isinstance(part, Surrogate)]
     return tuple(name for name in parts if name in watched - acted)

@@ -17,12 +17,12 @@ def normalised_samples(products: np.ndarray, along: np.ndarray) -> np.ndarray:
     jackknife's pseudo-values: their spread is that of the whole quotient.
     """
     count = len(products)
-    own, with_all = np.diag(products), products.sum(1)
-    pairs = products.sum() - own.sum()
-    whole = _quotient(along.mean(0), pairs / (count * (count - 1)), own.mean())
+    squares, with_all = np.diag(products), products.sum(1)
+    pairs = products.sum() - squares.sum()
+    whole = _quotient(along.mean(0), pairs / (count * (count - 1)), squares.mean())
     mean_without = (along.sum(0) - along) / (count - 1)
-    square_without = (pairs - 2 * (with_all - own)) / ((count - 1) * (count - 2))
-    return count * whole - (count - 1) * _quotient(mean_without, square_without[:, None], own.mean())
+    square_without = (pairs - 2 * (with_all - squares)) / ((count - 1) * (count - 2))
+    return count * whole - (count - 1) * _quotient(mean_without, square_without[:, None], squares.mean())
 
 
 def _quotient(numerator: np.ndarray, square: np.ndarray | float, scale: float) -> np.ndarray:

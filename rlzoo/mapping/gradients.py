@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from objectives import Loop, Objective, derivatives
-from rlzoo.mapping.regimes import Setting
-from rlzoo.mapping.rollouts import Rollouts, token_stats
+from rlzoo.mapping.regimes import RegimeSetting
+from rlzoo.mapping.rollouts import MapRollouts, token_stats
 
 
 @dataclass(frozen=True, eq=False)
-class Update:
+class MapUpdate:
     """What an objective asks for with one batch of rollouts."""
 
     gradient: Tensor
@@ -25,7 +25,7 @@ class Update:
     """Parts that can tell."""
 
 
-def update_of(objective: Objective, rollouts: Rollouts, setting: Setting, step: float) -> Update:
+def update_of(objective: Objective, rollouts: MapRollouts, setting: RegimeSetting, step: float) -> MapUpdate:
     """The update of a batch; a further pass begins where a step of KL `step` has led that follows the passes before."""
     batch, table = rollouts.batch, setting.current
     gradient, push = torch.zeros_like(table), torch.zeros_like(batch.mask, dtype=table.dtype)
@@ -41,10 +41,10 @@ def update_of(objective: Objective, rollouts: Rollouts, setting: Setting, step: 
         push = push - on_logp
         for name, tokens in objective.touched(plan, slice(None), logp).items():
             touched[name] = touched.get(name, False) or bool(tokens.any())
-    return Update(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
+    return MapUpdate(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
 
 
-def on_table(table: Tensor, rollouts: Rollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:
+def on_table(table: Tensor, rollouts: MapRollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:
     """Derivatives with respect to tokens' log-probs and entropies, as one with respect to the logits of the table."""
     log_probs = table.log_softmax(-1).flatten(0, -2)
     probability = log_probs.exp()
@@ -58,7 +58,7 @@ def on_table(table: Tensor, rollouts: Rollouts, on_logp: Tensor, on_entropy: Ten
     return result.view_as(table)
 
 
-def step_size(setting: Setting, direction: Tensor, divergence: float) -> Tensor:
+def step_size(setting: RegimeSetting, direction: Tensor, divergence: float) -> Tensor:
     """The factor of a direction with which KL(old, new) of a response is `divergence`, to second order."""
     length: Tensor = setting.language.natural(setting.current, direction).norm()
     return divergence**0.5 / length.clamp(min=1e-150)

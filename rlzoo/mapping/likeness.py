@@ -16,7 +16,7 @@ def cosines(gradients: Sequence[np.ndarray]) -> np.ndarray:
 
     A batch in which one of them has no gradient at all counts as a cosine of 0.
     """
-    units = [_unit(it).reshape(-1) for it in gradients]
+    units = [_unit(gradient).reshape(-1) for gradient in gradients]
     products = np.array([[a @ b for b in units] for a in units])
     live = np.sqrt(np.diag(products))
     return np.clip(products / np.outer(live, live), -1, 1)
@@ -44,8 +44,11 @@ def groups(names: Sequence[str], cosine: np.ndarray) -> list[list[str]]:
     if len(names) < 2:
         return [list(names)]
     numbers = fcluster(links(cosine), np.sqrt(2 * (1 - SAME)), "distance")
-    found = [[name for name, it in zip(names, numbers, strict=True) if it == number] for number in np.unique(numbers)]
-    return sorted(found, key=lambda group: (-len(group), names.index(group[0])))
+    clusters = [
+        [name for name, cluster in zip(names, numbers, strict=True) if cluster == number]
+        for number in np.unique(numbers)
+    ]
+    return sorted(clusters, key=lambda group: (-len(group), names.index(group[0])))
 
 
 def plane(cosine: np.ndarray) -> np.ndarray:

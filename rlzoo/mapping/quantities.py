@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlzoo.mapping.regimes import Setting
+from rlzoo.mapping.regimes import RegimeSetting
 
 QUANTITIES: Mapping[str, str] = {
     "reward": "expected reward",
@@ -21,7 +21,7 @@ QUANTITIES: Mapping[str, str] = {
 SAMPLES = 8
 
 
-def quantities(setting: Setting, table: Tensor) -> Tensor:
+def quantities(setting: RegimeSetting, table: Tensor) -> Tensor:
     """[Q] in the order of `QUANTITIES`, with the table's gradient."""
     log_probs, right = setting.language.log_probs(table), setting.right
     probability, length = log_probs.exp(), setting.language.length.double()
@@ -41,7 +41,7 @@ def quantities(setting: Setting, table: Tensor) -> Tensor:
     )
 
 
-def slopes(setting: Setting) -> Tensor:
+def slopes(setting: RegimeSetting) -> Tensor:
     """[Q, P, T, V + 1, V]: the derivative of each quantity at the current policy; the first is the policy gradient."""
     table = setting.current.clone().requires_grad_()
     values = quantities(setting, table)
@@ -63,7 +63,7 @@ class EntropyChange:
     """Exactly: responses also come to other places."""
 
 
-def entropy_change(setting: Setting, change: Tensor) -> EntropyChange:
+def entropy_change(setting: RegimeSetting, change: Tensor) -> EntropyChange:
     """Of a change of the logits of the current policy."""
     table = setting.current
     log_probs, probability, visits = table.log_softmax(-1), table.softmax(-1), setting.language.visits(table)

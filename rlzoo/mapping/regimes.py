@@ -46,8 +46,8 @@ class Regime:
 
 
 REGIMES = {
-    it.name: it
-    for it in (
+    regime.name: regime
+    for regime in (
         Regime("on_policy", "the policy that samples is the policy that learns; 15 to 75 % right"),
         Regime("stale", "the policy has moved since the rollouts, as late in a step of many updates", moved=True),
         Regime("mismatched", "the engine samples with other logits than the trainer's", sampler_noise=0.4),
@@ -71,7 +71,7 @@ REGIMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class RegimeSetting:
     """A regime made: tables [P, T, V + 1, V], and what each of the responses [P, R] earns."""
 
     regime: Regime
@@ -97,14 +97,14 @@ class Setting:
         return self.language.log_probs(self.old).exp() < RARE
 
 
-def make_setting(regime: Regime) -> Setting:
+def make_setting(regime: Regime) -> RegimeSetting:
     """The same one every time."""
     generator = torch.Generator().manual_seed(5)
     language = Language(regime.letters, regime.limit)
     old = _policy(regime, language, generator)
     value = _rewards(regime, language, old, generator)
     current = _moved(language, old, value, generator) if regime.moved else old
-    return Setting(
+    return RegimeSetting(
         regime,
         language,
         sampler=old + regime.sampler_noise * _normal(old.shape, generator),

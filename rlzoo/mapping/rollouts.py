@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from objectives import TokenBatch, lots
-from rlzoo.mapping.regimes import Setting
+from rlzoo.mapping.regimes import RegimeSetting
 
 MICRO_BATCHES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Rollouts:
+class MapRollouts:
     """A batch, and where in the table its tokens are."""
 
     batch: TokenBatch
@@ -26,7 +26,7 @@ class Rollouts:
     """[N, T] int: 0 for the least probable quarter of the tokens of all batches, 3 for the most probable."""
 
 
-def sample(setting: Setting, batches: int, seed: int) -> list[Rollouts]:
+def sample(setting: RegimeSetting, batches: int, seed: int) -> list[MapRollouts]:
     """Independent batches; the same seed gives the same."""
     generator = torch.Generator().manual_seed(seed)
     probability = setting.language.log_probs(setting.sampler).exp()
@@ -38,12 +38,15 @@ def sample(setting: Setting, batches: int, seed: int) -> list[Rollouts]:
         flips = torch.rand(len(response), generator=generator, dtype=torch.float64) < setting.regime.flipped
         value = setting.value[prompt, response]
         drawn.append(rollouts_of(setting, prompt, response, torch.where(flips, 1 - value, value)))
-    logp = torch.cat([it.batch.require("logp_old", "the map")[it.batch.mask] for it in drawn])
+    logp = torch.cat([rollouts.batch.require("logp_old", "the map")[rollouts.batch.mask] for rollouts in drawn])
     edges = logp.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
-    return [replace(it, quarter=torch.bucketize(it.batch.require("logp_old", "the map"), edges)) for it in drawn]
+    return [
+        replace(rollouts, quarter=torch.bucketize(rollouts.batch.require("logp_old", "the map"), edges))
+        for rollouts in drawn
+    ]
 
 
-def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tensor) -> Rollouts:
+def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward: Tensor) -> MapRollouts:
     """The batch of some responses [N] of the language to prompts [N], groups beside each other, as they were graded."""
     regime, language, number = setting.regime, setting.language, torch.arange(len(response))
     width = language.vocabulary + 1
@@ -72,7 +75,7 @@ def rollouts_of(setting: Setting, prompt: Tensor, response: Tensor, reward: Tens
         lot=lots(number // regime.responses, language.limit, seed=0),
         on_policy=not regime.moved,
     )
-    return Rollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
+    return MapRollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
 
 
 def token_stats(table: Tensor, place: Tensor, symbol: Tensor) -> tuple[Tensor, Tensor]:

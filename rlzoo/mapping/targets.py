@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from objectives import Objective, ObjectiveError, Surrogate, TokenBatch
-from rlzoo.mapping.regimes import Setting
+from rlzoo.mapping.regimes import RegimeSetting
 
 
-def target_gradient(objective: Objective, setting: Setting) -> Tensor | None:
+def target_gradient(objective: Objective, setting: RegimeSetting) -> Tensor | None:
     """The gradient [P, T, V + 1, V] of what the advantages ascend in expectation; None if they have no such target.
 
     With G responses, of which each is right with probability p, an advantage that depends on its group's rewards alone

@@ -7,11 +7,11 @@ import numpy as np
 
 from objectives import Objective, ObjectiveError, parse
 from rlzoo.config import MapConfig
-from rlzoo.mapping.behaviour import Behaviour, Measured, expected_changes, measure
+from rlzoo.mapping.behaviour import Behaviour, Measurement, expected_changes, measure
 from rlzoo.mapping.estimates import Intervals, simultaneous
 from rlzoo.mapping.likeness import cosines, groups
 from rlzoo.mapping.quantities import QUANTITIES, quantities, slopes
-from rlzoo.mapping.regimes import REGIMES, Regime, Setting, make_setting
+from rlzoo.mapping.regimes import REGIMES, Regime, RegimeSetting, make_setting
 from rlzoo.mapping.rollouts import sample
 from rlzoo.model.threads import one_thread
 
@@ -37,7 +37,7 @@ class RegimeMap:
     @property
     def expressions(self) -> list[str]:
         """Those that have a row."""
-        return [it.expression for it in self.behaviours]
+        return [behaviour.expression for behaviour in self.behaviours]
 
     @property
     def groups(self) -> list[list[str]]:
@@ -46,7 +46,7 @@ class RegimeMap:
 
     def row(self, expression: str) -> Behaviour:
         """Its row. Raises KeyError if it has none."""
-        return {it.expression: it for it in self.behaviours}[expression]
+        return {behaviour.expression: behaviour for behaviour in self.behaviours}[expression]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,36 +75,38 @@ def _regime_map(zoo: Mapping[str, Objective], regime: Regime, config: MapConfig,
     measured, left_out = [], {}
     for expression, objective in zoo.items():
         try:
-            found = measure(expression, objective, setting, slope, rollouts, config.step)
+            measurement = measure(expression, objective, setting, slope, rollouts, config.step)
         except ObjectiveError as refusal:
             left_out[expression] = str(refusal)
             continue
-        if found is None:
+        if measurement is None:
             left_out[expression] = "it has no gradient in any batch"
         else:
-            measured.append(found)
+            measured.append(measurement)
     along_truth = expected_changes(setting, slope, slope[0], config.step).tolist()
     return RegimeMap(
         regime=regime,
         facts=_facts(setting),
         policy_gradient=dict(zip(QUANTITIES, along_truth, strict=True)),
         behaviours=_rows(measured, error),
-        cosines=cosines([it.gradients for it in measured]),
+        cosines=cosines([measurement.gradients for measurement in measured]),
         left_out=left_out,
     )
 
 
-def _rows(measured: Sequence[Measured], error: float) -> list[Behaviour]:
+def _rows(measured: Sequence[Measurement], error: float) -> list[Behaviour]:
     """With intervals that hold together."""
     if not measured:
         return []
-    together = simultaneous(np.concatenate([it.samples for it in measured], 1), error)
+    together = simultaneous(np.concatenate([measurement.samples for measurement in measured], 1), error)
     of_each = [np.split(numbers, len(measured)) for numbers in (together.mean, together.low, together.high)]
-    return [it.behaviour(Intervals(*numbers)) for it, *numbers in zip(measured, *of_each, strict=True)]
+    return [
+        measurement.behaviour(Intervals(*numbers)) for measurement, *numbers in zip(measured, *of_each, strict=True)
+    ]
 
 
-def _facts(setting: Setting) -> dict[str, float]:
+def _facts(setting: RegimeSetting) -> dict[str, float]:
     probability = setting.language.log_probs(setting.current).exp()
     values = dict(zip(QUANTITIES, map(float, quantities(setting, setting.current)), strict=True))
     means = {"length": setting.language.length.double(), "truncated": setting.language.truncated.double()}
-    return values | {name: float((probability * it).sum(1).mean()) for name, it in means.items()}
+    return values | {name: float((probability * of_responses).sum(1).mean()) for name, of_responses in means.items()}

@@ -32,7 +32,7 @@ def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, s
     """What the template makes of messages. Raises FailingTemplate for one that fails, or takes more than it gets."""
     try:
         with within(SECONDS), _memory_within(MEMORY):
-            text = str(backend.apply_chat_template([dict(it) for it in messages], tokenize=False, **options))
+            text = str(backend.apply_chat_template([dict(message) for message in messages], tokenize=False, **options))
     except TimeoutError:
         why = f"takes more than {SECONDS:g} s"
     except MemoryError:
@@ -58,7 +58,9 @@ def _memory_within(more: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(OSError, ValueError):
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (min([taken + more, *(it for it in (soft, hard) if it >= 0)]), hard))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (min([taken + more, *(limit for limit in (soft, hard) if limit >= 0)]), hard)
+        )
     try:
         yield
     finally:

@@ -50,13 +50,13 @@ def adapters(module: nn.Module) -> dict[str, Tensor]:
 @torch.no_grad()
 def set_adapters(module: nn.Module, weights: dict[str, Tensor]) -> None:
     """Takes over what `adapters` gave. Raises UserError for what it cannot have given."""
-    own = adapters(module)
-    if own.keys() != weights.keys():
+    current = adapters(module)
+    if current.keys() != weights.keys():
         raise UserError("model.lora: the checkpoint has adapters for other layers; resume with the settings of the run")
     for name, weight in weights.items():
-        if weight.shape != own[name].shape or not weight.is_floating_point() or not weight.isfinite().all():
+        if weight.shape != current[name].shape or not weight.is_floating_point() or not weight.isfinite().all():
             raise UserError(f"{name} has another shape, or holds what is no number")
-        own[name].copy_(weight)
+        current[name].copy_(weight)
 
 
 @torch.no_grad()
@@ -70,6 +70,6 @@ def without_adapters(module: Module, merged: bool, memo: dict[int, Any]) -> Modu
             if merged:
                 weight = base.weight + layer.get_delta_weight(_ADAPTER).to(base.weight.dtype)
                 base.weight = nn.Parameter(weight, requires_grad=False)
-            parent, _, own = name.rpartition(".")
-            setattr(plain.get_submodule(parent), own, base)
+            parent, _, child = name.rpartition(".")
+            setattr(plain.get_submodule(parent), child, base)
     return plain

@@ -56,8 +56,8 @@ def damage(folder: Path, step: int | None = None, needed: frozenset[str] = froze
 
 
 def _fingerprint(path: Path) -> dict[str, int | str]:
-    found = path.stat()
-    return {"bytes": found.st_size, "blake2b": _checksum(path.absolute(), found.st_size, found.st_mtime_ns)}
+    status = path.stat()
+    return {"bytes": status.st_size, "blake2b": _checksum(path.absolute(), status.st_size, status.st_mtime_ns)}
 
 
 @lru_cache(maxsize=4096)

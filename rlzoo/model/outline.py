@@ -25,8 +25,8 @@ def outline(model: PreTrainedModel) -> PreTrainedModel:
 def with_buffers(model: PreTrainedModel) -> PreTrainedModel:
     """The same model, whose weights lie on the meta device, with the buffers that are in no file."""
     for name, buffer in outline(model).named_buffers():
-        owner, _, own = name.rpartition(".")
-        model.get_submodule(owner)._buffers[own] = buffer
+        owner, _, attribute = name.rpartition(".")
+        model.get_submodule(owner)._buffers[attribute] = buffer
     return model
 
 
@@ -38,7 +38,9 @@ def first_layers(model: PreTrainedModel) -> PreTrainedModel:
     count = 1 + max(kinds.index(kind) for kind in kinds)
     for module in list(made.modules()):
         for name, layers in list(module.named_children()):
-            if isinstance(layers, nn.ModuleList) and any(isinstance(it, GradientCheckpointingLayer) for it in layers):
+            if isinstance(layers, nn.ModuleList) and any(
+                isinstance(layer, GradientCheckpointingLayer) for layer in layers
+            ):
                 setattr(module, name, layers[:count])
     generator = torch.Generator().manual_seed(0)
     for weight in materialised(made, torch.device("cpu")).parameters():

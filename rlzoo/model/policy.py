@@ -200,13 +200,13 @@ class Policy(nn.Module):
     @torch.no_grad()
     def copy_weights(self, source: "Policy") -> None:
         """Takes over the weights of the policy that this is a sampling copy of."""
-        own = dict(self.named_parameters(remove_duplicate=False))
+        parameters = dict(self.named_parameters(remove_duplicate=False))
         for name, new in whole_parameters(source.merged()):
-            if own[name] is not new:
-                own[name].copy_(new)
-            del own[name]
-        if own:
-            raise RuntimeError(f"the policy that trains did not hand over {', '.join(list(own)[:3])}, ...")
+            if parameters[name] is not new:
+                parameters[name].copy_(new)
+            del parameters[name]
+        if parameters:
+            raise RuntimeError(f"the policy that trains did not hand over {', '.join(list(parameters)[:3])}, ...")
 
     @property
     def _head(self) -> nn.Linear:
@@ -255,8 +255,8 @@ class Policy(nn.Module):
         if config._attn_implementation == "eager":
             lowest = torch.finfo(self.model.dtype).min
             masks = {kind: torch.where(mask, 0.0, lowest).to(self.model.dtype) for kind, mask in masks.items()}
-        one = masks["full_attention" if window is None else "sliding_attention"]
-        mask = {kind: masks[kind] for kind in kinds} if "sliding_attention" in kinds else one
+        single = masks["full_attention" if window is None else "sliding_attention"]
+        mask = {kind: masks[kind] for kind in kinds} if "sliding_attention" in kinds else single
         return {"use_cache": False, "position_ids": layout.position, "attention_mask": mask}
 
     @torch.no_grad()
@@ -276,8 +276,8 @@ class Policy(nn.Module):
                 with _attention(config, attention):
                     layout = make(*arguments).on(self.model.device)
                     states.append(self._body(layout.inputs, **self._options(layout))[layout.predicted_at])
-            found, expected = states
-            close = torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
+            packed, expected = states
+            close = torch.allclose(packed, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
             return "" if close else f"{type(self.model).__name__} mixes what a mask keeps apart"
         except Exception as error:  # whatever a model raises that takes no such mask
             return one_line(error)
@@ -294,8 +294,8 @@ class Policy(nn.Module):
             with _attention(text, text._attn_implementation if text._attn_implementation == "sdpa" else "eager"):
                 expected = self._run(self.model, inputs, use_cache=False).logits[0].float()
                 body = self._body(inputs, use_cache=False)[0]
-            found = head_logits(body, head.weight, head.bias, self.softcap)
-            plain = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+            logits = head_logits(body, head.weight, head.bias, self.softcap)
+            plain = logits.shape == expected.shape and torch.allclose(logits, expected, rtol=1e-3, atol=1e-3)
             reason = "" if plain else "changes its logits after the head"
         except Exception as error:  # whatever a model raises that cannot calculate where it was loaded
             reason = f"cannot be tried ({one_line(error)})"
@@ -359,7 +359,9 @@ def pretrained_model(config: ModelConfig, tokenizer: Tokenizer, **options: Any) 
 
 def not_finite(weights: Mapping[str, Tensor]) -> str:
     """The name of a tensor with NaN or infinity in it; empty if there is none."""
-    return next((name for name, it in weights.items() if it.is_floating_point() and not it.isfinite().all()), "")
+    return next(
+        (name for name, weight in weights.items() if weight.is_floating_point() and not weight.isfinite().all()), ""
+    )
 
 
 def _make_savable(model: PreTrainedModel) -> None:

@@ -69,7 +69,9 @@ class Tokenizer:
             text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
             return list(self.backend(text, split_special_tokens=True)["input_ids"])
         options = {"add_generation_prompt": True, **self.template_options}
-        messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
+        messages = [
+            {key: self._special.sub(_parted, str(value)) for key, value in message.items()} for message in prompt
+        ]
         text = rendered(self.backend, messages, **options)
         if messages == list(prompt):
             return list(self.backend(text, add_special_tokens=False)["input_ids"])
@@ -101,7 +103,9 @@ class Tokenizer:
 
         The token that ends the turn is the policy's, unless a stop text has cut the turn before it.
         """
-        behind = self._behind([{**it, "content": self._special.sub(_parted, it["content"])} for it in answers])
+        behind = self._behind(
+            [{**answer, "content": self._special.sub(_parted, answer["content"])} for answer in answers]
+        )
         closing = self._further(behind.lstrip())  # some templates write a space before the token that ends a turn
         is_ended = turn[-1] in self.stop_tokens and closing[0] in self.stop_tokens
         return closing[1:] if is_ended else self._further(behind)
@@ -111,7 +115,9 @@ class Tokenizer:
         if _PARTING in text:
             return self._pieces(text)
         before = "" if self._special.match(text) else _TURN
-        first, ids = (list(self.backend(it, add_special_tokens=False)["input_ids"]) for it in (before, before + text))
+        first, ids = (
+            list(self.backend(piece, add_special_tokens=False)["input_ids"]) for piece in (before, before + text)
+        )
         return ids[len(first) :]
 
     def _behind(self, answers: Sequence[Message]) -> str:
@@ -222,15 +228,15 @@ _REMOTE_CODE = (
 
 
 def _unusable(config: ModelConfig, error: Exception, problem: str) -> UserError:
-    said = str(error)
-    if "trust_remote_code" in said:
+    message = str(error)
+    if "trust_remote_code" in message:
         return UserError(_REMOTE_CODE.format(name=config.name))
-    if "connect to" in said or "offline mode" in said:
+    if "connect to" in message or "offline mode" in message:
         return UserError(
             f"model.name={config.name}: no such folder, and the Hugging Face hub cannot be reached; "
             f"give a local folder, or check the connection and HF_HUB_OFFLINE"
         )
-    if "is not a local folder" in said or "404" in said:
+    if "is not a local folder" in message or "404" in message:
         return UserError(
             f"model.name={config.name}: no such folder, and no such model on the Hugging Face hub; "
             f"check the spelling, model.revision, and `hf auth login` for private models"
@@ -265,8 +271,8 @@ def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
         text = rendered(backend, turns)
     except UserError:
         return frozenset()
-    _, found, behind = text.rpartition(answer)
-    ids = backend(behind, add_special_tokens=False)["input_ids"] if found and behind else []
+    _, separator, behind = text.rpartition(answer)
+    ids = backend(behind, add_special_tokens=False)["input_ids"] if separator and behind else []
     special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
     return frozenset(ids[:1]) & special
 

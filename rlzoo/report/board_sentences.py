@@ -115,8 +115,9 @@ def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
 def _needed(board: Leaderboard, decoding: Place) -> str:
     """How many seeds would decide what is open."""
     rows = [
-        f"{name} {_seeds(it.seeds_needed)} (from {_seeds(it.seeds_range[0])} to {_seeds(it.seeds_range[1])})"
-        for name, it in _undecided(board, decoding).items()
+        f"{name} {_seeds(difference.seeds_needed)} "
+        f"(from {_seeds(difference.seeds_range[0])} to {_seeds(difference.seeds_range[1])})"
+        for name, difference in _undecided(board, decoding).items()
     ]
     return (
         f"At {decoding}, seeds needed to find, with 80 % probability, a difference as large as the one seen (as at the "
@@ -194,7 +195,9 @@ def faster_or_higher(board: Leaderboard) -> list[str]:
             "A is how high a method gets under this schedule: the learning rate falls towards the end, which flattens "
             "every curve."
         )
-    refused = {row: it.fit for row, it in scaling.rows.items() if isinstance(it.fit, Refused)} | {**scaling.unknown}
+    refused = {row: curve.fit for row, curve in scaling.rows.items() if isinstance(curve.fit, Refused)} | {
+        **scaling.unknown
+    }
     rows: dict[str, list[str]] = {}
     for row in board.rows:
         if row.identity in refused:

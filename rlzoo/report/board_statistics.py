@@ -16,7 +16,7 @@ from rlzoo.report.formatting import percent, points, tokens
 from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.scaling import Fit
+from rlzoo.statistics.scaling import SigmoidFit
 from rlzoo.statistics.verdicts import Measured
 
 ByPlace: TypeAlias = Mapping[Any, float | None]
@@ -81,12 +81,12 @@ def _collapse(board: Leaderboard, row: BoardRow, decoding: Place) -> Estimate | 
     return Estimate(collapse.rate, *collapse.interval) if collapse.seeds > 1 else None
 
 
-def _fitted(value: Callable[[Fit], Estimate | float]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
+def _fitted(value: Callable[[SigmoidFit], Estimate | float]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
     """Of the sigmoid of accuracy over tokens, where the row's runs determine one."""
 
     def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
         scaling = board.scaling.rows.get(row.identity) if board.scaling else None
-        return value(scaling.fit) if scaling and isinstance(scaling.fit, Fit) else None
+        return value(scaling.fit) if scaling and isinstance(scaling.fit, SigmoidFit) else None
 
     return of_row
 
@@ -165,7 +165,7 @@ BY_ROW: Mapping[str, Sequence[Statistic]] = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class BoardCell:
     """A value in words, in one line or several."""
 
     lines: Sequence[str]
@@ -179,7 +179,7 @@ class Column:
     """A statistic, or one of its places, of every row."""
 
     heading: str
-    cells: Sequence[Cell]
+    cells: Sequence[BoardCell]
 
 
 def columns(statistics: Sequence[Statistic], board: Leaderboard, decoding: Place) -> list[Column]:
@@ -208,14 +208,14 @@ def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[
     ]
 
 
-def _cell(value: Value, statistic: Statistic) -> Cell:
+def _cell(value: Value, statistic: Statistic) -> BoardCell:
     if isinstance(value, Measured):
         difference, claim = value.difference, value.verdict.is_claim
         compared = [points(difference), verdict_words(value.verdict)] if difference else []
-        return Cell([percent(value.estimate), *compared], value.estimate.mean, claim)
+        return BoardCell([percent(value.estimate), *compared], value.estimate.mean, claim)
     if isinstance(value, Estimate):
         ends = f"[{statistic.write(value.low)}, {statistic.write(value.high)}]"
-        return Cell([f"{statistic.write(value.mean)} {ends}"], value.mean)
+        return BoardCell([f"{statistic.write(value.mean)} {ends}"], value.mean)
     if isinstance(value, Mapping) or value is None:
-        return Cell(["-"], -1.0)
-    return Cell([statistic.write(value)], float(value))
+        return BoardCell(["-"], -1.0)
+    return BoardCell([statistic.write(value)], float(value))

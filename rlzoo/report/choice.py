@@ -8,7 +8,7 @@ from rich.table import Table
 from objectives import TROUBLES
 from rlzoo.choosing.advice import QUANTITIES
 from rlzoo.choosing.choose import Beginning, Choice
-from rlzoo.choosing.evidence import BoardRow, Claim
+from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence
 from rlzoo.choosing.remedies import OnTheMap, Remedy
 from rlzoo.report.console import plain_console
 from rlzoo.report.verdict_words import verdict_words
@@ -28,16 +28,16 @@ def print_choice(choice: Choice, most: int = 5, console: Console | None = None) 
     console = console or plain_console()
     lines = [("trouble", f"{choice.trouble.tag}: {choice.trouble.diagnosis}")]
     if choice.others:
-        lines.append(("or", ", ".join(f"{it.tag} ({it.words[0]})" for it in choice.others)))
+        lines.append(("or", ", ".join(f"{other.tag} ({other.words[0]})" for other in choice.others)))
     _print(lines, console)
     for remedy in [*choice.named, *choice.remedies[:most]]:
         console.print(f"\n{remedy.name}", style="bold", soft_wrap=True)
         _print(remedy_lines(remedy), console)
     console.print()
     left = choice.remedies[most:]
-    lines = [("also", ", ".join(it.name for it in left) + " (--all shows them)")] if left else []
+    lines = [("also", ", ".join(remedy.name for remedy in left) + " (--all shows them)")] if left else []
     lines += [("suite", claim_words(claim)) for claim in choice.claims]
-    lines += [("setting", f"{it.word} {it.effect}") for it in choice.advice.settings]
+    lines += [("setting", f"{setting.word} {setting.effect}") for setting in choice.advice.settings]
     lines += [("watch", ", ".join(choice.advice.watch))] if choice.advice.watch else []
     lines += [("unknown", choice.advice.unknown), ("begin", beginning_words(choice.beginning))]
     _print(lines, console)
@@ -65,8 +65,8 @@ def remedy_lines(remedy: Remedy) -> Iterator[tuple[str, str]]:
     yield "costs", "; ".join(remedy.costs) or nothing
     if remedy.against:
         yield "acts", remedy.metric or "on every token, so that no metric counts it"
-    for found in remedy.map:
-        yield "map", map_words(found, remedy)
+    for entry in remedy.map:
+        yield "map", map_words(entry, remedy)
     if not remedy.map:
         yield "map", NOT_MEASURED
     for claim in remedy.claims:
@@ -77,21 +77,21 @@ def remedy_lines(remedy: Remedy) -> Iterator[tuple[str, str]]:
         yield "board", board_words(row)
 
 
-def map_words(found: OnTheMap, remedy: Remedy) -> str:
+def map_words(entry: OnTheMap, remedy: Remedy) -> str:
     """What the map says, in a sentence."""
-    regime = found.row.regime.replace("_", " ")
-    if found.is_idle:
+    regime = entry.row.regime.replace("_", " ")
+    if entry.is_idle:
         return f"{regime}: it acts on no token there, so that the map says nothing of it"
-    beside = [f"{_number(found, found.without)} without it ({remedy.against})"] if found.without is not None else []
-    if found.policy_gradient is not None:
-        beside.append(f"{_number(found, found.policy_gradient)} along the policy gradient")
-    change = " changes by" if found.policy_gradient is not None else ""
-    text = f"{regime}: {QUANTITIES[found.quantity]}{change} {_number(found, found.value)}"
+    beside = [f"{_number(entry, entry.without)} without it ({remedy.against})"] if entry.without is not None else []
+    if entry.policy_gradient is not None:
+        beside.append(f"{_number(entry, entry.policy_gradient)} along the policy gradient")
+    change = " changes by" if entry.policy_gradient is not None else ""
+    text = f"{regime}: {QUANTITIES[entry.quantity]}{change} {_number(entry, entry.value)}"
     text += f"; {', '.join(beside)}" if beside else ""
-    return text if found.policy_gradient is None else f"{text}; {BESIDE[found.helps]}"
+    return text if entry.policy_gradient is None else f"{text}; {BESIDE[entry.helps]}"
 
 
-def claim_words(claim: Claim) -> str:
+def claim_words(claim: ClaimEvidence) -> str:
     """What the suite found, in a sentence."""
     text = f"{claim.experiment}: {claim.text} Here: {claim.verdict}"
     if claim.effect is None or claim.low is None or claim.high is None or claim.p is None:
@@ -100,7 +100,7 @@ def claim_words(claim: Claim) -> str:
     return f"{text}; {effect}, corrected p {claim.p:.2g}, {claim.seeds} seeds"
 
 
-def board_words(row: BoardRow) -> str:
+def board_words(row: BoardEvidence) -> str:
     """What a board found, in a sentence."""
     text = f"{row.board}, {row.decoding}: {100 * row.accuracy:.1f} %"
     if row.difference is None or row.low is None or row.high is None:
@@ -109,26 +109,26 @@ def board_words(row: BoardRow) -> str:
     return f"{text}, {interval}, {verdict_words(row.verdict)}; {row.seeds} seeds"
 
 
-def beginning_words(it: Beginning) -> str:
+def beginning_words(beginning: Beginning) -> str:
     """Where to begin, and why."""
-    better = f"{', '.join(it.better)} called better" if it.better else "none is called better"
-    worse = f", {', '.join(it.worse)} worse" if it.worse else ""
+    better = f"{', '.join(beginning.better)} called better" if beginning.better else "none is called better"
+    worse = f", {', '.join(beginning.worse)} worse" if beginning.worse else ""
     return (
-        f"Start with objective={it.expression}. Of the {len(it.compared)} objectives on the boards here {better} than "
-        f"the baseline{worse}, and of those that are not worse this one asks the least of the trainer: "
-        f"{'; '.join(it.costs)}."
+        f"Start with objective={beginning.expression}. Of the {len(beginning.compared)} objectives on the boards here "
+        f"{better} than the baseline{worse}, and of those that are not worse this one asks the least of the trainer: "
+        f"{'; '.join(beginning.costs)}."
     )
 
 
-def _number(found: OnTheMap, value: float | None) -> str:
+def _number(entry: OnTheMap, value: float | None) -> str:
     if value is None:
         return "-"
-    if found.policy_gradient is not None:
+    if entry.policy_gradient is not None:
         return f"{value:+.3f}"
-    if found.quantity != "cosine":
+    if entry.quantity != "cosine":
         return f"{value:.2f}"
-    low, high = (max(-1.0, min(1.0, end)) for end in found.row.interval)  # an estimate may exceed 1 by its noise
-    return f"{min(1.0, value):.2f}" + (f" [{low:.2f}, {high:.2f}]" if value == found.value else "")
+    low, high = (max(-1.0, min(1.0, end)) for end in entry.row.interval)  # an estimate may exceed 1 by its noise
+    return f"{min(1.0, value):.2f}" + (f" [{low:.2f}, {high:.2f}]" if value == entry.value else "")
 
 
 def _print(lines: list[tuple[str, str]] | Iterator[tuple[str, str]], console: Console) -> None:

@@ -74,7 +74,10 @@ def draw_estimates(
 ) -> None:
     """Means in % with their intervals over their places, or beside them where they are to lie flat."""
     means = [100 * estimate.mean for estimate in estimates]
-    reach = [[100 * (it.mean - it.low) for it in estimates], [100 * (it.high - it.mean) for it in estimates]]
+    reach = [
+        [100 * (estimate.mean - estimate.low) for estimate in estimates],
+        [100 * (estimate.high - estimate.mean) for estimate in estimates],
+    ]
     if is_flat:
         axis.errorbar(means, places, xerr=reach, **look)
     else:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rlzoo.choosing.choose import addressing
 from rlzoo.choosing.remedies import Remedy
-from rlzoo.doctor.detectors import Examination, Finding
+from rlzoo.doctor.detectors import Detection, Examination
 from rlzoo.doctor.rates import STEPS_MEASURED, Rates, rates_of
 from rlzoo.report.console import plain_console
 
@@ -24,8 +24,8 @@ def print_examination(source: str, examination: Examination, console: Console | 
     """The findings, each with evidence, error rates and what to try; then what could not be looked at."""
     console = console or plain_console()
     count = len(examination.findings)
-    found = f"{count} finding{'s' * (count != 1)}" if count else "nothing found"
-    console.print(f"{source}: {found} in {examination.steps} steps", soft_wrap=True)
+    findings = f"{count} finding{'s' * (count != 1)}" if count else "nothing found"
+    console.print(f"{source}: {findings} in {examination.steps} steps", soft_wrap=True)
     for finding in examination.findings:
         console.print(f"\n{finding.name.replace('_', ' ')}", style="bold", soft_wrap=True)
         _print(finding_lines(finding, rates_of(finding)), console)
@@ -52,7 +52,7 @@ def _finite(value: Any) -> Any:
     return value if not isinstance(value, float) or np.isfinite(value) else None
 
 
-def finding_lines(finding: Finding, rates: Rates | None) -> Iterator[tuple[str, str]]:
+def finding_lines(finding: Detection, rates: Rates | None) -> Iterator[tuple[str, str]]:
     """What a line is about, and what it says."""
     side = "at most" if finding.below else "at least"
     evidence = f"step {finding.step}: {finding.value:.3g} {finding.unit}"
@@ -72,12 +72,12 @@ def rates_words(rates: Rates | None) -> str:
     """How often the detector errs."""
     if rates is None:
         return "not measured"
-    found = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
+    detected = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
     healthy = f"{rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
-    return f"{found}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
+    return f"{detected}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
 
 
-def suggested(finding: Finding) -> list[Remedy]:
+def suggested(finding: Detection) -> list[Remedy]:
     """What papers suggest for the trouble, the most promising first."""
     remedies = addressing(finding.trouble) if finding.trouble else ()
     return [remedy for remedy in remedies if remedy.paper][:SUGGESTED]

@@ -30,13 +30,13 @@ def results_tables(results: Mapping[str, Evaluation], conditions: str) -> list[T
         responses.add_row(*[name] * several, *_means([summaries[name]]))
     if several:
         scores = [
-            [it.column("correct") for it in results.values()],
-            [pass_at_k(it.column("correct"), it.samples)[:, None] for it in results.values()],
-            [it.majorities[:, None] for it in results.values()],
+            [result.column("correct") for result in results.values()],
+            [pass_at_k(result.column("correct"), result.samples)[:, None] for result in results.values()],
+            [result.majorities[:, None] for result in results.values()],
         ]
         for table in (accuracies, responses):
             table.add_section()
-        accuracies.add_row("macro average", "", *(_narrow(macro_average(it)) for it in scores), style="bold")
+        accuracies.add_row("macro average", "", *(_narrow(macro_average(of_sets)) for of_sets in scores), style="bold")
         responses.add_row("macro average", *_means(list(summaries.values())), style="bold")
     return [accuracies, responses]
 

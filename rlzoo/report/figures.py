@@ -20,7 +20,7 @@ from rlzoo.report.curves import draw_estimates
 from rlzoo.report.formatting import tokens
 from rlzoo.report.smoothing import smoothed
 from rlzoo.report.svg import INK, WIDTH, svg
-from rlzoo.statistics.scaling import Fit
+from rlzoo.statistics.scaling import SigmoidFit
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
 MARKERS = "osD^vP*X"
@@ -49,7 +49,7 @@ def strokes(rows: Sequence[BoardRow]) -> dict[Identity, Stroke]:
 
 
 @dataclass(frozen=True)
-class Curves:
+class CurveFigure:
     """A figure over steps, and what stands under the pointer."""
 
     svg: Markup
@@ -61,7 +61,7 @@ class Curves:
     """Name, colour, values by step, and held-out ones at some steps."""
 
 
-def accuracy_curves(board: Leaderboard) -> Curves:
+def accuracy_curves(board: Leaderboard) -> CurveFigure:
     """Accuracy of the training rollouts by step, with the held-out evaluations on the way, in %."""
     trainings = board.trainings.items()
     held_out = {row: {step: 100 * value for step, value in runs.held_out.items()} for row, runs in trainings}
@@ -73,7 +73,7 @@ def accuracy_by_step(board: Leaderboard) -> dict[Identity, np.ndarray]:
     return {row: smoothed(100 * runs.accuracy_curves) for row, runs in board.trainings.items()}
 
 
-def entropy_curves(board: Leaderboard) -> Curves:
+def entropy_curves(board: Leaderboard) -> CurveFigure:
     """Entropy by step."""
     smooth = {row: smoothed(runs.entropy_curves) for row, runs in board.trainings.items()}
     return _curves(board, smooth, "entropy of the policy (nats)", {})
@@ -98,7 +98,7 @@ def _curves(
     smooth: Mapping[Identity, np.ndarray],
     title: str,
     held_out: Mapping[Identity, Mapping[int, float]],
-) -> Curves:
+) -> CurveFigure:
     """The axis reaches as far as the curves and the points do."""
     first = min((step for points in held_out.values() for step in points), default=1)
     first, last = min(first, 1), max(curves.shape[1] for curves in smooth.values())
@@ -120,7 +120,7 @@ def _curves(
         }
         for row, stroke in looks.items()
     ]
-    return Curves(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
+    return CurveFigure(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
 
 
 def swept_curves(board: Leaderboard) -> list[str]:
@@ -217,7 +217,7 @@ def scaling_fits(board: Leaderboard) -> str:
             axis.plot(
                 middles.mean(axis=1), 100 * few.mean(axis=1), stroke.marker, color=stroke.color, markersize=4, alpha=0.5
             )
-            if isinstance(row.fit, Fit):
+            if isinstance(row.fit, SigmoidFit):
                 spent = np.linspace(0, row.tokens[-1], 200)
                 axis.plot(spent, 100 * row.fit.curve.at(spent), color=stroke.color, linestyle=stroke.line_style)
                 end = last * (1.04 + 0.02 * place)

@@ -49,7 +49,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Mark:
+class ForestMark:
     """Where a row is drawn, each from 0 to 100."""
 
     together: Estimate
@@ -68,7 +68,7 @@ class Forest:
     """All rows with one decoding."""
 
     scale: Scale
-    marks: dict[Identity, Mark]
+    marks: dict[Identity, ForestMark]
     """By row."""
 
     @property
@@ -90,18 +90,20 @@ def against(measured: Measured) -> list[float]:
     return [mean - baseline for mean in measured.by_seed]
 
 
-def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> Mark:
+def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> ForestMark:
     together = measured.difference or Estimate(0.0, 0.0, 0.0)
     alone = measured.difference.alone if measured.difference else together
-    page, row = (Estimate(*map(scale.at, (it.mean, it.low, it.high))) for it in (together, alone))
+    page, row = (
+        Estimate(*map(scale.at, (interval.mean, interval.low, interval.high))) for interval in (together, alone)
+    )
     dots = [
         (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
         for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
     ]
-    return Mark(page, row, together.low < scale.low, together.high > scale.high, dots)
+    return ForestMark(page, row, together.low < scale.low, together.high > scale.high, dots)
 
 
-def as_text(mark: Mark, zero: float, is_baseline: bool) -> str:
+def as_text(mark: ForestMark, zero: float, is_baseline: bool) -> str:
     """TEXT_WIDTH characters: the baseline's line, the interval of the page, thick where that of the row alone lies."""
 
     def place(value: float) -> int:
@@ -113,7 +115,7 @@ def as_text(mark: Mark, zero: float, is_baseline: bool) -> str:
             reach = slice(place(interval.low), place(interval.high) + 1)
             line[reach] = stroke * (reach.stop - reach.start)
         ends = ((mark.together.low, mark.is_cut_below, "◂"), (mark.together.high, mark.is_cut_above, "▸"))
-        for end, _, arrow in (it for it in ends if it[1]):
+        for end, _, arrow in (limit for limit in ends if limit[1]):
             line[place(end)] = arrow
     line[place(zero)] = "┃" if is_baseline else "┼" if line[place(zero)] != " " else "│"
     line[place(mark.together.mean)] = "┃" if is_baseline else "●"

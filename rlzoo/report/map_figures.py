@@ -33,28 +33,28 @@ def colors() -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("closeness", list(zip((0, 0.5, 0.5, 1), ends, strict=True)))
 
 
-def cluster_svg(found: RegimeMap) -> str:
+def cluster_svg(regime_map: RegimeMap) -> str:
     """The cosines of all pairs, alike ones beside each other; frames are groups that are the same."""
-    label = f"cosines of gradients, {found.regime.name}"
+    label = f"cosines of gradients, {regime_map.regime.name}"
     with page_style(label):
-        figure = _clustered(found, INK)
+        figure = _clustered(regime_map, INK)
         plt.close(figure)
         return figure_as_svg(figure, label)
 
 
-def cluster_figure(found: RegimeMap) -> Figure:
+def cluster_figure(regime_map: RegimeMap) -> Figure:
     """The same, on white."""
-    figure = _clustered(found, "0.2")
+    figure = _clustered(regime_map, "0.2")
     plt.close(figure)
     return figure
 
 
-def _clustered(found: RegimeMap, ink: str) -> Figure:
-    names = [shortened_name(it) for it in found.expressions]
-    tree, size = links(found.cosines), len(names)
+def _clustered(regime_map: RegimeMap, ink: str) -> Figure:
+    names = [shortened_name(expression) for expression in regime_map.expressions]
+    tree, size = links(regime_map.cosines), len(names)
     with plt.ioff():
         grid = sns.clustermap(
-            closeness(found.cosines),
+            closeness(regime_map.cosines),
             row_linkage=tree,
             col_linkage=tree,
             vmin=-1,
@@ -71,8 +71,8 @@ def _clustered(found: RegimeMap, ink: str) -> Figure:
     axis = grid.ax_heatmap
     axis.tick_params(labelsize=7.5, length=0, pad=2)
     axis.grid(visible=False)
-    order = [found.expressions[place] for place in grid.dendrogram_row.reordered_ind]
-    for group in found.groups:
+    order = [regime_map.expressions[place] for place in grid.dendrogram_row.reordered_ind]
+    for group in regime_map.groups:
         start = min(order.index(name) for name in group)
         if len(group) > 1:
             frame = Rectangle((start, start), len(group), len(group), fill=False, edgecolor=ink, linewidth=1.1)
@@ -80,17 +80,19 @@ def _clustered(found: RegimeMap, ink: str) -> Figure:
     return grid.figure
 
 
-def plane_svg(found: RegimeMap) -> str:
+def plane_svg(regime_map: RegimeMap) -> str:
     """A point for each group; near points are gradients that are alike."""
-    return svg(lambda axis: draw_plane(axis, found, INK, SOFT), f"plane of gradients, {found.regime.name}", 8.4, 5.4)
+    return svg(
+        lambda axis: draw_plane(axis, regime_map, INK, SOFT), f"plane of gradients, {regime_map.regime.name}", 8.4, 5.4
+    )
 
 
-def draw_plane(axis: Axes, found: RegimeMap, ink: str, soft: str) -> None:
+def draw_plane(axis: Axes, regime_map: RegimeMap, ink: str, soft: str) -> None:
     """Names stand at both sides, tied to their points."""
-    groups = found.groups
-    first = [found.expressions.index(group[0]) for group in groups]
-    places = plane(found.cosines[np.ix_(first, first)])
-    biases = np.array([found.behaviours[it].cosine.mean for it in first])
+    groups = regime_map.groups
+    first = [regime_map.expressions.index(group[0]) for group in groups]
+    places = plane(regime_map.cosines[np.ix_(first, first)])
+    biases = np.array([regime_map.behaviours[place].cosine.mean for place in first])
     sizes = [24 + 14 * (len(group) - 1) for group in groups]
     axis.scatter(
         places[:, 0],
@@ -132,11 +134,11 @@ def draw_plane(axis: Axes, found: RegimeMap, ink: str, soft: str) -> None:
         spine.set_visible(False)
 
 
-def bias_figure(found: ZooMap) -> Figure:
+def bias_figure(zoo_map: ZooMap) -> Figure:
     """The cosine of the expected gradient with the policy gradient, expressions by regimes, alike rows together."""
-    regimes = list(found.regimes)
-    rows = [name for name in regimes[0].expressions if all(name in it.expressions for it in regimes)]
-    values = np.array([[it.row(name).cosine.mean for it in regimes] for name in rows])
+    regimes = list(zoo_map.regimes)
+    rows = [name for name in regimes[0].expressions if all(name in regime_map.expressions for regime_map in regimes)]
+    values = np.array([[regime_map.row(name).cosine.mean for regime_map in regimes] for name in rows])
     order = values.mean(1).argsort()[::-1]
     figure = Figure(figsize=(2.8 + 0.85 * len(regimes), 1.4 + 0.205 * len(rows)), layout="constrained")
     axis = figure.subplots()
@@ -150,7 +152,7 @@ def bias_figure(found: ZooMap) -> Figure:
         fmt="",
         annot_kws={"fontsize": 7.5},
         cbar=False,
-        xticklabels=[it.regime.name.replace("_", " ") for it in regimes],
+        xticklabels=[regime_map.regime.name.replace("_", " ") for regime_map in regimes],
         yticklabels=[shortened_name(rows[place]) for place in order],
         linewidths=0.6,
         linecolor="white",
@@ -164,14 +166,18 @@ def bias_figure(found: ZooMap) -> Figure:
     return figure
 
 
-def plane_figure(found: ZooMap, names: Sequence[str]) -> Figure:
+def plane_figure(zoo_map: ZooMap, names: Sequence[str]) -> Figure:
     """The planes of some regimes, on white."""
-    maps = [it for it in found.regimes if it.regime.name in names and len(it.groups) >= SMALLEST]
+    maps = [
+        regime_map
+        for regime_map in zoo_map.regimes
+        if regime_map.regime.name in names and len(regime_map.groups) >= SMALLEST
+    ]
     figure = Figure(figsize=(7.5 * len(maps), 6), layout="constrained")
-    for axis, it in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
-        draw_plane(axis, it, "0.15", "0.6")
-        count = f"{len(it.expressions)} objectives, {len(it.groups)} directions"
-        axis.set_title(f"{it.regime.name.replace('_', ' ')}: {count}", loc="left", fontsize=11)
+    for axis, regime_map in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
+        draw_plane(axis, regime_map, "0.15", "0.6")
+        count = f"{len(regime_map.expressions)} objectives, {len(regime_map.groups)} directions"
+        axis.set_title(f"{regime_map.regime.name.replace('_', ' ')}: {count}", loc="left", fontsize=11)
     return figure
 
 

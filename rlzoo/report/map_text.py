@@ -28,20 +28,21 @@ MORE = {1: "\u25b2", -1: "\u25bc", 0: ""}
 """For sure more, or less, than along the policy gradient."""
 
 
-def directions(found: RegimeMap) -> str:
+def directions(regime_map: RegimeMap) -> str:
     """How many different gradients there are, in a sentence."""
-    count, different = len(found.expressions), len(found.groups)
+    count, different = len(regime_map.expressions), len(regime_map.groups)
     if count == 1:
         return "one objective"
     return f"{count} objectives, {different} different direction{'s' * (different != 1)}"
 
 
-def facts(found: RegimeMap) -> str:
+def facts(regime_map: RegimeMap) -> str:
     """What the policy is like, in a sentence."""
-    it = found.facts
+    values = regime_map.facts
     return (
-        f"{100 * it['reward']:.0f} % expected reward, {it['length']:.1f} tokens, {100 * it['truncated']:.0f} % cut, "
-        f"{it['entropy']:.2f} nats a response; {found.regime.responses} responses per prompt"
+        f"{100 * values['reward']:.0f} % expected reward, {values['length']:.1f} tokens, "
+        f"{100 * values['truncated']:.0f} % cut, {values['entropy']:.2f} nats a response; "
+        f"{regime_map.regime.responses} responses per prompt"
     )
 
 
@@ -55,10 +56,10 @@ def cosine(estimate: Estimate | None) -> str:
     return "-" if estimate is None else f"{max(-1.0, min(1.0, estimate.mean)):.2f}"
 
 
-def change(it: Change) -> str:
+def change(measured: Change) -> str:
     """What a step changes: in brackets if the sign is not sure, an arrow if it differs from the policy gradient's."""
-    text = number(it.exact) if it.sign else f"({number(it.exact)})"
-    return f"{text}{MORE[it.sign_beside]}"
+    text = number(measured.exact) if measured.sign else f"({number(measured.exact)})"
+    return f"{text}{MORE[measured.sign_beside]}"
 
 
 def mass(row: Behaviour) -> str:
@@ -66,34 +67,41 @@ def mass(row: Behaviour) -> str:
     return " ".join(f"{100 * share:.0f}" for share in row.mass)
 
 
-def markdown(found: ZooMap) -> str:
+def markdown(zoo_map: ZooMap) -> str:
     """Every regime: who is the same, and what each does."""
-    config = found.config
+    config = zoo_map.config
     lines = ["# The map of the zoo", ""]
     lines += [
         f"{config.batches} batches of rollouts a regime (seed {config.seed}); a step of KL {config.step:g} nats.",
         *LEGEND,
         "",
     ]
-    for it in found.regimes:
-        lines += [f"## {it.regime.name}", "", f"{it.regime.says}: {facts(it)}. **{directions(it)}.**", ""]
+    for regime_map in zoo_map.regimes:
         lines += [
-            f"- the same: {', '.join(f'`{_cell(name)}`' for name in group)}" for group in it.groups if len(group) > 1
+            f"## {regime_map.regime.name}",
+            "",
+            f"{regime_map.regime.says}: {facts(regime_map)}. **{directions(regime_map)}.**",
+            "",
         ]
-        lines += ["", *_table(it), ""]
-        lines += [f"- `{_cell(name)}` has no row: {_cell(why)}" for name, why in it.left_out.items()]
-        lines += [""] * bool(it.left_out)
+        lines += [
+            f"- the same: {', '.join(f'`{_cell(name)}`' for name in group)}"
+            for group in regime_map.groups
+            if len(group) > 1
+        ]
+        lines += ["", *_table(regime_map), ""]
+        lines += [f"- `{_cell(name)}` has no row: {_cell(why)}" for name, why in regime_map.left_out.items()]
+        lines += [""] * bool(regime_map.left_out)
     return "\n".join(lines)
 
 
-def _table(found: RegimeMap) -> Iterator[str]:
+def _table(regime_map: RegimeMap) -> Iterator[str]:
     heads = ["objective", "cosine", "with its target", "length", "signal / noise", *SHORT.values()]
     heads += ["tokens moved by quarter (%)", "entropy, formula / exact", "does not act"]
     yield f"| {' | '.join(heads)} |"
     yield f"|{' --- |' * len(heads)}"
-    truth = found.policy_gradient
+    truth = regime_map.policy_gradient
     yield f"| policy gradient | 1.00 | | 1.00 | | {' | '.join(number(truth[name]) for name in QUANTITIES)} | | | |"
-    for row in found.behaviours:
+    for row in regime_map.behaviours:
         cells = [f"`{_cell(row.expression)}`", cosine(row.cosine), cosine(row.target_cosine)]
         cells += [f"{row.length.mean:.2g}", f"{row.signal_to_noise:.2f}"]
         cells += [change(row.changes[name]) for name in QUANTITIES]
@@ -105,9 +113,9 @@ def _cell(text: str) -> str:
     return printable(" ".join(text.split())).replace("|", "\\|").replace("`", "'")
 
 
-def comma_separated(found: ZooMap) -> str:
+def comma_separated(zoo_map: ZooMap) -> str:
     """One line for each expression and regime."""
-    rows = [_record(it, row) for it in found.regimes for row in it.behaviours]
+    rows = [_record(regime_map, row) for regime_map in zoo_map.regimes for row in regime_map.behaviours]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else ["regime"], lineterminator="\n")
     writer.writeheader()
@@ -115,10 +123,10 @@ def comma_separated(found: ZooMap) -> str:
     return text.getvalue()
 
 
-def _record(found: RegimeMap, row: Behaviour) -> dict[str, object]:
-    group = next(group for group in found.groups if row.expression in group)
+def _record(regime_map: RegimeMap, row: Behaviour) -> dict[str, object]:
+    group = next(group for group in regime_map.groups if row.expression in group)
     return {
-        "regime": found.regime.name,
+        "regime": regime_map.regime.name,
         "objective": printable(row.expression),
         "same_as": printable(" ".join(name for name in group if name != row.expression)),
         **_estimate("cosine", row.cosine),
@@ -135,18 +143,18 @@ def _record(found: RegimeMap, row: Behaviour) -> dict[str, object]:
     }
 
 
-def _change(name: str, it: Change) -> dict[str, object]:
+def _change(name: str, measured: Change) -> dict[str, object]:
     return {
-        f"{name}_exact": _rounded(it.exact),
-        **_estimate(name, it.expected),
-        f"{name}_sign": it.sign,
-        **_estimate(f"{name}_beside", it.beside),
-        f"{name}_sign_beside": it.sign_beside,
+        f"{name}_exact": _rounded(measured.exact),
+        **_estimate(name, measured.expected),
+        f"{name}_sign": measured.sign,
+        **_estimate(f"{name}_beside", measured.beside),
+        f"{name}_sign_beside": measured.sign_beside,
     }
 
 
-def _estimate(name: str, it: Estimate | None) -> dict[str, object]:
-    values = (None, None, None) if it is None else (it.mean, it.low, it.high)
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, object]:
+    values = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
     return {f"{name}{end}": _rounded(value) for end, value in zip(("", "_low", "_high"), values, strict=True)}
 
 

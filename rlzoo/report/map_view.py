@@ -33,84 +33,84 @@ class MapView:
         """A regime begins."""
         self.console.print(f"map         {regime}")
 
-    def show(self, found: ZooMap) -> None:
+    def show(self, zoo_map: ZooMap) -> None:
         """Writes the files and says what is in them."""
-        write_text(self.folder / "map.md", map_text.markdown(found))
-        write_text(self.folder / "map.csv", map_text.comma_separated(found))
-        write_text(self.folder / "map.html", map_page(found))
+        write_text(self.folder / "map.md", map_text.markdown(zoo_map))
+        write_text(self.folder / "map.csv", map_text.comma_separated(zoo_map))
+        write_text(self.folder / "map.html", map_page(zoo_map))
         with themed(rc={"text.parse_math": False}):
-            self._draw(found)
-        for it in found.regimes:
-            self.console.print(f"{it.regime.name:<16}{map_text.directions(it)}")
-            if len(it.expressions) <= FEW:
-                self.console.print(_changes(it))
-            for name, why in it.left_out.items():
+            self._draw(zoo_map)
+        for regime_map in zoo_map.regimes:
+            self.console.print(f"{regime_map.regime.name:<16}{map_text.directions(regime_map)}")
+            if len(regime_map.expressions) <= FEW:
+                self.console.print(_changes(regime_map))
+            for name, why in regime_map.left_out.items():
                 self.console.print(f"  {name} has no row: {why}", soft_wrap=True)
-        if any(len(it.expressions) <= FEW for it in found.regimes):
+        if any(len(regime_map.expressions) <= FEW for regime_map in zoo_map.regimes):
             self.console.print(" ".join(map_text.LEGEND))
         self.console.print(f"page  {self.folder / 'map.html'}", soft_wrap=True)
 
-    def _draw(self, found: ZooMap) -> None:
-        many = [it for it in found.regimes if len(it.groups) >= figures.SMALLEST]
-        if len(many) == len(found.regimes):
-            save_figure(figures.bias_figure(found), self.folder / "bias.png")
-        if any(it.regime.name in PICTURED for it in many):
-            save_figure(figures.plane_figure(found, PICTURED), self.folder / "plane.png")
-        for it in many:
-            if it.regime.name in PICTURED:
-                save_figure(figures.cluster_figure(it), self.folder / f"cosines_{it.regime.name}.png")
+    def _draw(self, zoo_map: ZooMap) -> None:
+        many = [regime_map for regime_map in zoo_map.regimes if len(regime_map.groups) >= figures.SMALLEST]
+        if len(many) == len(zoo_map.regimes):
+            save_figure(figures.bias_figure(zoo_map), self.folder / "bias.png")
+        if any(regime_map.regime.name in PICTURED for regime_map in many):
+            save_figure(figures.plane_figure(zoo_map, PICTURED), self.folder / "plane.png")
+        for regime_map in many:
+            if regime_map.regime.name in PICTURED:
+                save_figure(figures.cluster_figure(regime_map), self.folder / f"cosines_{regime_map.regime.name}.png")
 
 
-def _changes(found: RegimeMap) -> Table:
+def _changes(regime_map: RegimeMap) -> Table:
     """Of few objectives: bias, noise and what a step changes."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for name in ("policy gradient", *found.expressions):
+    for name in ("policy gradient", *regime_map.expressions):
         table.add_column(name, justify="right", overflow="fold")
-    rows = found.behaviours
-    table.add_row("cosine", "1.00", *(map_text.cosine(it.cosine) for it in rows))
-    table.add_row("with its target", "", *(map_text.cosine(it.target_cosine) for it in rows))
-    table.add_row("signal / noise", "", *(f"{it.signal_to_noise:.2f}" for it in rows))
+    rows = regime_map.behaviours
+    table.add_row("cosine", "1.00", *(map_text.cosine(row.cosine) for row in rows))
+    table.add_row("with its target", "", *(map_text.cosine(row.target_cosine) for row in rows))
+    table.add_row("signal / noise", "", *(f"{row.signal_to_noise:.2f}" for row in rows))
     for name, heading in map_text.SHORT.items():
-        truth = map_text.number(found.policy_gradient[name])
-        table.add_row(heading, truth, *(map_text.change(it.changes[name]) for it in rows))
-    table.add_row("does not act", "", *(", ".join(it.idle) for it in rows))
+        truth = map_text.number(regime_map.policy_gradient[name])
+        table.add_row(heading, truth, *(map_text.change(row.changes[name]) for row in rows))
+    table.add_row("does not act", "", *(", ".join(row.idle) for row in rows))
     return table
 
 
-def map_page(found: ZooMap) -> str:
+def map_page(zoo_map: ZooMap) -> str:
     """The page, which needs nothing else. Whatever a user wrote is escaped."""
     pictures = {
-        it.regime.name: (Markup(figures.plane_svg(it)), Markup(figures.cluster_svg(it)))
-        for it in found.regimes
-        if len(it.groups) >= figures.SMALLEST
+        regime_map.regime.name: (Markup(figures.plane_svg(regime_map)), Markup(figures.cluster_svg(regime_map)))
+        for regime_map in zoo_map.regimes
+        if len(regime_map.groups) >= figures.SMALLEST
     }
-    names = dict.fromkeys(name for it in found.regimes for name in it.expressions)
+    names = dict.fromkeys(name for regime_map in zoo_map.regimes for name in regime_map.expressions)
     return (
         templates()
         .get_template("map.html")
         .render(
-            found=found,
+            zoo_map=zoo_map,
             pictures=pictures,
-            biases={name: [_bias(it, name) for it in found.regimes] for name in names},
+            biases={name: [_bias(regime_map, name) for regime_map in zoo_map.regimes] for name in names},
             text=map_text,
             quantities=QUANTITIES,
-            formula=_formula(found),
+            formula=_formula(zoo_map),
             breakable=breakable,
             shade=lambda value: round(55 * abs(float(figures.closeness(np.array(value))))),
         )
     )
 
 
-def _bias(found: RegimeMap, name: str) -> float | None:
-    return max(-1.0, min(1.0, found.row(name).cosine.mean)) if name in found.expressions else None
+def _bias(regime_map: RegimeMap, name: str) -> float | None:
+    return max(-1.0, min(1.0, regime_map.row(name).cosine.mean)) if name in regime_map.expressions else None
 
 
-def _formula(found: ZooMap) -> dict[str, float]:
+def _formula(zoo_map: ZooMap) -> dict[str, float]:
     """How well the formula for the entropy tells its change: correlations over all rows, and how often signs agree."""
-    changes = [row.entropy for it in found.regimes for row in it.behaviours]
+    changes = [row.entropy for regime_map in zoo_map.regimes for row in regime_map.behaviours]
     predicted, same, exact = (
-        np.array([getattr(it, name) for it in changes]) for name in ("predicted", "same_places", "all")
+        np.array([getattr(change, name) for change in changes]) for name in ("predicted", "same_places", "all")
     )
     if len(changes) < FEW:
         return {}

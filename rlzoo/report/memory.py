@@ -10,7 +10,7 @@ from rlzoo.config import Config
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB, set_aside_gib
-from rlzoo.training.arithmetic import Arithmetic
+from rlzoo.training.arithmetic import StepArithmetic
 from rlzoo.training.memory import Fit, free_for_cache, whole_responses
 
 NODE = 8
@@ -52,7 +52,7 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
     )
 
 
-def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
+def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     """How many responses are decoded side by side once they are long, and what would make room for more."""
     engine = engine_class(config.rollout.engine)
     if engine.apart or not shape.cached_numbers:
@@ -61,7 +61,7 @@ def print_room(config: Config, shape: Shape, found: Fit, gpus: int) -> None:
     _console().print(f"Keys and values have {said_room(room, sampled)}.")
     if engine.kv_cache_gib is None:
         return
-    more, size = free_for_cache(found, room, sampled), set_aside_gib(config.rollout, engine.kv_cache_gib)
+    more, size = free_for_cache(fit, room, sampled), set_aside_gib(config.rollout, engine.kv_cache_gib)
     if more > size:
         _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
 
@@ -71,7 +71,7 @@ def said_room(room: float, sampled: int) -> str:
     return f"room for {room:.1f} whole responses of the {sampled} that a GPU samples"
 
 
-def print_hours(step: Arithmetic, steps: int, gpus: int, teraflops: float) -> None:
+def print_hours(step: StepArithmetic, steps: int, gpus: int, teraflops: float) -> None:
     """What responses of full length take at most; sampling, which waits for memory, is not predicted."""
     hours = step.hours(steps, gpus * teraflops * 1e12)
     share = step.scoring / (step.scoring + step.training)

@@ -45,7 +45,7 @@ class Shade:
 
 
 @dataclass(frozen=True)
-class Response:
+class DrawnResponse:
     """A response as it is drawn; `number` counts all that are shown."""
 
     number: int
@@ -68,7 +68,7 @@ class Group:
     answer: str
     size: int
     right: int
-    responses: Sequence[Response]
+    responses: Sequence[DrawnResponse]
 
 
 def show_microscope(scope: Microscope, quiet: bool = False) -> Path:
@@ -123,7 +123,7 @@ def fates(view: View) -> dict[str, float]:
         "left out": dropped,
         "not pushed": rest & (view.push == 0),
     }
-    return {name: float(found.sum()) / max(1, int(tokens.sum())) for name, found in counts.items()}
+    return {name: float(chosen.sum()) / max(1, int(tokens.sum())) for name, chosen in counts.items()}
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def microscope_page(scope: Microscope) -> str:
             details=details,
             levels=range(1, LEVELS + 1),
             kinds=KINDS,
-            quadrants=[_by_kind(found) for found in scope.quadrants],
-            silenced=[found[:ROWS] for found in scope.silenced],
-            silenced_kinds=[len(found) for found in scope.silenced],
+            quadrants=[_by_kind(quadrants) for quadrants in scope.quadrants],
+            silenced=[tokens[:ROWS] for tokens in scope.silenced],
+            silenced_kinds=[len(tokens) for tokens in scope.silenced],
             comparison=scope.comparison,
             piece=lambda token: visible(scope.experiment.tokenizer.piece(token)),
             scatters=[
@@ -160,8 +160,11 @@ def microscope_page(scope: Microscope) -> str:
     )
 
 
-def _by_kind(found: Sequence[Any]) -> dict[tuple[bool, bool], dict[int, Any]]:
-    return {kind: {it.sign: it for it in found if (it.probable, it.uncertain) == kind} for kind in KINDS}
+def _by_kind(quadrants: Sequence[Any]) -> dict[tuple[bool, bool], dict[int, Any]]:
+    return {
+        kind: {quadrant.sign: quadrant for quadrant in quadrants if (quadrant.probable, quadrant.uncertain) == kind}
+        for kind in KINDS
+    }
 
 
 def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
@@ -178,7 +181,7 @@ def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
         for row, times in _different(scope, rows):
             length = int(scope.collected.rollouts.lengths[row])
             responses.append(
-                Response(
+                DrawnResponse(
                     number=len(behind),
                     times=times,
                     right=bool(correct[row] > 0.5),
@@ -200,7 +203,7 @@ def _groups(scope: Microscope) -> tuple[list[Group], dict[str, Any]]:
 def _prompt(problem: Problem) -> str:
     if isinstance(problem.prompt, str):
         return shortened(problem.prompt, 1500)
-    return shortened("\n\n".join(f"{it['role']}: {it['content']}" for it in problem.prompt), 1500)
+    return shortened("\n\n".join(f"{message['role']}: {message['content']}" for message in problem.prompt), 1500)
 
 
 def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
@@ -209,7 +212,7 @@ def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
     same: dict[tuple[int, ...], list[int]] = {}
     for row in rows.tolist():
         same.setdefault(tuple(rollouts.tokens[row, : int(rollouts.lengths[row])].tolist()), []).append(row)
-    return [(found[0], len(found)) for found in same.values()]
+    return [(copies[0], len(copies)) for copies in same.values()]
 
 
 def _all_shades(views: Sequence[View]) -> dict[str, Tensor]:
@@ -235,7 +238,7 @@ def _shades(push: Tensor) -> Tensor:
 def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) -> list[Shade]:
     """Classes: `a3` is the third shade of more probable in the first view, `b-2` the second of less in the second."""
     tokenizer, ids = scope.experiment.tokenizer, scope.collected.rollouts.tokens[row, :count].tolist()
-    found, turns = [], _turns(scope, row, count)
+    shown, turns = [], _turns(scope, row, count)
     for t, token in enumerate(ids):
         special = tokenizer.is_special(token)
         classes = [f"{key}{int(shade[row, t])}" for key, shade in shades.items() if shade[row, t]]
@@ -243,8 +246,8 @@ def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) 
             classes += [f"{key}{mark}" for mark in _marks(view, row, t)]
         classes += ["special"] * special + ["heard"] * bool(scope.heard[row, t])
         text, begins = tokenizer.piece(token), turns[t] if turns[t] not in turns[:t] else 0
-        found.append(Shade(text if special else spaced(text), " ".join(classes), begins if max(turns) > 1 else 0))
-    return found
+        shown.append(Shade(text if special else spaced(text), " ".join(classes), begins if max(turns) > 1 else 0))
+    return shown
 
 
 def _turns(scope: Microscope, row: int, count: int) -> list[int]:
@@ -274,7 +277,7 @@ def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
     batch, tokenizer = scope.batch, scope.experiment.tokenizer
     ids, heard = scope.collected.rollouts.tokens[row, :count].tolist(), scope.heard[row, :count]
     unknown = heard & (not scope.learns_observations)
-    found = {
+    columns = {
         "right": bool(batch.require("correct", "page")[row] > 0.5),
         "length": int(scope.collected.rollouts.lengths[row]),
         "heard": heard.nonzero()[:, 0].tolist(),
@@ -284,16 +287,16 @@ def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
         "views": [_details_of(view, row, count) for view in scope.views],
     }
     if batch.turn is not None:
-        found["turn"] = _turns(scope, row, count)
-        found["turns"] = int(batch.turn[row].max()) + 1
-        found["earned"] = numbers(batch.require("turn_reward", "page")[row, :count])
-        found["state"] = batch.require("turn_state", "page")[row, :count].tolist()
-    return found
+        columns["turn"] = _turns(scope, row, count)
+        columns["turns"] = int(batch.turn[row].max()) + 1
+        columns["earned"] = numbers(batch.require("turn_reward", "page")[row, :count])
+        columns["state"] = batch.require("turn_state", "page")[row, :count].tolist()
+    return columns
 
 
 def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
     silenced = {name: quiet[row, :count] for name, quiet in view.silenced.items() if quiet[row, :count].any()}
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "reward": number(float(view.reward[row])),
         "response": number(float(view.response_advantage[row])),
         "out": [name for name, out in view.left_out.items() if out[row]],
@@ -308,10 +311,10 @@ def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
         "clipped": view.clipped[row, :count].nonzero()[:, 0].tolist(),
     }
     if view.objective.pass_count > 1:
-        found["pass"] = view.update_pass[row, :count].tolist()
+        columns["pass"] = view.update_pass[row, :count].tolist()
     if bool((view.penalty != 0).any()):
-        found["penalty"] = numbers(view.penalty[row, :count])
-    return found
+        columns["penalty"] = numbers(view.penalty[row, :count])
+    return columns
 
 
 # ---- text and numbers ------------------------------------------------------------------------------------------------

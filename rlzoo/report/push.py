@@ -71,7 +71,9 @@ def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:
         if not path.exists() and not path.is_symlink():
             continue
         inside = path.relative_to(folder.path)
-        linked = next((it for it in (path, *path.parents[: len(inside.parts) - 1]) if it.is_symlink()), None)
+        linked = next(
+            (candidate for candidate in (path, *path.parents[: len(inside.parts) - 1]) if candidate.is_symlink()), None
+        )
         if linked is not None or not path.is_file():
             raise UserError(
                 f"{linked or path} is {'a link' if linked else 'no file'}, and rlzoo push uploads files alone; put "

@@ -47,22 +47,22 @@ class Heat:
         return [name for name, cells in self.rows.items() if len(cells) >= SEVERAL]
 
 
-def heat(found: SuiteTable) -> Heat:
+def heat(suite: SuiteTable) -> Heat:
     """Objectives that were asked for, then the experiments' own arms that have their base's settings."""
     rows = dict[str, dict[str, HeatCell]]()
     for asked in (True, False):
-        for it, contrasts in zip(found.experiments, found.contrasts, strict=True):
-            experiment = it.results.experiment
+        for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
+            experiment = judged.results.experiment
             sign = 1 if experiment.higher_is_better else -1
             for label, beside in contrasts.items():
-                arm = it.results.arms[label].arm
+                arm = judged.results.arms[label].arm
                 is_asked = label not in experiment.arms
                 if is_asked is not asked or arm.settings != experiment.arms[BASE].settings:
                     continue
                 name = label.removesuffix(TYPED) if is_asked else arm.objective.removesuffix(experiment.added)
                 better = sign * (beside.standardised or 0.0)
                 rows.setdefault(name, {}).setdefault(experiment.name, HeatCell(beside, better))
-    return Heat([it.results.experiment.name for it in found.experiments], rows)
+    return Heat([judged.results.experiment.name for judged in suite.experiments], rows)
 
 
 def heat_figure(shown: Heat) -> Figure:

@@ -6,24 +6,30 @@ from rlzoo.report import suite_text
 from rlzoo.report.page import breakable, templates
 from rlzoo.report.suite_forest import forest_svg
 from rlzoo.report.suite_heat import FULL, HeatCell, heat, profile_svg
-from rlzoo.suite.claims import Verdict
+from rlzoo.suite.claims import ClaimVerdict
 from rlzoo.suite.suite import SuiteTable
 
-ORDER = (Verdict.HOLDS, Verdict.DOES_NOT_HOLD, Verdict.CANNOT_TELL, Verdict.DOES_NOT_FIRE, Verdict.VOID)
+ORDER = (
+    ClaimVerdict.HOLDS,
+    ClaimVerdict.DOES_NOT_HOLD,
+    ClaimVerdict.CANNOT_TELL,
+    ClaimVerdict.DOES_NOT_FIRE,
+    ClaimVerdict.VOID,
+)
 """How a column of verdicts is sorted."""
 
 
-def suite_page(found: SuiteTable) -> str:
+def suite_page(suite: SuiteTable) -> str:
     """The page. Whatever a user wrote is escaped."""
-    shown = heat(found)
+    shown = heat(suite)
     return (
         templates()
         .get_template("suite.html")
         .render(
-            found=found,
+            suite=suite,
             shown=shown,
             profiles={name: Markup(profile_svg(name, shown.rows[name])) for name in shown.profiled},
-            forest=Markup(forest_svg(found)),
+            forest=Markup(forest_svg(suite)),
             text=suite_text,
             breakable=breakable,
             rank=ORDER.index,
@@ -38,9 +44,9 @@ def shade(cell: HeatCell) -> int:
     return round(45 * min(1.0, abs(cell.better) / FULL))
 
 
-def values(found: SuiteTable, place: int) -> list[tuple[str, str, str, int]]:
+def values(suite: SuiteTable, place: int) -> list[tuple[str, str, str, int]]:
     """The arms of an experiment: label, objective, mean of the score, seeds."""
-    results = found.experiments[place].results
+    results = suite.experiments[place].results
     score = results.experiment.score
     return [
         (label, arm.arm.objective, f"{arm.values(score, sorted(arm.records)).mean():.3g}", len(arm.records))

@@ -8,23 +8,23 @@ from rlzoo.experiment.experiment import counted
 from rlzoo.report.leaderboard_markdown import code, in_markdown, markdown_table
 from rlzoo.report.suite_values import rounded
 from rlzoo.statistics.verdicts import SIGNIFICANCE
-from rlzoo.suite.claims import Compared, Controls, JudgedClaim, JudgedExperiment, Trouble, Verdict
+from rlzoo.suite.claims import ClaimVerdict, Compared, Controls, ControlTrouble, JudgedClaim, JudgedExperiment
 from rlzoo.suite.contrasts import Contrasted, Pairs, Standing
 from rlzoo.suite.experiment import Claim
 from rlzoo.suite.results import ArmResults
 from rlzoo.suite.suite import SuiteTable
 
 VERDICTS = {
-    Verdict.HOLDS: "holds here",
-    Verdict.DOES_NOT_HOLD: "does not hold here",
-    Verdict.CANNOT_TELL: "cannot tell",
-    Verdict.DOES_NOT_FIRE: "does not fire here",
-    Verdict.VOID: "void",
+    ClaimVerdict.HOLDS: "holds here",
+    ClaimVerdict.DOES_NOT_HOLD: "does not hold here",
+    ClaimVerdict.CANNOT_TELL: "cannot tell",
+    ClaimVerdict.DOES_NOT_FIRE: "does not fire here",
+    ClaimVerdict.VOID: "void",
 }
 TROUBLES = {
-    Trouble.POSITIVE: "its positive control was not told apart in its direction",
-    Trouble.NEGATIVE: "its negative control was told apart",
-    Trouble.BASE: "base was told apart from itself",
+    ControlTrouble.POSITIVE: "its positive control was not told apart in its direction",
+    ControlTrouble.NEGATIVE: "its negative control was told apart",
+    ControlTrouble.BASE: "base was told apart from itself",
 }
 MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
 """Higher or lower than base for sure; the same run."""
@@ -32,15 +32,15 @@ MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN:
 
 def verdict(judged: JudgedClaim) -> str:
     """In words, with the seeds that would tell."""
-    said = VERDICTS[judged.verdict]
-    if judged.verdict is not Verdict.CANNOT_TELL:
-        return said
+    words = VERDICTS[judged.verdict]
+    if judged.verdict is not ClaimVerdict.CANNOT_TELL:
+        return words
     if judged.compared.difference is None:
-        return f"{said}: fewer than two seeds"
+        return f"{words}: fewer than two seeds"
     if judged.seeds_needed is None or not any(judged.seeds_needed):
-        return f"{said}: would need over a thousand seeds"
+        return f"{words}: would need over a thousand seeds"
     low, high = judged.seeds_needed
-    return f"{said}: would need about {f'{low} to {high}' if high else f'{low} or more'} seeds"
+    return f"{words}: would need about {f'{low} to {high}' if high else f'{low} or more'} seeds"
 
 
 def effect(compared: Compared) -> str:
@@ -66,76 +66,81 @@ def contrast(claim: Claim) -> str:
     return f"{claim.arm} {'higher' if claim.higher else 'lower'} than {claim.against}"
 
 
-def controls(it: Controls) -> str:
+def controls(tested: Controls) -> str:
     """What the controls said, in a sentence."""
-    if it.troubles:
-        return f"void: {'; '.join(TROUBLES[trouble] for trouble in it.troubles)}"
+    if tested.troubles:
+        return f"void: {'; '.join(TROUBLES[trouble] for trouble in tested.troubles)}"
     base = "base against base was not run"
-    if it.base:
-        base = f"base against base {it.base.told_apart} of {it.base.comparisons} below {SIGNIFICANCE:g}"
+    if tested.base:
+        base = f"base against base {tested.base.told_apart} of {tested.base.comparisons} below {SIGNIFICANCE:g}"
     return (
-        f"positive {effect(it.positive)}, p {p_value(it.positive)}; negative {effect(it.negative)}, "
-        f"p {p_value(it.negative)}; {base}"
+        f"positive {effect(tested.positive)}, p {p_value(tested.positive)}; negative {effect(tested.negative)}, "
+        f"p {p_value(tested.negative)}; {base}"
     )
 
 
-def summary(found: SuiteTable) -> str:
+def summary(suite: SuiteTable) -> str:
     """How many claims there are of each verdict, and how many experiments are valid."""
-    claims = [claim.verdict for _, claim in found.claims]
-    counts = [f"{claims.count(it)} {words}" for it, words in VERDICTS.items() if it in claims]
-    valid = sum(not it.controls.troubles for it in found.experiments)
+    claims = [claim.verdict for _, claim in suite.claims]
+    counts = [f"{claims.count(outcome)} {words}" for outcome, words in VERDICTS.items() if outcome in claims]
+    valid = sum(not experiment.controls.troubles for experiment in suite.experiments)
     return (
-        f"{counted(len(claims), 'claim')}: {', '.join(counts)}; {valid} of {len(found.experiments)} experiments valid"
+        f"{counted(len(claims), 'claim')}: {', '.join(counts)}; {valid} of {len(suite.experiments)} experiments valid"
     )
 
 
-def pairs(it: Pairs) -> str:
+def pairs(counts: Pairs) -> str:
     """How many pairs of objectives are told apart, in a sentence; empty where there are none."""
-    if not it.pairs:
+    if not counts.pairs:
         return ""
-    share = 100 * it.told_apart / max(1, it.different)
+    share = 100 * counts.told_apart / max(1, counts.different)
     return (
-        f"{it.told_apart} of {it.different} pairs of objectives with different runs are told apart in some valid "
-        f"experiment ({share:.0f} %; {it.tests} tests, corrected together)"
+        f"{counts.told_apart} of {counts.different} pairs of objectives with different runs are told apart in some "
+        f"valid experiment ({share:.0f} %; {counts.tests} tests, corrected together)"
     )
 
 
-def base_against_base(found: SuiteTable) -> str:
+def base_against_base(suite: SuiteTable) -> str:
     """Over all experiments; empty where it was not run."""
-    bases = [it.controls.base for it in found.experiments if it.controls.base]
+    bases = [experiment.controls.base for experiment in suite.experiments if experiment.controls.base]
     if not bases:
         return ""
-    told, all_of_them = sum(it.told_apart for it in bases), sum(it.comparisons for it in bases)
+    told, all_of_them = sum(base.told_apart for base in bases), sum(base.comparisons for base in bases)
     return f"base against base on further seeds: {told} of {all_of_them} comparisons below {SIGNIFICANCE:g}"
 
 
-def looks(found: SuiteTable) -> str:
+def looks(suite: SuiteTable) -> str:
     """At how many numbers of seeds these tables were looked at; empty where it was one."""
-    return f"every p-value is corrected for {found.looks} looks, at other numbers of seeds" if found.looks > 1 else ""
+    return f"every p-value is corrected for {suite.looks} looks, at other numbers of seeds" if suite.looks > 1 else ""
 
 
-def standardised(it: Contrasted | None) -> str:
+def standardised(contrasted: Contrasted | None) -> str:
     """The effect in standard deviations of a run, with its mark."""
-    if it is None or it.standardised is None:
-        return "" if it is None else MARKS[it.standing]
-    return f"{it.standardised:+.1f}{MARKS[it.standing]}"
+    if contrasted is None or contrasted.standardised is None:
+        return "" if contrasted is None else MARKS[contrasted.standing]
+    return f"{contrasted.standardised:+.1f}{MARKS[contrasted.standing]}"
 
 
-def remarks(found: SuiteTable) -> list[str]:
+def remarks(suite: SuiteTable) -> list[str]:
     """What is said of all experiments together, in sentences."""
-    return [said for said in (base_against_base(found), pairs(found.pairs), looks(found)) if said]
+    return [sentence for sentence in (base_against_base(suite), pairs(suite.pairs), looks(suite)) if sentence]
 
 
-def markdown(found: SuiteTable) -> str:
+def markdown(suite: SuiteTable) -> str:
     """The claims, the controls and every arm."""
-    lines = ["# The behaviour suite", "", f"{summary(found)}.", ""]
-    lines += [f"{said[0].upper()}{said[1:]}.\n" for said in remarks(found)]
-    lines += ["## Claims", "", *markdown_table(CLAIM_HEADS, map(_claim, found.claims)), "", "## Experiments", ""]
-    for judged, contrasts in zip(found.experiments, found.contrasts, strict=True):
-        it = judged.results.experiment
-        lines += [f"### {in_markdown(it.name)}", "", f"{in_markdown(it.question)} Score: {in_markdown(it.unit)}.", ""]
+    lines = ["# The behaviour suite", "", f"{summary(suite)}.", ""]
+    lines += [f"{sentence[0].upper()}{sentence[1:]}.\n" for sentence in remarks(suite)]
+    lines += ["## Claims", "", *markdown_table(CLAIM_HEADS, map(_claim, suite.claims)), "", "## Experiments", ""]
+    for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
+        experiment = judged.results.experiment
+        lines += [
+            f"### {in_markdown(experiment.name)}",
+            "",
+            f"{in_markdown(experiment.question)} Score: {in_markdown(experiment.unit)}.",
+            "",
+        ]
         lines += [f"Controls: {in_markdown(controls(judged.controls))}.", ""]
-        rows = [_arm(arm, it.score, contrasts.get(label)) for label, arm in judged.results.arms.items()]
+        rows = [_arm(arm, experiment.score, contrasts.get(label)) for label, arm in judged.results.arms.items()]
         lines += [*markdown_table(ARM_HEADS, rows), ""]
     return "\n".join(lines)
 
@@ -145,8 +150,8 @@ ARM_HEADS = ("arm", "objective", "mean", "seeds", "to base", "in deviations", "p
 
 
 def _claim(judged_in: tuple[JudgedExperiment, JudgedClaim]) -> list[str]:
-    (it, judged), claim = judged_in, judged_in[1].claim
-    texts = (it.results.experiment.name, claim.text, claim.paper, contrast(claim), claim.published)
+    (experiment, judged), claim = judged_in, judged_in[1].claim
+    texts = (experiment.results.experiment.name, claim.text, claim.paper, contrast(claim), claim.published)
     cells = [in_markdown(text) for text in (*texts, effect(judged.compared), p_value(judged.compared))]
     return [*cells, f"**{verdict(judged)}**", in_markdown(touched(judged))]
 
@@ -158,18 +163,18 @@ def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[str]:
     return [in_markdown(arm.label), code(arm.arm.objective), *map(in_markdown, cells)]
 
 
-def comma_separated(found: SuiteTable) -> str:
+def comma_separated(suite: SuiteTable) -> str:
     """A line for each claim."""
     heads = ["experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*heads, "verdict", "claim", "paper"])
-    for it, judged in found.claims:
+    for experiment, judged in suite.claims:
         claim, known = judged.claim, judged.compared.difference
         numbers: list[object] = [""] * 6
         if known:
             values = (known.mean, known.low, known.high, known.pairs, known.p_value, judged.compared.corrected)
             numbers = [rounded(value) for value in values]
-        row = [it.results.experiment.name, claim.arm, claim.against, claim.higher, claim.smallest, *numbers]
+        row = [experiment.results.experiment.name, claim.arm, claim.against, claim.higher, claim.smallest, *numbers]
         writer.writerow([*row, judged.verdict.value, printable(claim.text), printable(claim.paper)])
     return text.getvalue()

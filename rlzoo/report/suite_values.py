@@ -11,18 +11,19 @@ from rlzoo.suite.results import ArmResults
 from rlzoo.suite.suite import SuiteTable
 
 
-def claims_values(found: SuiteTable) -> dict[str, Any]:
+def claims_values(suite: SuiteTable) -> dict[str, Any]:
     """`claims.json`."""
-    return {"claims": [_claim(it, claim) for it, claim in found.claims]}
+    return {"claims": [_claim(experiment, claim) for experiment, claim in suite.claims]}
 
 
-def scores_values(found: SuiteTable) -> dict[str, Any]:
+def scores_values(suite: SuiteTable) -> dict[str, Any]:
     """`scores.json`."""
     return {
         "experiments": [
-            _experiment(it, contrasts) for it, contrasts in zip(found.experiments, found.contrasts, strict=True)
+            _experiment(experiment, contrasts)
+            for experiment, contrasts in zip(suite.experiments, suite.contrasts, strict=True)
         ],
-        "pairs": _pairs(found.pairs),
+        "pairs": _pairs(suite.pairs),
     }
 
 
@@ -43,30 +44,34 @@ def _claim(of: JudgedExperiment, judged: JudgedClaim) -> dict[str, Any]:
         "verdict": judged.verdict.value,
         "seeds_needed": judged.seeds_needed,
         "touched": _rounded(judged.touched),
-        "void": [it.name.lower() for it in of.controls.troubles],
+        "void": [trouble.name.lower() for trouble in of.controls.troubles],
     }
 
 
-def _compared(it: Compared) -> dict[str, Any]:
-    known = it.difference
+def _compared(compared: Compared) -> dict[str, Any]:
+    known = compared.difference
     return {
-        "arm": it.arm,
-        "against": it.against,
+        "arm": compared.arm,
+        "against": compared.against,
         **_estimate(known, "effect"),
         "deviation": known and rounded(known.deviation),
         "seeds": known.pairs if known else 0,
         "p": known and rounded(known.p_value),
-        "p_corrected": known and rounded(it.corrected),
+        "p_corrected": known and rounded(compared.corrected),
     }
 
 
-def _estimate(it: Estimate | None, name: str) -> dict[str, float | None]:
-    values = (None, None, None) if it is None else (rounded(it.mean), rounded(it.low), rounded(it.high))
+def _estimate(estimate: Estimate | None, name: str) -> dict[str, float | None]:
+    values = (
+        (None, None, None)
+        if estimate is None
+        else (rounded(estimate.mean), rounded(estimate.low), rounded(estimate.high))
+    )
     return dict(zip((name, "low", "high"), values, strict=True))
 
 
-def _experiment(it: JudgedExperiment, contrasts: Mapping[str, Contrasted]) -> dict[str, Any]:
-    results, experiment = it.results, it.results.experiment
+def _experiment(judged: JudgedExperiment, contrasts: Mapping[str, Contrasted]) -> dict[str, Any]:
+    results, experiment = judged.results, judged.results.experiment
     return {
         "experiment": experiment.name,
         "trouble": experiment.trouble,
@@ -75,67 +80,67 @@ def _experiment(it: JudgedExperiment, contrasts: Mapping[str, Contrasted]) -> di
         "unit": experiment.unit,
         "higher_is_better": experiment.higher_is_better,
         "arms": [_arm(arm, experiment.score, label in experiment.arms) for label, arm in results.arms.items()],
-        "contrasts": [_contrasted(it) for it in contrasts.values()],
-        "controls": _controls(it.controls),
-        "void": [trouble.name.lower() for trouble in it.controls.troubles],
+        "contrasts": [_contrasted(contrasted) for contrasted in contrasts.values()],
+        "controls": _controls(judged.controls),
+        "void": [trouble.name.lower() for trouble in judged.controls.troubles],
     }
 
 
-def _arm(it: ArmResults, score: str, is_own: bool) -> dict[str, Any]:
-    seeds = sorted(it.records)
-    values = it.values(score, seeds)
+def _arm(results: ArmResults, score: str, is_own: bool) -> dict[str, Any]:
+    seeds = sorted(results.records)
+    values = results.values(score, seeds)
     several = len(seeds) > 1
-    first = it.records[seeds[0]].scores
+    first = results.records[seeds[0]].scores
     return {
-        "arm": it.label,
-        "objective": it.arm.objective,
-        "settings": dict(it.arm.settings),
+        "arm": results.label,
+        "objective": results.arm.objective,
+        "settings": dict(results.arm.settings),
         "own": is_own,
         "mean": rounded(float(values.mean())),
         "deviation": rounded(float(values.std(ddof=1))) if several else None,
         "seeds": len(seeds),
         **({name: _estimate(mean_by_seed(values), "mean")[name] for name in ("low", "high")} if several else {}),
-        "beside": {name: rounded(float(it.values(name, seeds).mean())) for name in first if name != score},
-        "touched": _rounded(it.touched),
-        "cpu_seconds": rounded(sum(record.seconds for record in it.records.values()) / len(seeds)),
+        "beside": {name: rounded(float(results.values(name, seeds).mean())) for name in first if name != score},
+        "touched": _rounded(results.touched),
+        "cpu_seconds": rounded(sum(record.seconds for record in results.records.values()) / len(seeds)),
     }
 
 
-def _contrasted(it: Contrasted) -> dict[str, Any]:
-    standardised = None if it.standardised is None else rounded(it.standardised)
-    return {**_compared(it.compared), "standardised": standardised, "standing": it.standing.value}
+def _contrasted(contrasted: Contrasted) -> dict[str, Any]:
+    standardised = None if contrasted.standardised is None else rounded(contrasted.standardised)
+    return {**_compared(contrasted.compared), "standardised": standardised, "standing": contrasted.standing.value}
 
 
-def _controls(it: Controls) -> dict[str, Any]:
+def _controls(controls: Controls) -> dict[str, Any]:
     return {
-        "positive": {**_compared(it.positive), "higher": it.positive_higher},
-        "negative": _compared(it.negative),
-        "base_against_base": it.base and _base(it.base),
+        "positive": {**_compared(controls.positive), "higher": controls.positive_higher},
+        "negative": _compared(controls.negative),
+        "base_against_base": controls.base and _base(controls.base),
     }
 
 
-def _base(it: BaseAgainstBase) -> dict[str, Any]:
+def _base(base: BaseAgainstBase) -> dict[str, Any]:
     return {
-        "groups": it.groups,
-        "comparisons": it.comparisons,
-        "told_apart": it.told_apart,
-        "p": rounded(it.p_value),
-        "p_corrected": rounded(it.corrected),
+        "groups": base.groups,
+        "comparisons": base.comparisons,
+        "told_apart": base.told_apart,
+        "p": rounded(base.p_value),
+        "p_corrected": rounded(base.corrected),
     }
 
 
-def _pairs(it: Pairs) -> dict[str, Any]:
+def _pairs(pairs: Pairs) -> dict[str, Any]:
     return {
-        "tests": it.tests,
-        "pairs": len(it.pairs),
-        "different": it.different,
-        "told_apart": it.told_apart,
+        "tests": pairs.tests,
+        "pairs": len(pairs.pairs),
+        "different": pairs.different,
+        "told_apart": pairs.told_apart,
         "told_apart_in": [
             {"objectives": list(pair.objectives), "experiments": list(pair.told_apart_in)}
-            for pair in it.pairs
+            for pair in pairs.pairs
             if pair.told_apart_in
         ],
-        "same": [list(pair.objectives) for pair in it.pairs if pair.is_same],
+        "same": [list(pair.objectives) for pair in pairs.pairs if pair.is_same],
     }
 
 

@@ -71,38 +71,38 @@ class SuiteView:
         left = (self.total - self.done) / rate if rate else 0.0
         return f"{self.done}/{self.total}, {60 * rate:.1f} a minute" + (f", {clock(left)} left" if left else "")
 
-    def show(self, found: SuiteTable, objectives: Sequence[str] = ()) -> None:
+    def show(self, suite: SuiteTable, objectives: Sequence[str] = ()) -> None:
         """Writes the files and says what is in them; how these objectives stand to base, if they are few."""
-        write_json(self.folder / "claims.json", claims_values(found))
-        write_json(self.folder / "scores.json", scores_values(found))
-        write_text(self.folder / "claims.csv", suite_text.comma_separated(found))
-        write_text(self.folder / "suite.md", suite_text.markdown(found))
-        write_text(self.folder / "suite.html", suite_page(found))
-        shown = heat(found)
+        write_json(self.folder / "claims.json", claims_values(suite))
+        write_json(self.folder / "scores.json", scores_values(suite))
+        write_text(self.folder / "claims.csv", suite_text.comma_separated(suite))
+        write_text(self.folder / "suite.md", suite_text.markdown(suite))
+        write_text(self.folder / "suite.html", suite_page(suite))
+        shown = heat(suite)
         if shown.rows:
             with themed(rc={"text.parse_math": False}):
                 save_figure(heat_figure(shown), self.folder / "suite.png")
-                if pictured_claims(found):
-                    save_figure(forest_figure(found), self.folder / "claims.png")
-        self.console.print(claims_table(found))
+                if pictured_claims(suite):
+                    save_figure(forest_figure(suite), self.folder / "claims.png")
+        self.console.print(claims_table(suite))
         if 0 < len(objectives) <= FEW:
-            self.console.print(objectives_table(found, objectives))
-        for said in (
-            suite_text.summary(found),
-            *suite_text.remarks(found),
-            *(f"{name} cannot be asked of {label}: {why}" for (name, label), why in found.refused.items()),
+            self.console.print(objectives_table(suite, objectives))
+        for sentence in (
+            suite_text.summary(suite),
+            *suite_text.remarks(suite),
+            *(f"{name} cannot be asked of {label}: {why}" for (name, label), why in suite.refused.items()),
             *(
                 f"{len(failures)} cells failed; the same call tries them again"
-                for failures in [found.failures]
+                for failures in [suite.failures]
                 if failures
             ),
             f"page  {self.folder / 'suite.html'}",
         ):
-            if said:
-                self.console.print(said, soft_wrap=True)
+            if sentence:
+                self.console.print(sentence, soft_wrap=True)
 
 
-def objectives_table(found: SuiteTable, objectives: Sequence[str]) -> Table:
+def objectives_table(suite: SuiteTable, objectives: Sequence[str]) -> Table:
     """What objectives that were asked for change, an experiment a row."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("objective", overflow="fold", max_width=26)
@@ -111,12 +111,12 @@ def objectives_table(found: SuiteTable, objectives: Sequence[str]) -> Table:
     table.add_column("p", justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for written in objectives:
-        for it, contrasts in zip(found.experiments, found.contrasts, strict=True):
-            beside = contrasts.get(it.results.others.get(written, ""))
+        for experiment, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
+            beside = contrasts.get(experiment.results.others.get(written, ""))
             if beside is None:
                 continue
-            name = it.results.experiment.name
-            stands = "void" if it.controls.troubles else beside.standing.value
+            name = experiment.results.experiment.name
+            stands = "void" if experiment.controls.troubles else beside.standing.value
             compared = beside.compared
             table.add_row(
                 *map(Text, (written, name, suite_text.effect(compared), suite_text.p_value(compared), stands))
@@ -124,7 +124,7 @@ def objectives_table(found: SuiteTable, objectives: Sequence[str]) -> Table:
     return table
 
 
-def claims_table(found: SuiteTable) -> Table:
+def claims_table(suite: SuiteTable) -> Table:
     """Claims, one a row."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("experiment", no_wrap=True)
@@ -132,9 +132,9 @@ def claims_table(found: SuiteTable) -> Table:
     table.add_column("effect here", overflow="fold", max_width=16)
     table.add_column("p", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold", max_width=20)
-    for it, judged in found.claims:
+    for experiment, judged in suite.claims:
         claim = judged.claim
-        name = it.results.experiment.name if judged is it.claims[0] else ""
+        name = experiment.results.experiment.name if judged is experiment.claims[0] else ""
         shown = (name, suite_text.contrast(claim), suite_text.effect(judged.compared))
         table.add_row(*map(Text, (*shown, suite_text.p_value(judged.compared), suite_text.verdict(judged))))
     return table

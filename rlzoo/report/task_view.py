@@ -60,11 +60,11 @@ def _calls(sampled: GradedRollouts) -> Callable[[int], float]:
 def verdict(sampled: GradedRollouts, row: int) -> str:
     """What a response earned, how it ended, and how long it was; of several turns how many, and what they called."""
     grade = f"reward {sampled.reward[row]:g}, correctness {sampled.correct[row]:g}, {sampled.outcomes[row]}"
-    said = f"{grade}, {counted(int(sampled.rollouts.mask[row].sum()), 'token')}"
+    words = f"{grade}, {counted(int(sampled.rollouts.mask[row].sum()), 'token')}"
     if not has_turns(sampled):
-        return said
+        return words
     turns, calls, failed, heard = (int(sampled.figures[name][row]) for name in TURN_FIGURES)
-    return f"{said} and {heard} heard in {counted(turns, 'turn')}, {counted(calls, 'call')}, {failed} failed"
+    return f"{words} and {heard} heard in {counted(turns, 'turn')}, {counted(calls, 'call')}, {failed} failed"
 
 
 def _grades(look: TaskLook) -> Table:

@@ -19,7 +19,7 @@ from rlzoo.comparing.grid import settings_of
 from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
-from rlzoo.doctor.detectors import Finding
+from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
 from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
@@ -40,7 +40,7 @@ from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
-from rlzoo.training.standstill import Watch, standstill
+from rlzoo.training.standstill import StandstillWatch, standstill
 
 
 class Terminal:
@@ -116,7 +116,7 @@ class Terminal:
             [part.name for part in experiment.objective.all(Mask)],
             bool(tool_keys(experiment.config.task)),
         )
-        row, watch = StepRow(steps, masks, has_tools), Watch(experiment.config)
+        row, watch = StepRow(steps, masks, has_tools), StandstillWatch(experiment.config)
         follow = _following(experiment, done)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
@@ -169,7 +169,9 @@ class Terminal:
             f"{len(changes)} of {len(regraded)} grades changed, {risen} up and {len(changes) - risen} down: "
             f"accuracy {means[0]:.2f} -> {means[1]:.2f} %"
         )
-        timed_out, failed = ([new["outcome"] for _, new in regraded].count(it) for it in ("timed_out", "failed"))
+        timed_out, failed = (
+            [new["outcome"] for _, new in regraded].count(outcome) for outcome in ("timed_out", "failed")
+        )
         if timed_out or failed:
             self.console.print(f"{timed_out} gradings timed out, {failed} failed")
         if changes and show:
@@ -223,7 +225,7 @@ class Terminal:
         self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
 
 
-def _alert(finding: Finding) -> Alert:
+def _alert(finding: Detection) -> Alert:
     parts = filter(None, (str(finding), finding.setting, "rlzoo doctor says more of it"))
     return Alert(finding.name.replace("_", " "), "; ".join(parts))
 
@@ -294,7 +296,7 @@ def _troubles(metrics: dict[str, Any]) -> str:
         ("grading", "timed out"): metrics["grading_timed_out"],
         ("grading", "failed"): metrics["grading_failed"],
     }
-    return "".join(f"\n          {counted(int(count), it)} {how}" for (it, how), count in counts.items() if count)
+    return "".join(f"\n          {counted(int(count), noun)} {how}" for (noun, how), count in counts.items() if count)
 
 
 def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, Evaluation]:
@@ -303,7 +305,7 @@ def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, 
 
 def _comparison(outcome: Outcome) -> Table:
     """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
-    ends = {it: _first_and_last(by_step) for it, by_step in outcome.evaluations.items()}
+    ends = {decoding: _first_and_last(by_step) for decoding, by_step in outcome.evaluations.items()}
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("held out")
     for heading in ("before", "after", "difference"):

@@ -22,11 +22,11 @@ def found(names: Sequence[Name], word: str) -> list[Name]:
 
     What users say of the troubles that they address counts as well. Raises UserError if none does.
     """
-    said = {
+    texts = {
         name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc, *_told(name))
         for name in names
     }
-    mentioned = [name for name in names if word.lower() in " ".join(said[name]).lower()]
+    mentioned = [name for name in names if word.lower() in " ".join(texts[name]).lower()]
     if not mentioned:
         raise UserError(
             f"--search {word}: nothing in the zoo mentions it{nearest(word, [name.name for name in names])}"
@@ -107,9 +107,9 @@ def _print_parameters(written: str, objective: Objective, console: Console) -> N
     for heading in ("parameter", "default", "allowed", "meaning"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "parameter")
     for part in parts if len(parts) == len(named) else objective.parts:
-        for it in part.parameters():
-            here = ("" if len(parts) == 1 else f"{part.name} ") + f"{it['name']}={_value(it['value'])}"
-            table.add_row(here, _value(it["default"]), it["allowed"], it["meaning"])
+        for parameter in part.parameters():
+            here = ("" if len(parts) == 1 else f"{part.name} ") + f"{parameter['name']}={_value(parameter['value'])}"
+            table.add_row(here, _value(parameter["default"]), parameter["allowed"], parameter["meaning"])
     console.print(table if table.row_count else "")
 
 

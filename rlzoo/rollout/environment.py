@@ -28,14 +28,14 @@ def environment_of(config: TaskConfig) -> type[Environment]:
     """
     written = written_outside(config.name)
     task = load_outside("task.name", written) if written else None
-    own: type[Environment] | None = getattr(task, "environment", None)
-    if own is not None and (keys := tool_keys(config)):
+    environment: type[Environment] | None = getattr(task, "environment", None)
+    if environment is not None and (keys := tool_keys(config)):
         key, named = next(iter(keys.items()))
         raise UserError(
             f"{key}={named} has no effect on task.name={config.name}, which has an environment of its own; "
             f"leave {key} out"
         )
-    return own or (StatefulToolUse if config.episodes else ToolUse if config.tools else SingleTurn)
+    return environment or (StatefulToolUse if config.episodes else ToolUse if config.tools else SingleTurn)
 
 
 @contextmanager

@@ -157,8 +157,8 @@ class SingleTurn(Environment):
         truncated = rollouts.truncated.tolist()
         empty = [cut and not self.grade_truncated for cut in truncated]
         graded = self._grades(asked, ["" if cut else text for text, cut in zip(texts, empty, strict=True)])
-        outcomes = ["truncated" if cut else one.outcome for one, cut in zip(graded, truncated, strict=True)]
-        return [one.grade for one in graded], outcomes
+        outcomes = ["truncated" if cut else result.outcome for result, cut in zip(graded, truncated, strict=True)]
+        return [result.grade for result in graded], outcomes
 
     def _grades(self, problems: Sequence[Problem], texts: Sequence[str]) -> list[Graded]:
         """Of each row, with its problem and the text that counts."""

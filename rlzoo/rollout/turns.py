@@ -229,7 +229,9 @@ class Turns(SingleTurn):
     def _heard(self, rows: Mapping[int, Conversation]) -> dict[int, list[Answer]]:
         """The answers to the last turn of each row that asks something, by the row's number."""
         asked = {number: calls for number, row in rows.items() if (calls := self.calls_of(row))}
-        answers = self.answers({number: rows[number] for number in asked}, [it[:MOST_CALLS] for it in asked.values()])
+        answers = self.answers(
+            {number: rows[number] for number in asked}, [calls[:MOST_CALLS] for calls in asked.values()]
+        )
         return {
             number: [*heard, TOO_MANY] if len(calls) > MOST_CALLS else heard
             for (number, calls), heard in zip(asked.items(), answers, strict=True)
@@ -261,11 +263,11 @@ class ToolUse(Turns):
         """The answers to the calls of each of some rows, in order."""
         asked = [
             (call, row.call_seed(place))
-            for row, own in zip(rows.values(), calls, strict=True)
-            for place, call in enumerate(own)
+            for row, of_row in zip(rows.values(), calls, strict=True)
+            for place, call in enumerate(of_row)
         ]
         answers = iter(self.tools.answers(asked))
-        return [[next(answers) for _ in own] for own in calls]
+        return [[next(answers) for _ in of_row] for of_row in calls]
 
 
 def row_lots(places: Sequence[int], responses: int) -> list[int]:

@@ -44,7 +44,9 @@ logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 def check_vllm(config: Config) -> None:
     """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
     coldest, hottest = TEMPERATURES
-    decodings = [("evaluation.decodings", one.temperature) for one in read_decodings(config.evaluation.decodings)]
+    decodings = [
+        ("evaluation.decodings", decoding.temperature) for decoding in read_decodings(config.evaluation.decodings)
+    ]
     for key, value in (("rollout.temperature", config.rollout.temperature), *decodings):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
@@ -253,13 +255,13 @@ def _parameter_names(model: torch.nn.Module) -> set[str]:
 
 
 def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
-    said = one_line(error).partition(" Try ")[0]
+    message = one_line(error).partition(" Try ")[0]
     size = f"rollout.kv_cache_gib={set_aside_gib(config, VllmEngine.kv_cache_gib):g}"
-    if "KV cache is needed" in said or "No available memory for the cache" in said:
-        return UserError(f"{size} is too small for one prompt and response; raise it: {said}")
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in said:
-        return UserError(f"{size} and the weights do not fit into memory; lower it: {said}")
-    return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {said}")
+    if "KV cache is needed" in message or "No available memory for the cache" in message:
+        return UserError(f"{size} is too small for one prompt and response; raise it: {message}")
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in message:
+        return UserError(f"{size} and the weights do not fit into memory; lower it: {message}")
+    return UserError(f"rollout.engine=vllm: vLLM cannot start with {model.name} ({architecture}): {message}")
 
 
 def rollouts_of(prompts: Sequence[Sequence[int]], responses: Sequence[Any], version: int) -> Rollouts:

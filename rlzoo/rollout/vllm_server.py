@@ -179,8 +179,8 @@ class VllmServer:
 
         def answered(prompt: Sequence[int], number: int) -> list[Any]:
             room = min(sampling.max_response_tokens, self.longest - len(prompt))
-            own = {"prompt": list(prompt), "max_tokens": room, "seed": _seed(seed, number)}
-            return list(self._call("POST", "v1/completions", {**requested, **own})["choices"])
+            of_prompt = {"prompt": list(prompt), "max_tokens": room, "seed": _seed(seed, number)}
+            return list(self._call("POST", "v1/completions", {**requested, **of_prompt})["choices"])
 
         side_by_side = max(1, self.config.rows_per_batch // responses_per_prompt)
         with self._heard(self.config, self.model), ThreadPoolExecutor(side_by_side) as threads:
@@ -193,7 +193,7 @@ class VllmServer:
                 f"give each run a server of its own, and go on with resume=true"
             )
         copies = responses_per_prompt if greedy else 1
-        return rollouts_of(prompts, [one for one in responses for _ in range(copies)], self.version)
+        return rollouts_of(prompts, [response for response in responses for _ in range(copies)], self.version)
 
     def close(self) -> None:
         """Ends what the server is still doing for this run, and leaves it."""
@@ -241,8 +241,8 @@ class VllmServer:
         try:
             yield
         except requests.HTTPError as error:
-            said = one_line(error.response.text if error.response is not None else error)
-            raise UserError(cls._wrong(rollout, model, f"it refused: {said}")) from None
+            message = one_line(error.response.text if error.response is not None else error)
+            raise UserError(cls._wrong(rollout, model, f"it refused: {message}")) from None
         except requests.ConnectionError:
             raise UserError(cls._wrong(rollout, model, "no server answers there")) from None
         except (requests.RequestException, OSError) as error:
@@ -263,7 +263,9 @@ class _Source:
     def __post_init__(self) -> None:
         # A tied head goes over too: what the server prepared from it does not follow by itself.
         self.names = {name for name, _ in self.policy.model.named_parameters(remove_duplicate=False)}
-        self.described = [SimpleNamespace(name=name, dtype=it.dtype, shape=tuple(it.shape)) for name, it in self]
+        self.described = [
+            SimpleNamespace(name=name, dtype=weight.dtype, shape=tuple(weight.shape)) for name, weight in self
+        ]
 
     def metadata(self) -> list[SimpleNamespace]:
         """What will come, in its order."""
@@ -276,7 +278,7 @@ class _Source:
 
 def _served(rollout: RolloutConfig) -> dict[str, int]:
     """The longest prompt with its response, by model."""
-    return {one["id"]: int(one["max_model_len"]) for one in _answer("GET", f"{rollout.server}/v1/models")["data"]}
+    return {model["id"]: int(model["max_model_len"]) for model in _answer("GET", f"{rollout.server}/v1/models")["data"]}
 
 
 def _seed(seed: int, number: int) -> int:

@@ -45,7 +45,7 @@ def _doubted(differences: Differences, stable: Sequence[float]) -> Differences:
     to_baseline = list(differences.to_baseline)
     for row, known in enumerate(to_baseline):
         if known and known.seeds:
-            pair = [(stable[one], 1 - stable[one]) for one in (row, differences.baseline)]
+            pair = [(stable[place], 1 - stable[place]) for place in (row, differences.baseline)]
             weights = [row_is * baseline_is for row_is, baseline_is in itertools.product(*pair)]
             seeds = [replace(case, weight=weight) for case, weight in zip(known.seeds, weights, strict=True)]
             to_baseline[row] = replace(known, seeds=seeds)

@@ -73,7 +73,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Fit:
+class SigmoidFit:
     """The sigmoid of a row, with 95 % intervals over seeds."""
 
     curve: Sigmoid
@@ -97,14 +97,17 @@ class _Fitted:
     """[seeds, 2] A and log C_mid."""
 
 
-def fit_rows(rows: Sequence[Curves]) -> list[Fit | Refused]:
+def fit_rows(rows: Sequence[Curves]) -> list[SigmoidFit | Refused]:
     """The sigmoid of every row. Rows need not have the same seeds or points."""
     fitted = [_fitted(row) for row in rows]
-    known = [it for it in fitted if isinstance(it, _Fitted)]
-    asymptotes, midpoints = (over_seeds([it.by_seed[:, which] for it in known]) for which in (0, 1))
-    fits = iter([_fit(it.curve, *both) for it, *both in zip(known, asymptotes, midpoints, strict=True)])
-    judged = [next(fits) if isinstance(it, _Fitted) else it for it in fitted]
-    return [_if_determined(it, row) if isinstance(it, Fit) else it for it, row in zip(judged, rows, strict=True)]
+    known = [fitting for fitting in fitted if isinstance(fitting, _Fitted)]
+    asymptotes, midpoints = (over_seeds([fitting.by_seed[:, which] for fitting in known]) for which in (0, 1))
+    fits = iter([_fit(fitting.curve, *both) for fitting, *both in zip(known, asymptotes, midpoints, strict=True)])
+    judged = [next(fits) if isinstance(outcome, _Fitted) else outcome for outcome in fitted]
+    return [
+        _if_determined(outcome, row) if isinstance(outcome, SigmoidFit) else outcome
+        for outcome, row in zip(judged, rows, strict=True)
+    ]
 
 
 def accuracies_at(rows: Sequence[Curves], compute: float) -> list[Estimate | None]:
@@ -128,11 +131,12 @@ def _near(spent: np.ndarray, accuracy: np.ndarray, compute: float) -> float:
 def over_seeds(values: Sequence[np.ndarray]) -> list[Estimate]:
     """The mean of each row's [seeds] values, two or more, with its interval; the spread is learnt from all rows."""
     if len(values) < 2:
-        return [mean_by_seed(own) for own in values]
+        return [mean_by_seed(by_seed) for by_seed in values]
     spread = learn_spread(values, FLOOR, PRIOR_DEGREES)
     mixtures = zip(values, spread.weights, spread.variances, spread.degrees, strict=True)
     return [
-        _interval(own, weights, np.sqrt(variance / len(own)), degrees) for own, weights, variance, degrees in mixtures
+        _interval(by_seed, weights, np.sqrt(variance / len(by_seed)), degrees)
+        for by_seed, weights, variance, degrees in mixtures
     ]
 
 
@@ -249,12 +253,12 @@ def _misfit(residuals: np.ndarray) -> float:
     return float(stats.f.sf(off / (between + FLOOR), points - 4, (seeds - 1) * points)) if off > FLOOR else 1.0
 
 
-def _fit(curve: Sigmoid, asymptote: Estimate, midpoint: Estimate) -> Fit:
+def _fit(curve: Sigmoid, asymptote: Estimate, midpoint: Estimate) -> SigmoidFit:
     in_units = Estimate(*(float(np.exp(value)) for value in (midpoint.mean, midpoint.low, midpoint.high)))
-    return Fit(curve, asymptote, in_units)
+    return SigmoidFit(curve, asymptote, in_units)
 
 
-def _if_determined(fit: Fit, row: Curves) -> Fit | Refused:
+def _if_determined(fit: SigmoidFit, row: Curves) -> SigmoidFit | Refused:
     """The fit, if its intervals lie within what was seen."""
     first, last = float(row.compute[:, 1].mean()), float(row.compute[:, -1].mean())
     if fit.midpoint.high > last:

@@ -60,7 +60,7 @@ def learn_spread(means: Sequence[np.ndarray], floor: float, prior_degrees: Seque
     `prior_degrees` are what d0 may be: few where rows are not much alike.
     """
     deviations = [by_seed - by_seed.mean() for by_seed in means]
-    return _learn(deviations, np.array([len(own) - 1.0 for own in means]), floor, prior_degrees)
+    return _learn(deviations, np.array([len(by_seed) - 1.0 for by_seed in means]), floor, prior_degrees)
 
 
 def _learn(
@@ -70,7 +70,7 @@ def _learn(
     may_be: Sequence[float] = PRIOR_DEGREES,
 ) -> Spread:
     """From deviations whose squares add up to `degrees` variances in each row."""
-    squares = np.array([np.square(own).sum() for own in deviations])
+    squares = np.array([np.square(by_seed).sum() for by_seed in deviations])
     variances = np.maximum(squares / degrees, floor)
     prior_degrees, prior_variance, stable = _fit(variances, degrees, may_be)
     priors = np.array([prior_degrees, WILD_DEGREES])
@@ -152,15 +152,15 @@ def learn_paired_spread(
     means: Sequence[np.ndarray], seeds: Sequence[Sequence[int]], floor: float
 ) -> PairedSpread | None:
     """The spread of rows of which each shares seeds with others; None if one does not."""
-    row_of = np.repeat(np.arange(len(means)), [len(own) for own in means])
-    distinct, seed_of = np.unique(np.concatenate([np.asarray(own) for own in seeds]), return_inverse=True)
+    row_of = np.repeat(np.arange(len(means)), [len(by_seed) for by_seed in means])
+    distinct, seed_of = np.unique(np.concatenate([np.asarray(of_row) for of_row in seeds]), return_inverse=True)
     design = np.concatenate([np.eye(len(means))[row_of], np.eye(len(distinct))[seed_of]], axis=1)
-    runs, ends = np.concatenate(means), np.cumsum([len(own) for own in means])[:-1]
+    runs, ends = np.concatenate(means), np.cumsum([len(by_seed) for by_seed in means])[:-1]
     weights = np.ones(len(means))
     for _ in range(PASSES):
         weighted = design.T * weights[row_of]
         left = np.eye(len(runs)) - design @ np.linalg.pinv(weighted @ design, hermitian=True) @ weighted
-        degrees = np.array([own.sum() for own in np.split(np.square(left).sum(axis=1), ends)])
+        degrees = np.array([of_row.sum() for of_row in np.split(np.square(left).sum(axis=1), ends)])
         if degrees.min() < LEAST_DEGREES:
             return None
         residuals = np.split(left @ runs, ends)

@@ -133,7 +133,7 @@ def judge(
     """
     places = [{name: place for place, name in enumerate(measure.distinct())} for measure in measures]
     compared = _compared(measures, places, baseline)
-    tests, found = list[tuple[int, int, Distribution]](), [dict[int, Difference]() for _ in measures]
+    tests, by_measure = list[tuple[int, int, Distribution]](), [dict[int, Difference]() for _ in measures]
     for number, (measure, place) in enumerate(zip(measures, places, strict=True)):
         rows = [place[name] for name in place if measure.same_as[name] != baseline]
         tests += [(number, row, known) for row in rows if (known := compared[number].to_baseline[row])]
@@ -150,10 +150,10 @@ def judge(
     rates = [min(pair) for pair in zip(rates, corrected, strict=True)]
     outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
     for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), rates, strict=True):
-        found[number][row] = _difference(compared[number], row, known, family, *p_values)
+        by_measure[number][row] = _difference(compared[number], row, known, family, *p_values)
     return [
         _judged(measure, baseline, place, differences, by_row, equivalence)
-        for measure, place, differences, by_row in zip(measures, places, compared, found, strict=True)
+        for measure, place, differences, by_row in zip(measures, places, compared, by_measure, strict=True)
     ]
 
 
@@ -190,13 +190,13 @@ def _judged(
     baseline: Name,
     places: Mapping[Name, int],
     compared: Differences,
-    found: Mapping[int, Difference],
+    by_row: Mapping[int, Difference],
     equivalence: float,
 ) -> Judged[Name]:
     rows = {}
     for name, scores in measure.scores.items():
         place = places[name if name in places else measure.same_as[name]]
-        difference = None if name == baseline else found.get(place, NO_DIFFERENCE)
+        difference = None if name == baseline else by_row.get(place, NO_DIFFERENCE)
         fewest = min(len(scores.seeds), len(measure.scores[baseline].seeds))
         is_split = any(compared.collapses[row].runs for row in (place, compared.baseline))
         rows[name] = Measured(

@@ -33,9 +33,9 @@ def load_experiment(written: str) -> Experiment:
     if written in own_names():
         experiment: Experiment = import_module(f"{__package__}.experiments.{written}").EXPERIMENT
         return experiment
-    found = load_outside("experiments", written)
-    if not isinstance(found, Experiment):
-        raise UserError(f"experiments={written} is a {type(found).__name__}, not an Experiment of rlzoo.suite")
-    if found.name in own_names():
-        raise UserError(f"experiments={written}: the name {found.name} is taken by one of rlzoo; choose another")
-    return found
+    loaded = load_outside("experiments", written)
+    if not isinstance(loaded, Experiment):
+        raise UserError(f"experiments={written} is a {type(loaded).__name__}, not an Experiment of rlzoo.suite")
+    if loaded.name in own_names():
+        raise UserError(f"experiments={written}: the name {loaded.name} is taken by one of rlzoo; choose another")
+    return loaded

@@ -20,7 +20,7 @@ from rlzoo.suite.source import experiment_digest, objective_key
 
 
 @dataclass(frozen=True)
-class Kind:
+class CellKind:
     """What makes two cells the same one, but for their seed."""
 
     experiment: str
@@ -40,11 +40,11 @@ class Cell:
     label: str
     """Of the arm."""
     arm: Arm
-    kind: Kind
+    kind: CellKind
     seed: int
 
     @property
-    def identity(self) -> tuple[Kind, int]:
+    def identity(self) -> tuple[CellKind, int]:
         """No two cells have the same."""
         return self.kind, self.seed
 
@@ -63,7 +63,7 @@ def arms(experiment: Experiment, objectives: Sequence[str]) -> dict[str, Arm]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CellPlan:
     """What is to be trained."""
 
     cells: Sequence[Cell]
@@ -71,14 +71,14 @@ class Plan:
     """Experiment and objective -> why it cannot be asked that."""
 
 
-def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[str, Kind], dict[str, str]]:
+def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[str, CellKind], dict[str, str]]:
     """Label -> kind; and label -> why there is none, as what an experiment adds may not go with an objective."""
     source = experiment_digest(experiment)
-    kinds, refused = dict[str, Kind](), dict[str, str]()
+    kinds, refused = dict[str, CellKind](), dict[str, str]()
     for label, arm in chosen.items():
         settings = json.dumps(experiment.keys(arm), sort_keys=True)
         try:
-            kinds[label] = Kind(experiment.name, source, objective_key(_asked(arm)), settings)
+            kinds[label] = CellKind(experiment.name, source, objective_key(_asked(arm)), settings)
         except ObjectiveError as error:
             refused[label] = str(error)
     return kinds, refused
@@ -93,7 +93,7 @@ def _asked(arm: Arm) -> Objective:
     return objective
 
 
-def planned(names: Sequence[str], objectives: Sequence[str], seeds: Seeds, base_against_base: bool) -> Plan:
+def planned(names: Sequence[str], objectives: Sequence[str], seeds: Seeds, base_against_base: bool) -> CellPlan:
     """All that is asked for, seed by seed, so that what is done early says something of everything."""
     of_base, of_all, refused = list[Cell](), list[tuple[int, Cell]](), dict[tuple[str, str], str]()
     for name in names:
@@ -110,14 +110,14 @@ def planned(names: Sequence[str], objectives: Sequence[str], seeds: Seeds, base_
     cells = [cell for _, cell in sorted(of_all, key=itemgetter(0))]
     if base_against_base:
         cells += [replace(cell, seed=seed) for seed in BASE_SEEDS for cell in of_base]
-    return Plan(cells, refused)
+    return CellPlan(cells, refused)
 
 
 @dataclass(frozen=True)
 class Record:
     """A cell that is done, as the file has it."""
 
-    kind: Kind
+    kind: CellKind
     seed: int
     label: str
     """Of the arm as which it was trained: of another objective, how it was written."""
@@ -126,7 +126,7 @@ class Record:
     seconds: float
 
     @property
-    def identity(self) -> tuple[Kind, int]:
+    def identity(self) -> tuple[CellKind, int]:
         """That of its cell."""
         return self.kind, self.seed
 
@@ -174,14 +174,14 @@ class CellFile:
 
     def append(self, cell: Cell, result: CellResult) -> None:
         """Adds one, in one write."""
-        it = cell.kind
+        kind = cell.kind
         line = {
-            "experiment": it.experiment,
-            "source": it.source,
+            "experiment": kind.experiment,
+            "source": kind.source,
             "arm": cell.label,
             "expression": cell.arm.objective,
-            "objective": it.objective,
-            "settings": json.loads(it.settings),
+            "objective": kind.objective,
+            "settings": json.loads(kind.settings),
             "seed": cell.seed,
             "scores": dict(result.scores),
             "touched": dict(result.touched),
@@ -193,7 +193,7 @@ class CellFile:
 def _record(line: Mapping[str, Any]) -> Record:
     settings = json.dumps(line["settings"], sort_keys=True)
     return Record(
-        Kind(line["experiment"], line["source"], line["objective"], settings),
+        CellKind(line["experiment"], line["source"], line["objective"], settings),
         line["seed"],
         line["arm"],
         line["scores"],

@@ -28,7 +28,7 @@ GROUP = 10
 """Seeds of a group where base is compared with itself."""
 
 
-class Verdict(Enum):
+class ClaimVerdict(Enum):
     """What may be said of a claim here."""
 
     HOLDS = "holds"
@@ -72,7 +72,7 @@ class BaseAgainstBase:
     corrected: float = 1.0
 
 
-class Trouble(Enum):
+class ControlTrouble(Enum):
     """Why an experiment is void."""
 
     POSITIVE = "the positive control was not told apart in its direction"
@@ -91,11 +91,11 @@ class Controls:
     """None where base has not been trained on two groups of further seeds."""
 
     @property
-    def troubles(self) -> list[Trouble]:
+    def troubles(self) -> list[ControlTrouble]:
         """Those that make it void."""
-        found = [Trouble.POSITIVE] * (self.positive.sign != (1 if self.positive_higher else -1))
-        found += [Trouble.NEGATIVE] * (self.negative.sign != 0)
-        return found + [Trouble.BASE] * (self.base is not None and self.base.corrected < SIGNIFICANCE)
+        troubles = [ControlTrouble.POSITIVE] * (self.positive.sign != (1 if self.positive_higher else -1))
+        troubles += [ControlTrouble.NEGATIVE] * (self.negative.sign != 0)
+        return troubles + [ControlTrouble.BASE] * (self.base is not None and self.base.corrected < SIGNIFICANCE)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class JudgedClaim:
 
     claim: Claim
     compared: Compared
-    verdict: Verdict
+    verdict: ClaimVerdict
     seeds_needed: tuple[int, int] | None
     """How many seeds find the smallest difference that counts, as far as the spread is known; 0 is over a thousand.
     None where nothing is known, or no more are needed."""
@@ -127,20 +127,20 @@ Test: TypeAlias = tuple[str, str]
 
 def judge(results: Sequence[ExperimentResults], looks: int = 1) -> list[JudgedExperiment]:
     """Judges the claims of all experiments together."""
-    tests = [_tests(it) for it in results]
-    bases = [_base_against_base(it) for it in results]
+    tests = [_tests(result) for result in results]
+    bases = [_base_against_base(result) for result in results]
     compared = [(place, test, compare(results[place], *test)) for place, of_one in enumerate(tests) for test in of_one]
-    known = [it for it in compared if it[-1].difference is not None]
-    p_values = [it.difference.p_value for *_, it in known if it.difference]
+    known = [entry for entry in compared if entry[-1].difference is not None]
+    p_values = [comparison.difference.p_value for *_, comparison in known if comparison.difference]
     p_values += [base.p_value for base in bases if base]
     family = Family(len(p_values), looks)
     corrected = iter(family.adjusted(p_values))
-    found = {(place, test): it for place, test, it in compared}
-    found |= {(place, test): replace(it, corrected=next(corrected)) for place, test, it in known}
+    by_test = {(place, test): comparison for place, test, comparison in compared}
+    by_test |= {(place, test): replace(comparison, corrected=next(corrected)) for place, test, comparison in known}
     checked = [base and replace(base, corrected=next(corrected)) for base in bases]
     return [
-        _judged(it, {test: found[place, test] for test in tests[place]}, checked[place], family)
-        for place, it in enumerate(results)
+        _judged(result, {test: by_test[place, test] for test in tests[place]}, checked[place], family)
+        for place, result in enumerate(results)
     ]
 
 
@@ -156,9 +156,9 @@ def compare(results: ExperimentResults, arm: str, against: str) -> Compared:
 
 def _tests(results: ExperimentResults) -> list[Test]:
     """Each once."""
-    it = results.experiment
-    contrasts: list[Contrast] = [*it.claims, it.positive]
-    return list(dict.fromkeys([*((test.arm, test.against) for test in contrasts), it.negative]))
+    experiment = results.experiment
+    contrasts: list[Contrast] = [*experiment.claims, experiment.positive]
+    return list(dict.fromkeys([*((test.arm, test.against) for test in contrasts), experiment.negative]))
 
 
 def _base_against_base(results: ExperimentResults) -> BaseAgainstBase | None:
@@ -177,10 +177,12 @@ def _base_against_base(results: ExperimentResults) -> BaseAgainstBase | None:
 def _judged(
     results: ExperimentResults, compared: Mapping[Test, Compared], base: BaseAgainstBase | None, family: Family
 ) -> JudgedExperiment:
-    it = results.experiment
-    positive = compared[it.positive.arm, it.positive.against]
-    controls = Controls(positive, it.positive.higher, compared[it.negative], base)
-    claims = [_claim(results, claim, compared[claim.arm, claim.against], controls, family) for claim in it.claims]
+    experiment = results.experiment
+    positive = compared[experiment.positive.arm, experiment.positive.against]
+    controls = Controls(positive, experiment.positive.higher, compared[experiment.negative], base)
+    claims = [
+        _claim(results, claim, compared[claim.arm, claim.against], controls, family) for claim in experiment.claims
+    ]
     return JudgedExperiment(results, controls, claims)
 
 
@@ -189,22 +191,24 @@ def _claim(
 ) -> JudgedClaim:
     verdict, known = verdict_of(claim, compared, bool(controls.troubles), family.looks), compared.difference
     needed = None
-    if verdict is Verdict.CANNOT_TELL and known is not None:
+    if verdict is ClaimVerdict.CANNOT_TELL and known is not None:
         needed = pairs_needed_range(claim.smallest or known.mean, known, family.level)
     return JudgedClaim(claim, compared, verdict, needed, touched_by(results, claim.arm, claim.against))
 
 
-def verdict_of(claim: Claim, compared: Compared, is_void: bool, looks: int = 1) -> Verdict:
+def verdict_of(claim: Claim, compared: Compared, is_void: bool, looks: int = 1) -> ClaimVerdict:
     """What may be said of a claim."""
     if is_void:
-        return Verdict.VOID
+        return ClaimVerdict.VOID
     if compared.difference is None:
-        return Verdict.CANNOT_TELL
+        return ClaimVerdict.CANNOT_TELL
     if compared.difference.is_none:
-        return Verdict.DOES_NOT_FIRE
+        return ClaimVerdict.DOES_NOT_FIRE
     if compared.sign:
-        return Verdict.HOLDS if (compared.sign > 0) == claim.higher else Verdict.DOES_NOT_HOLD
-    return Verdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest, looks) else Verdict.CANNOT_TELL
+        return ClaimVerdict.HOLDS if (compared.sign > 0) == claim.higher else ClaimVerdict.DOES_NOT_HOLD
+    return (
+        ClaimVerdict.DOES_NOT_HOLD if compared.difference.is_within(claim.smallest, looks) else ClaimVerdict.CANNOT_TELL
+    )
 
 
 def touched_by(results: ExperimentResults, arm: str, against: str) -> dict[str, float]:

@@ -72,46 +72,50 @@ class Pairs:
 
 def against_base(results: Sequence[ExperimentResults], looks: int = 1) -> list[dict[str, Contrasted]]:
     """Of each experiment its arms by label; all of them are one family of tests."""
-    compared = [(place, compare(it, label, BASE)) for place, it in enumerate(results) for label in it.arms]
-    known = [(place, it) for place, it in compared if it.difference is not None and it.arm != BASE]
-    p_values = [it.difference.p_value for _, it in known if it.difference]
+    compared = [(place, compare(result, label, BASE)) for place, result in enumerate(results) for label in result.arms]
+    known = [
+        (place, comparison)
+        for place, comparison in compared
+        if comparison.difference is not None and comparison.arm != BASE
+    ]
+    p_values = [comparison.difference.p_value for _, comparison in known if comparison.difference]
     corrected = Family(len(p_values), looks).adjusted(p_values)
-    found: list[dict[str, Contrasted]] = [{} for _ in results]
-    scales = [deviation(it) for it in results]
-    for (place, it), p_value in zip(known, corrected, strict=True):
-        assert it.difference is not None
-        standardised = it.difference.mean / scales[place] if scales[place] else None
-        found[place][it.arm] = Contrasted(replace(it, corrected=p_value), standardised)
-    return found
+    contrasts: list[dict[str, Contrasted]] = [{} for _ in results]
+    scales = [deviation(result) for result in results]
+    for (place, comparison), p_value in zip(known, corrected, strict=True):
+        assert comparison.difference is not None
+        standardised = comparison.difference.mean / scales[place] if scales[place] else None
+        contrasts[place][comparison.arm] = Contrasted(replace(comparison, corrected=p_value), standardised)
+    return contrasts
 
 
 def deviation(results: ExperimentResults) -> float:
     """The standard deviation of the score of one run, over seeds, of all arms together; 0 where nothing is known."""
     score = results.experiment.score
     values = [arm.values(score, sorted(arm.records)) for arm in results.arms.values() if len(arm.records) > 1]
-    return float(np.sqrt(np.mean([it.var(ddof=1) for it in values]))) if values else 0.0
+    return float(np.sqrt(np.mean([of_arm.var(ddof=1) for of_arm in values]))) if values else 0.0
 
 
 def all_pairs(results: Sequence[ExperimentResults], looks: int = 1) -> Pairs:
     """Of the objectives that are no experiment's own arms; those that mean the same are one."""
-    typed = dict.fromkeys(written for it in results for written in it.others)
+    typed = dict.fromkeys(written for result in results for written in result.others)
     distinct = list({parse(written).key: written for written in reversed(typed)}.values())[::-1]
     tests: list[tuple[tuple[str, str], str, Compared]] = []
     for pair in combinations(distinct, 2):
-        for it in results:
-            if not all(written in it.others for written in pair):
+        for result in results:
+            if not all(written in result.others for written in pair):
                 continue
-            compared = compare(it, *(it.others[written] for written in pair))
+            compared = compare(result, *(result.others[written] for written in pair))
             if compared.difference is not None:
-                tests.append((pair, it.experiment.name, compared))
-    p_values = [it.difference.p_value for *_, it in tests if it.difference]
+                tests.append((pair, result.experiment.name, compared))
+    p_values = [comparison.difference.p_value for *_, comparison in tests if comparison.difference]
     corrected = Family(len(p_values), looks).adjusted(p_values)
     grouped = dict[tuple[str, str], list[tuple[str, Compared]]]()
     for (pair, name, compared), p_value in zip(tests, corrected, strict=True):
         grouped.setdefault(pair, []).append((name, replace(compared, corrected=p_value)))
-    return Pairs([_pair(pair, found) for pair, found in grouped.items()], len(tests))
+    return Pairs([_pair(pair, comparisons) for pair, comparisons in grouped.items()], len(tests))
 
 
-def _pair(objectives: tuple[str, str], found: Sequence[tuple[str, Compared]]) -> Pair:
-    is_same = all(it.difference is not None and it.difference.is_none for _, it in found)
-    return Pair(objectives, [name for name, it in found if it.sign], is_same)
+def _pair(objectives: tuple[str, str], comparisons: Sequence[tuple[str, Compared]]) -> Pair:
+    is_same = all(comparison.difference is not None and comparison.difference.is_none for _, comparison in comparisons)
+    return Pair(objectives, [name for name, comparison in comparisons if comparison.sign], is_same)

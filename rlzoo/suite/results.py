@@ -33,7 +33,11 @@ class ArmResults:
             {name.split("/")[1]: share for name, share in record.touched.items() if name.endswith("/tokens")}
             for record in self.records.values()
         ]
-        return {part: float(np.mean([it.get(part, 0.0) for it in shares])) for it in shares[:1] for part in it}
+        return {
+            part: float(np.mean([of_seed.get(part, 0.0) for of_seed in shares]))
+            for first in shares[:1]
+            for part in first
+        }
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,9 @@ def read_results(
     everything = dict.fromkeys((*(name for name in own_names() if name in recorded), *names))
     experiments = {name: load_experiment(name) for name in everything}
     own_arms = {experiment.name: experiment.arms for experiment in experiments.values()}
-    labels = dict.fromkeys(it.label for it in records if it.label not in own_arms.get(it.kind.experiment, (it.label,)))
+    labels = dict.fromkeys(
+        record.label for record in records if record.label not in own_arms.get(record.kind.experiment, (record.label,))
+    )
     seen = dict.fromkeys(label.removesuffix(TYPED) for label in labels)
     others = [*objectives, *(written for written in seen if written not in objectives and _is_known(written))]
     return [_results(experiment, others, seeds, records) for experiment in experiments.values()]
@@ -88,12 +94,12 @@ def _results(
     chosen = arms(experiment, others)
     kinds, _ = kinds_of(experiment, chosen)
     counted = [record for record in records if seeds.has(experiment, record.seed)]
-    found = {
+    by_label = {
         label: ArmResults(label, chosen[label], {record.seed: record for record in counted if record.kind == kind})
         for label, kind in kinds.items()
     }
     return ExperimentResults(
         experiment,
-        {label: arm for label, arm in found.items() if arm.records},
+        {label: arm for label, arm in by_label.items() if arm.records},
         {record.seed: record for record in records if record.seed in BASE_SEEDS and record.kind == kinds[BASE]},
     )

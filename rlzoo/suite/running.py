@@ -56,7 +56,7 @@ def run_cells(cells: Sequence[Cell], file: CellFile, jobs: int, view: RunningVie
     starts = file.path.parent / "starts"
     failures = list[Failure]()
     lacking = {cell.start: (cell.written, starts / cell.start) for cell in missing}
-    lacking = {name: it for name, it in lacking.items() if not it[1].is_dir()}
+    lacking = {name: start for name, start in lacking.items() if not start[1].is_dir()}
     with view.training(len(cells) - len(missing), len(cells)), _workers(min(jobs, max(1, len(missing)))) as each:
         view.starts(len(lacking))
         for _, made in each(_make_start, list(lacking.values())):

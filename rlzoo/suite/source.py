@@ -38,21 +38,21 @@ def objective_key(objective: Objective) -> str:
 
 def _sources(begin: list[Any]) -> list[str]:
     """The sources of functions and classes, and of all that they name in their own files or in this room."""
-    folders = {_folder(it.__module__) for it in begin}
-    found, waiting = dict[str, str](), list(begin)
+    folders = {_folder(definition.__module__) for definition in begin}
+    texts, waiting = dict[str, str](), list(begin)
     while waiting:
-        it = waiting.pop()
-        name = f"{it.__module__}.{it.__qualname__}"
-        if name in found or not (it.__module__.startswith(_ROOM) or _folder(it.__module__) in folders):
+        definition = waiting.pop()
+        name = f"{definition.__module__}.{definition.__qualname__}"
+        if name in texts or not (definition.__module__.startswith(_ROOM) or _folder(definition.__module__) in folders):
             continue
-        found[name] = normalised(ast.parse(textwrap.dedent(inspect.getsource(it))))
-        for used, value in _used(it):
+        texts[name] = normalised(ast.parse(textwrap.dedent(inspect.getsource(definition))))
+        for used, value in _used(definition):
             value = inspect.unwrap(value) if callable(value) else value
             if isinstance(value, type | FunctionType):
                 waiting.append(value)
             elif (text := _constant(value)) is not None:
-                found[f"{it.__module__}.{used}"] = text
-    return [text for _, text in sorted(found.items())]
+                texts[f"{definition.__module__}.{used}"] = text
+    return [text for _, text in sorted(texts.items())]
 
 
 def _folder(module: str) -> Path | None:
@@ -60,13 +60,13 @@ def _folder(module: str) -> Path | None:
     return Path(file).parent if file else None
 
 
-def _used(it: Any) -> Iterator[tuple[str, Any]]:
+def _used(definition: Any) -> Iterator[tuple[str, Any]]:
     """The globals that a function, or a class's methods and bases, name."""
-    if isinstance(it, type):
-        yield from ((base.__qualname__, base) for base in it.__mro__[1:-1])
-        functions = [_function(value) for value in vars(it).values()]
+    if isinstance(definition, type):
+        yield from ((base.__qualname__, base) for base in definition.__mro__[1:-1])
+        functions = [_function(value) for value in vars(definition).values()]
     else:
-        functions = [it]
+        functions = [definition]
     for function in functions:
         if isinstance(function, FunctionType):
             known = function.__globals__

@@ -8,7 +8,7 @@ from rlzoo.config import SuiteConfig
 from rlzoo.statistics.sequential import wants_seeds
 from rlzoo.suite.catalogue import load_experiment, own_names
 from rlzoo.suite.cells import CellFile, planned
-from rlzoo.suite.claims import JudgedClaim, JudgedExperiment, Trouble, Verdict, judge
+from rlzoo.suite.claims import ClaimVerdict, ControlTrouble, JudgedClaim, JudgedExperiment, judge
 from rlzoo.suite.contrasts import Contrasted, Pairs, against_base, all_pairs
 from rlzoo.suite.results import read_results
 from rlzoo.suite.running import Failure, RunningView, run_cells
@@ -34,7 +34,7 @@ class SuiteTable:
     @property
     def claims(self) -> list[tuple[JudgedExperiment, JudgedClaim]]:
         """All of them, each with its experiment."""
-        return [(it, claim) for it in self.experiments for claim in it.claims]
+        return [(experiment, claim) for experiment in self.experiments for claim in experiment.claims]
 
 
 def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView) -> SuiteTable:
@@ -47,7 +47,9 @@ def run_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView)
         failures = run_cells(plan.cells, file, config.jobs, view)
         for count in seeds.looks[1:]:
             judged = judge(read_results(names, objectives, seeds, file.read()), looks)
-            undecided = {it.results.experiment.name for it in judged if _is_open(it, seeds.up_to)}
+            undecided = {
+                experiment.results.experiment.name for experiment in judged if _is_open(experiment, seeds.up_to)
+            }
             further = planned(
                 [name for name in names if load_experiment(name).name in undecided],
                 objectives,
@@ -68,6 +70,6 @@ def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:
     """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
     troubles = experiment.controls.troubles
     if troubles:
-        return troubles == [Trouble.POSITIVE]
-    needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is Verdict.CANNOT_TELL]
+        return troubles == [ControlTrouble.POSITIVE]
+    needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is ClaimVerdict.CANNOT_TELL]
     return any(wants_seeds(False, False, seeds[0] if seeds else 0, up_to) for seeds in needed)

@@ -50,7 +50,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Answer:
+class MathAnswer:
     """An answer in plain notation.
 
     `readings` is one, or two for an exact value with its rounded one behind it. `regions` are the conditions of
@@ -69,7 +69,7 @@ class Answer:
         return all(chain.holds for chain in self.chains)
 
 
-def read(answer: str, bare_units: bool = False, equations: bool = False) -> Answer:
+def read(answer: str, bare_units: bool = False, equations: bool = False) -> MathAnswer:
     """Reads an answer, in a time that its length bounds.
 
     Letters that stand alone are units only if `bare_units`; equations are values, not chains, only if `equations`.
@@ -84,7 +84,7 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Answ
     base = _based(readings[-1].latex)
     if base is not None:
         readings = [Reading((base[0],))]
-    return Answer(
+    return MathAnswer(
         readings=tuple(dict.fromkeys(readings)),
         regions=tuple(tuple(map(_peeled, elements(part))) for part in alternatives(text)),
         base=base and base[1],
@@ -111,7 +111,7 @@ def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
     """The chain of equations that an element is, without units, and the unit of the last member."""
     whole = Chain.of(part)
     members, units = zip(
-        *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(one)), bare_units) for one in whole.members), strict=True
+        *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(member)), bare_units) for member in whole.members), strict=True
     )
     return Chain(tuple(map(_text, members)), whole.relations), units[-1]
 

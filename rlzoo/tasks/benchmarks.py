@@ -149,13 +149,13 @@ def find(names: Sequence[str]) -> list[Benchmark]:
     """
     if not names:
         raise UserError(f"benchmarks= names none; there are {', '.join([*BENCHMARKS, *GROUPS])}")
-    found: list[Benchmark] = []
+    chosen: list[Benchmark] = []
     for name in names:
         for member in _members(name):
-            if member.name in [benchmark.name for benchmark in found]:
+            if member.name in [benchmark.name for benchmark in chosen]:
                 raise UserError(f"benchmarks={','.join(names)}: {member.name} is there twice")
-            found.append(member)
-    return found
+            chosen.append(member)
+    return chosen
 
 
 def _members(name: str) -> list[Benchmark]:
@@ -170,27 +170,28 @@ def _members(name: str) -> list[Benchmark]:
 
 def _of_file(path: Path) -> Benchmark:
     """The benchmark that a YAML file describes. Raises UserError for what it cannot say."""
-    own: OwnBenchmark = load_config([str(path)], OwnBenchmark)
-    if not own.source:
+    described: OwnBenchmark = load_config([str(path)], OwnBenchmark)
+    if not described.source:
         raise UserError(f"{path} has no source=; name a file, a folder or a hub id")
-    if own.samples < 1:
-        raise UserError(f"{path}: samples={own.samples} must be at least 1")
-    if PROBLEM not in own.template:
-        raise UserError(f"{path}: template={own.template!r} has no {PROBLEM} where the problem stands")
-    if own.metric not in METRICS:
+    if described.samples < 1:
+        raise UserError(f"{path}: samples={described.samples} must be at least 1")
+    if PROBLEM not in described.template:
+        raise UserError(f"{path}: template={described.template!r} has no {PROBLEM} where the problem stands")
+    if described.metric not in METRICS:
         raise UserError(
-            f"{path}: metric={own.metric}{nearest(own.metric, METRICS)}; there are {', '.join(filter(None, METRICS))}"
+            f"{path}: metric={described.metric}{nearest(described.metric, METRICS)}; "
+            f"there are {', '.join(filter(None, METRICS))}"
         )
-    beside = path.parent / Path(own.source).expanduser()
+    beside = path.parent / Path(described.source).expanduser()
     return Benchmark(
         path.stem,
-        str(beside) if beside.exists() else own.source,
+        str(beside) if beside.exists() else described.source,
         rows=0,
-        samples=own.samples,
-        split=own.split,
-        instruction=own.instruction,
-        template=own.template,
-        metric=own.metric,
+        samples=described.samples,
+        split=described.split,
+        instruction=described.instruction,
+        template=described.template,
+        metric=described.metric,
     )
 
 
@@ -237,15 +238,15 @@ def load_benchmark(
         _logger.warning("%s has %d problems here; the papers' has %d", benchmark.name, len(problems), benchmark.rows)
     if benchmark.template != PROBLEM or benchmark.metric:
         problems = [_as_its_own(benchmark, problem) for problem in problems]
-    own = [problem for problem in problems if not says_how_to_answer(problem.prompt)]
-    if instruction is not None and not own:
+    bare = [problem for problem in problems if not says_how_to_answer(problem.prompt)]
+    if instruction is not None and not bare:
         raise UserError(
             f"task.instruction={instruction!r} has no effect on {benchmark.name}: its prompts bring their own"
         )
     text = benchmark.instruction if instruction is None else instruction
-    changed = {problem.id: replace(problem, prompt=instructed(problem.prompt, text)) for problem in own}
+    changed = {problem.id: replace(problem, prompt=instructed(problem.prompt, text)) for problem in bare}
     problems = [changed.get(problem.id, problem) for problem in problems]
-    turns = [turn for it in examples for turn in _turns(benchmark, it, text if own else "")]
+    turns = [turn for example in examples for turn in _turns(benchmark, example, text if bare else "")]
     return task, [_with_turns(problem, turns) for problem in problems] if turns else problems
 
 
@@ -262,7 +263,7 @@ def read_examples(file: str) -> list[Example]:
     try:
         lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
         examples = [Example(**json.loads(line)) for line in lines if line.strip()]
-        if not all(isinstance(text, str) for it in examples for text in (it.problem, it.response)):
+        if not all(isinstance(text, str) for example in examples for text in (example.problem, example.response)):
             raise TypeError("one of them is no text")
         return examples
     except (OSError, ValueError, TypeError) as error:

@@ -124,7 +124,7 @@ def _landlock_version() -> int:
 def _call(numbers: tuple[int, int], *arguments: object) -> int:
     """A system call; -1 if it fails."""
     column, _ = _MACHINES[platform.machine()]
-    typed = [ctypes.c_long(it) if isinstance(it, int) else it for it in arguments]
+    typed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result: int = _libc().syscall(ctypes.c_long(numbers[column]), *typed)
     return result
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rlzoo.tasks.answer import ORDER, Answer, Reading, read
+from rlzoo.tasks.answer import ORDER, MathAnswer, Reading, read
 from rlzoo.tasks.chains import Chain
 from rlzoo.tasks.notation import typeset
 from rlzoo.tasks.symbolic import parsed, region, same
@@ -52,7 +52,7 @@ _PERCENT = re.compile(r"\s*\\?%$")
 class Gold:
     """A gold answer, understood once."""
 
-    answer: Answer
+    answer: MathAnswer
     meanings: tuple[Any, ...]
     is_equation: bool
     has_letters: bool
@@ -129,15 +129,15 @@ def understood(gold: str) -> Gold:
     )
 
 
-def _meanings(answer: Answer) -> list[Any]:
+def _meanings(answer: MathAnswer) -> list[Any]:
     return [meaning for reading in answer.readings for meaning in parsed(reading.latex)]
 
 
-def _may_be_equal(gold: Answer, given: Answer) -> bool:
+def _may_be_equal(gold: MathAnswer, given: MathAnswer) -> bool:
     """False if base, brackets or units say that the two are different things."""
     in_base = given.base in (None, gold.base or "10")
     of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
-    in_units = not any(contradict(one, other) for one, other in zip(gold.units, given.units, strict=False))
+    in_units = not any(contradict(first, second) for first, second in zip(gold.units, given.units, strict=False))
     return in_base and of_a_kind and in_units
 
 
@@ -167,14 +167,14 @@ def _equal_ratios(wanted: list[str], given: list[str]) -> bool:
     """Whether the members of two ratios are proportional."""
     if len(wanted) != len(given):
         return False
-    crossed = [((wanted[0], there), (one, given[0])) for one, there in zip(wanted[1:], given[1:], strict=True)]
+    crossed = [((wanted[0], there), (here, given[0])) for here, there in zip(wanted[1:], given[1:], strict=True)]
     return all(same(*(parsed(rf"({a}) \cdot ({b})") for a, b in pair)) for pair in crossed)
 
 
 def _chosen(given: str, choice: re.Match[str]) -> set[str]:
     """The labels that an answer gives, the one that it begins with among them."""
     further = _FURTHER_CHOICE.finditer(given[choice.end() :])
-    return {label for found in (choice, *further) for label in found.groups() if label}
+    return {label for match in (choice, *further) for label in match.groups() if label}
 
 
 def _words(latex: str) -> str:
@@ -184,10 +184,10 @@ def _words(latex: str) -> str:
     return _NOTHING.get(words, words)
 
 
-def _equal_regions(gold: Gold, given: Answer) -> bool:
+def _equal_regions(gold: Gold, given: MathAnswer) -> bool:
     """Whether inequalities and intervals joined by *and* and *or* say the same."""
     both = (gold.answer, given)
     if not any(ORDER.search(condition) for answer in both for conditions in answer.regions for condition in conditions):
         return False
-    one, other = (region(answer.regions) for answer in both)
-    return one is not None and other is not None and same([one], [other])
+    first, second = (region(answer.regions) for answer in both)
+    return first is not None and second is not None and same([first], [second])

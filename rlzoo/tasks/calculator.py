@@ -178,7 +178,7 @@ class Calculator:
         """Turns of the model, and between them what the tool answers."""
         if rng.random() >= CALL_RATES["*" if "*" in problem.id else "+"]:
             return [slipped(problem.answer, rng, slip_rate)]
-        expression = "".join(rng.choice(_SLIPS) if rng.random() < slip_rate else it for it in problem.id)
+        expression = "".join(rng.choice(_SLIPS) if rng.random() < slip_rate else character for character in problem.id)
         try:
             value = answer = str(calculate(expression))
         except ValueError as error:

@@ -55,16 +55,16 @@ class Chain:
         is_decimal = digits is not None and digits < 1 and _last_place(before) is None and _is_number(before)
         return self.relations[place] != "=" or is_decimal
 
-    def _agree(self, first: int, one: Expr, second: int, other: Expr) -> bool:
+    def _agree(self, first: int, left: Expr, second: int, right: Expr) -> bool:
         """Whether two members are equal, or no further apart than rounding may put them."""
         rounded = any(map(self._rounds, range(first, second)))
-        if not rounded and one.is_rational and other.is_rational:
-            return bool((one - other).doit() == 0)
+        if not rounded and left.is_rational and right.is_rational:
+            return bool((left - right).doit() == 0)
         last = max(_last_place(self.members[place]) or 0.0 for place in (first, second)) if rounded else 0.0
         try:
-            is_cut_off = last < 1 and bool(abs(other.evalf()) < abs(one.evalf()))
-            tolerance = max(last if is_cut_off else last / 2, 1e-9 * abs(one.evalf()))
-            error = abs(one - other).evalf()
+            is_cut_off = last < 1 and bool(abs(right.evalf()) < abs(left.evalf()))
+            tolerance = max(last if is_cut_off else last / 2, 1e-9 * abs(left.evalf()))
+            error = abs(left - right).evalf()
             return bool(error.is_finite and error <= tolerance)
         except TypeError:  # not to be ordered
             return False

@@ -212,8 +212,8 @@ class DatasetTask:
         """The problem of a row. Raises ValueError if its question or answer is missing or not understood."""
         config, answer, raw = self.config, columns.answer_in(row), row[columns.question]
         prompt = prompt_of(raw)
-        own = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
-        data: dict[str, Any] = {"data_source": str(row.get("data_source") or own)}
+        default = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
+        data: dict[str, Any] = {"data_source": str(row.get("data_source") or default)}
         if self._takes_rows:
             data[ROW] = {
                 "question": question(prompt),
@@ -244,7 +244,7 @@ def _place(text: str, seed: int) -> bytes:
 def prompt_of(value: Any) -> Prompt:
     """Chat messages; plain text only where a chat template has been applied already."""
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    if messages and not (isinstance(messages, Sequence) and all(isinstance(it, Mapping) for it in messages)):
+    if messages and not (isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)):
         raise ValueError("has a question that is neither text nor chat messages")
     if not messages or not all(message.get("role") and message.get("content") for message in messages):
         raise ValueError("has no question")
@@ -260,7 +260,7 @@ def gold_of(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("solution_text_format")  # Knights and Knaves
     if isinstance(value, Sequence) and not isinstance(value, str):
-        value = ",".join(gold_of(one) for one in value)  # all of them are asked for, in any order (OlympiadBench)
+        value = ",".join(gold_of(member) for member in value)  # all of them are asked for, in any order (OlympiadBench)
     text = "" if value is None else str(value)
     if "\\boxed" in text:
         text = last_boxed(text) or ""

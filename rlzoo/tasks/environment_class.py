@@ -102,11 +102,11 @@ class EnvironmentClass:
 
     async def respond(self, instance: Any, turn: str, is_truncated: bool) -> Sequence[Answer]:
         """What its user says to a turn that calls nothing."""
-        said = instance.turn_answer(turn)
-        said = await said if inspect.isawaitable(said) else said
-        if said is not None and not isinstance(said, str):
-            raise TypeError(f"{TURN_ANSWER} returned {one_line(repr(said))}; it must return text, or None at the end")
-        return [] if said is None else [Answer(said, role="user")]
+        answer = instance.turn_answer(turn)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if answer is not None and not isinstance(answer, str):
+            raise TypeError(f"{TURN_ANSWER} returned {one_line(repr(answer))}; it must return text, or None at the end")
+        return [] if answer is None else [Answer(answer, role="user")]
 
     @property
     def hears(self) -> Hears:

@@ -15,7 +15,7 @@ from rlzoo.errors import one_line
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, EpisodeSource
 from rlzoo.tasks.grading import checked_grade
-from rlzoo.tasks.reward import Reward, Row, finite_number, weighted
+from rlzoo.tasks.reward import RewardFunction, Row, finite_number, weighted
 from rlzoo.tasks.tool_calls import Answer, answer_text, shortened
 from rlzoo.tasks.tool_pool import seed_generators
 from rlzoo.tasks.tools import Tool
@@ -27,7 +27,7 @@ class EpisodeSettings:
 
     environment: EpisodeSource
     tools: tuple[Tool, ...]
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]
     timeout: float
     """Seconds for each of beginning, a call, and the reward."""
@@ -94,14 +94,14 @@ class Episode:
 
     def grade(self, response: str) -> Sequence[Any]:
         """Reward, correctness, and the rewards that these are made of, for the text of the last turn."""
-        found = [reward(self.problem, response, [self.instance]) for reward in self.settings.rewards]
+        rewards = [reward(self.problem, response, [self.instance]) for reward in self.settings.rewards]
         names = self.settings.environment.reward_names
         if REWARD in names:
-            found.append((_number(REWARD, self._waited(self.instance.get_reward())), None))
+            rewards.append((_number(REWARD, self._waited(self.instance.get_reward())), None))
         if TURN_REWARD in names:
             unread = _number(TURN_REWARD, vars(self.instance).get(TURN_REWARD, 0.0))
-            found.append((self.earned + unread, None))
-        grade = checked_grade(weighted(found, self.settings.weights), self.problem)
+            rewards.append((self.earned + unread, None))
+        grade = checked_grade(weighted(rewards, self.settings.weights), self.problem)
         return grade.reward, grade.correct, grade.rewards
 
     def _waited(self, value: Any) -> Any:
@@ -121,5 +121,5 @@ def _columns(reset: Any, problem: Problem) -> dict[str, Any]:
     """The row, of which `reset` gets what it names, or all; a task that has no rows has prompt and answer."""
     parameters = inspect.signature(reset).parameters
     given = {"prompt": problem.prompt, "answer": problem.answer, **Row.of(problem).columns}
-    takes_all = any(it.kind is it.VAR_KEYWORD for it in parameters.values())
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return {name: value for name, value in given.items() if takes_all or name in parameters}

@@ -61,9 +61,11 @@ class EpisodePool:
     def answers(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
         """What each of some episodes answers to its calls, in order."""
         read = [(number, self._read(number, call)) for number, calls in asked for call in calls]
-        orders = [Order(number, "call", (it.name, it.arguments)) for number, it in read if not isinstance(it, Answer)]
-        done = iter(self._answer(*it) for it in zip(orders, self._done(orders), strict=True))
-        answers = iter([it if isinstance(it, Answer) else next(done) for _, it in read])
+        orders = [
+            Order(number, "call", (call.name, call.arguments)) for number, call in read if not isinstance(call, Answer)
+        ]
+        done = iter(self._answer(*pair) for pair in zip(orders, self._done(orders), strict=True))
+        answers = iter([item if isinstance(item, Answer) else next(done) for _, item in read])
         return [[next(answers) for _ in calls] for _, calls in asked]
 
     @property
@@ -105,13 +107,13 @@ class EpisodePool:
     def _asked(self, method: str, numbers: Sequence[int]) -> dict[int, Any]:
         """What episodes that are not lost say; one that fails is lost."""
         orders = [Order(number, method, ()) for number in numbers if number not in self._lost]
-        said = {}
+        values = {}
         for order, done in zip(orders, self._done(orders), strict=True):
             if "error" in done:
                 self._lose(order.number, done["error"])
             else:
-                said[order.number] = done["value"]
-        return said
+                values[order.number] = done["value"]
+        return values
 
     @property
     def _nothing(self) -> Graded:
@@ -120,7 +122,7 @@ class EpisodePool:
 
     def _begin(self, numbers: Sequence[int]) -> list[Answer]:
         orders = [Order(number, "begin", self._begun[number]) for number in numbers]
-        answers = [self._answer(*it) for it in zip(orders, self._done(orders), strict=True)]
+        answers = [self._answer(*pair) for pair in zip(orders, self._done(orders), strict=True)]
         for number, answer in zip(numbers, answers, strict=True):
             if answer.is_error:
                 self._lose(number, answer.text)
@@ -163,13 +165,13 @@ class EpisodePool:
 
     def _done(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
         """What became of each order; the nurseries work side by side."""
-        parts = [[it for it in orders if it.number % self.workers == place] for place in range(self.workers)]
+        parts = [[order for order in orders if order.number % self.workers == place] for place in range(self.workers)]
         with self._one_at_a_time:
             for nursery, part in zip(self._nurseries, parts, strict=True):
                 nursery.ask(part)
             told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
         done = [next(told[order.number % self.workers]) for order in orders]
-        self.over |= {order.number for order, it in zip(orders, done, strict=True) if it.get("is_over")}
+        self.over |= {order.number for order, outcome in zip(orders, done, strict=True) if outcome.get("is_over")}
         return done
 
     def _end(self) -> None:

@@ -261,7 +261,7 @@ def _start_worker(grader: Grader, lifetime: float, environment: Mapping[str, str
     if _is_confined(grader) and not boundary.lacking():
         boundary.enter()
     may_connect = getattr(grader, "may_connect", False)
-    sys.addaudithook(partial(_forbid, tuple(it for it in _FORBIDDEN if not (may_connect and it == "socket."))))
+    sys.addaudithook(partial(_forbid, tuple(event for event in _FORBIDDEN if not (may_connect and event == "socket."))))
 
 
 def _grade(problem: Problem, response: str) -> Grade:

@@ -118,15 +118,21 @@ class KnightsGrader:
 
 def worth(claim: str, roles: Roles) -> int:
     """Whether a claim such as `A:B0` or `C:A&B` is true under an assignment."""
-    said = claim.partition(":")[2]
-    first, last = roles["ABC".index(said[0])], said[-1]
-    return int(first == int(last)) if len(said) == 2 else int(_RELATIONS[said[1]](first, roles["ABC".index(last)]))
+    statement = claim.partition(":")[2]
+    first, last = roles["ABC".index(statement[0])], statement[-1]
+    return (
+        int(first == int(last))
+        if len(statement) == 2
+        else int(_RELATIONS[statement[1]](first, roles["ABC".index(last)]))
+    )
 
 
 def solutions(prompt: str) -> list[str]:
     """Every assignment under which all knights say the truth and all knaves do not."""
     claims = prompt.removesuffix("?").split(",")
-    return [_text(roles) for roles in _assignments(len(claims)) if tuple(worth(it, roles) for it in claims) == roles]
+    return [
+        _text(roles) for roles in _assignments(len(claims)) if tuple(worth(claim, roles) for claim in claims) == roles
+    ]
 
 
 def is_held_out(prompt: str) -> bool:
@@ -140,9 +146,9 @@ def _side(held_out: bool) -> tuple[Problem, ...]:
         f"{','.join(claims)}?" for count in PEOPLE for claims in product(*map(_claims, range(count), [count] * count))
     ]
     problems = [
-        Problem(prompt.removesuffix("?"), prompt, found[0])
+        Problem(prompt.removesuffix("?"), prompt, solved[0])
         for prompt in prompts
-        if is_held_out(prompt) == held_out and len(found := solutions(prompt)) == 1
+        if is_held_out(prompt) == held_out and len(solved := solutions(prompt)) == 1
     ]
     random.Random(_TRAIN_SEED).shuffle(problems)
     return tuple(problems)
@@ -153,7 +159,7 @@ def _claims(speaker: int, count: int) -> list[str]:
     people = "ABC"[:count]
     roles = [person + role for person in people if person != people[speaker] for role in "01"]
     relations = [a + relation + b for a, b in combinations(people, 2) for relation in _RELATIONS]
-    return [f"{people[speaker]}:{said}" for said in roles + relations]
+    return [f"{people[speaker]}:{statement}" for statement in roles + relations]
 
 
 def _assignments(count: int) -> list[Roles]:

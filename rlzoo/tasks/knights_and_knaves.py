@@ -52,6 +52,6 @@ def _roles(response: str, names: list[str]) -> dict[str, str] | None:
     answer = response.split("<answer>")[1].split("</answer>")[0]
     if len(re.findall("knight|knave", answer.lower())) != len(names):
         return None
-    found = {name: re.search(rf"\b{name}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE) for name in names}
-    roles = {name: match.group(1).lower() for name, match in found.items() if match}
+    matches = {name: re.search(rf"\b{name}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE) for name in names}
+    roles = {name: match.group(1).lower() for name, match in matches.items() if match}
     return roles if len(roles) == len(names) else None

@@ -77,7 +77,7 @@ class Nursery:
         Episodes act side by side, each on one order at a time, in the time that the settings give it. Once so many
         have taken all of it, the others of this call get less, as responses that are graded do.
         """
-        return _Round(self, orders).results()
+        return _OrderRound(self, orders).results()
 
     def begin(self, number: int) -> None:
         """A process for an episode, in place of the one that there was."""
@@ -116,7 +116,7 @@ class _UnderWay:
     deadline: float
 
 
-class _Round:
+class _OrderRound:
     """Some orders on their way through the episodes of a nursery."""
 
     def __init__(self, nursery: Nursery, orders: Sequence[Order]) -> None:
@@ -155,7 +155,7 @@ class _Round:
     def _hear(self) -> None:
         """Waits until an episode is done, or out of time. Raises EOFError if nobody waits for it any more."""
         numbers = {self.nursery.children[number].orders: number for number in self.sent}
-        first = min(it.deadline for it in self.sent.values())
+        first = min(pending.deadline for pending in self.sent.values())
         heard = wait([self.nursery.to_pool, *numbers], max(0.0, first - time.monotonic()))
         if self.nursery.to_pool in heard:  # from where nothing comes while orders are under way
             raise EOFError
@@ -165,10 +165,10 @@ class _Round:
             except (EOFError, OSError, ValueError):
                 self._lose(number, "it ended its process")
         now = time.monotonic()
-        for number, it in [*self.sent.items()]:
-            if it.deadline <= now:
+        for number, pending in [*self.sent.items()]:
+            if pending.deadline <= now:
                 self.late += 1
-                self._lose(number, f"it took more than {it.limit:g} seconds")
+                self._lose(number, f"it took more than {pending.limit:g} seconds")
 
     def _lose(self, number: int, error: str) -> None:
         self.nursery.kill(number)

@@ -111,8 +111,8 @@ def _text(observation: Mapping[str, Any]) -> str:
         result = observation.get("result")
         value = result.get("data", result) if isinstance(result, Mapping) else result
     else:
-        said = {name: value for name, value in observation.items() if value is not None}
-        value = next(iter(said.values())) if len(said) == 1 else said
+        fields = {name: value for name, value in observation.items() if value is not None}
+        value = next(iter(fields.values())) if len(fields) == 1 else fields
     if value in (None, {}, ""):
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -121,9 +121,9 @@ def _text(observation: Mapping[str, Any]) -> str:
 @cache
 def connect(written: str) -> OpenEnvServer:
     """The server at an address, with its tools. Raises UserError if it, or the package, is not there."""
-    said = f"task.environment={written}"
+    setting = f"task.environment={written}"
     if find_spec("openenv") is None:
-        raise UserError(f"{said}: the package openenv-core is not installed; pip install 'rlzoo-llm[openenv]'")
+        raise UserError(f"{setting}: the package openenv-core is not installed; pip install 'rlzoo-llm[openenv]'")
     try:
         answer = requests.get(f"{_address(written)}/schema", timeout=_PATIENCE)
         answer.raise_for_status()
@@ -132,11 +132,11 @@ def connect(written: str) -> OpenEnvServer:
         functions = _listed(written) if lists_tools else [_step_of(action)]
     except (requests.RequestException, OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{said}: no OpenEnv server answers there as it should: {one_line(error) or type(error).__name__}; "
+            f"{setting}: no OpenEnv server answers there as it should: {one_line(error) or type(error).__name__}; "
             f"start it, or correct the address"
         ) from None
     if not functions:
-        raise UserError(f"{said}: the server lists no tool that the model could call")
+        raise UserError(f"{setting}: the server lists no tool that the model could call")
     return OpenEnvServer(written, tuple(functions), lists_tools)
 
 

@@ -20,30 +20,30 @@ from rlzoo.tasks.base import Grade, Grader, Problem
 
 def load_outside(key: str, written: str) -> Any:
     """What is called so. Raises UserError, naming the key, if it is not there or its module cannot be imported."""
-    said, file, module = f"{key}={written}", FILE.fullmatch(written), MODULE.fullmatch(written)
+    setting, file, module = f"{key}={written}", FILE.fullmatch(written), MODULE.fullmatch(written)
     if file:
         path = Path(file[1]).expanduser().resolve()
         if not path.is_file():
             remedy = "" if Path(file[1]).is_absolute() else f" in {Path.cwd()}; go to the folder that it is named from"
-            raise UserError(f"{said}: there is no file {file[1]}{remedy}")
+            raise UserError(f"{setting}: there is no file {file[1]}{remedy}")
         where, name, load = file[1], file[2], partial(load_file, str(path))
     elif module:
         where, name, load = module[1], module[2], partial(importlib.import_module, module[1])
     else:
-        raise UserError(f"{said} is neither my_module:name nor ./my_file.py:name")
+        raise UserError(f"{setting} is neither my_module:name nor ./my_file.py:name")
     try:
-        found = load()
+        loaded = load()
     except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
         if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
             raise UserError(
-                f"{said}: {one_line(error)}; go to the folder where {where} lies, or put PYTHONPATH=FOLDER before the "
-                f"command"
+                f"{setting}: {one_line(error)}; go to the folder where {where} lies, or put PYTHONPATH=FOLDER before "
+                f"the command"
             ) from None
-        raise UserError(f"{said}: {where} cannot be imported: {described(error)}") from None
-    if not hasattr(found, name):
-        there = [it for it, value in vars(found).items() if callable(value) and not it.startswith("_")]
-        raise UserError(f"{said}: {where} has no {name}{nearest(name, there)}")
-    return getattr(found, name)
+        raise UserError(f"{setting}: {where} cannot be imported: {described(error)}") from None
+    if not hasattr(loaded, name):
+        there = [member for member, value in vars(loaded).items() if callable(value) and not member.startswith("_")]
+        raise UserError(f"{setting}: {where} has no {name}{nearest(name, there)}")
+    return getattr(loaded, name)
 
 
 def definition(written: str) -> Definition | None:
@@ -94,8 +94,8 @@ def load_file(path: str) -> ModuleType:
 def described(error: BaseException) -> str:
     """An error of somebody else's code in one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != __file__]
-    place = f" ({Path(own[-1].filename).name} line {own[-1].lineno})" if own else ""
+    theirs = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != __file__]
+    place = f" ({Path(theirs[-1].filename).name} line {theirs[-1].lineno})" if theirs else ""
     return one_line(f"{type(error).__name__}: {error}") + place
 
 

@@ -149,6 +149,8 @@ def _fault_of(problem: Any) -> str:
 def _is_chat(prompt: Any) -> bool:
     messages = list(prompt) if isinstance(prompt, Iterable) else []
     return bool(messages) and all(
-        isinstance(it, Mapping) and isinstance(it.get("role"), str) and isinstance(it.get("content"), str)
-        for it in messages
+        isinstance(message, Mapping)
+        and isinstance(message.get("role"), str)
+        and isinstance(message.get("content"), str)
+        for message in messages
     )

@@ -45,7 +45,7 @@ _TRAIN_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Source:
+class GymDataset:
     """A dataset of the package; `options` are its parameters as JSON, so that a source can be hashed and pickled."""
 
     dataset: str
@@ -76,7 +76,7 @@ class ReasoningGym:
     name: str
     train: Sequence[Problem]
     held_out: Sequence[Problem]
-    grader: "Scorer"
+    grader: "DatasetScorer"
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """What the scorer sees of a response."""
@@ -100,7 +100,7 @@ def load(
     Raises UserError for a name or parameter that the package does not know or accept, and for a split left empty.
     """
     _check_names(dataset, options)
-    source = Source(dataset, json.dumps(options, sort_keys=True))
+    source = GymDataset(dataset, json.dumps(options, sort_keys=True))
     examples = _examples(source, few_shot)
     shots = [message for example in examples for message in _shot(example)]
 
@@ -116,13 +116,13 @@ def load(
     start = (_TRAIN_SEED + 2 * problems * seed) % 2**31
     train = TrainProblems(source, start, problems, {digest(example) for example in examples}, problem)
     _ = train[0]
-    return ReasoningGym(f"reasoning_gym:{dataset}", train, held_out, Scorer(source, wrong_reward))
+    return ReasoningGym(f"reasoning_gym:{dataset}", train, held_out, DatasetScorer(source, wrong_reward))
 
 
 def without_problems(dataset: str, options: Mapping[str, Any], wrong_reward: float) -> ReasoningGym:
     """The task of `load`, to grade with alone. Raises UserError for what the package does not know or accept."""
     _check_names(dataset, options)
-    scorer = Scorer(Source(dataset, json.dumps(options, sort_keys=True)), wrong_reward)
+    scorer = DatasetScorer(GymDataset(dataset, json.dumps(options, sort_keys=True)), wrong_reward)
     return ReasoningGym(f"reasoning_gym:{dataset}", [], [], scorer)
 
 
@@ -143,7 +143,7 @@ class TrainProblems(Sequence[Problem]):
     """
 
     def __init__(
-        self, source: Source, seed: int, size: int, examples: set[str], problem: Callable[[Entry], Problem]
+        self, source: GymDataset, seed: int, size: int, examples: set[str], problem: Callable[[Entry], Problem]
     ) -> None:
         self._source = source
         self._stream = source.stream(seed, size)
@@ -190,14 +190,14 @@ def _check_names(dataset: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def _too_few(source: Source, purpose: str) -> str:
+def _too_few(source: GymDataset, purpose: str) -> str:
     return (
         f"task.name=reasoning_gym:{source.dataset} with task.options={source.options} has too few different questions: "
         f"none can be {purpose}"
     )
 
 
-def _examples(source: Source, count: int) -> list[Entry]:
+def _examples(source: GymDataset, count: int) -> list[Entry]:
     """`count` entries of the training side with an answer to show."""
     candidates = source.distinct(_EXAMPLES_SEED, 100 + 16 * count) if count else iter(())
     usable = (entry for entry in candidates if entry["answer"] and not is_held_out(entry))
@@ -214,10 +214,10 @@ def _shot(entry: Entry) -> list[Message]:
 
 
 @dataclass(frozen=True)
-class Scorer:
+class DatasetScorer:
     """Grades by the dataset's own `score_answer`."""
 
-    source: Source
+    source: GymDataset
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:
@@ -226,7 +226,7 @@ class Scorer:
         return Grade(self.wrong_reward + (1.0 - self.wrong_reward) * score, float(score == 1.0))
 
 
-def _score(source: Source, answer: str, entry: Entry) -> float:
+def _score(source: GymDataset, answer: str, entry: Entry) -> float:
     try:
         score = float(_scoring_dataset(source).score_answer(answer, dict(entry)))
     except Exception:
@@ -235,7 +235,7 @@ def _score(source: Source, answer: str, entry: Entry) -> float:
 
 
 @lru_cache(maxsize=1)
-def _scoring_dataset(source: Source) -> ProceduralDataset:
+def _scoring_dataset(source: GymDataset) -> ProceduralDataset:
     return source.stream(seed=0, size=1)
 
 

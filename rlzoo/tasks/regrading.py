@@ -46,18 +46,18 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 def to_json(value: Any) -> Any:
     """Plain data in which tuples, which two scorers of reasoning-gym tell from lists, are marked as such."""
     if isinstance(value, tuple):
-        return {_TUPLE: [to_json(one) for one in value]}
+        return {_TUPLE: [to_json(member) for member in value]}
     if isinstance(value, Mapping):
-        return {key: to_json(one) for key, one in value.items()}
-    return [to_json(one) for one in value] if isinstance(value, list) else value
+        return {key: to_json(member) for key, member in value.items()}
+    return [to_json(member) for member in value] if isinstance(value, list) else value
 
 
 def from_json(value: Any) -> Any:
     """What `to_json` was given."""
     if isinstance(value, list):
-        return [from_json(one) for one in value]
+        return [from_json(member) for member in value]
     if isinstance(value, Mapping):
         if value.keys() == {_TUPLE}:
-            return tuple(from_json(one) for one in value[_TUPLE])
-        return {key: from_json(one) for key, one in value.items()}
+            return tuple(from_json(member) for member in value[_TUPLE])
+        return {key: from_json(member) for key, member in value.items()}
     return value

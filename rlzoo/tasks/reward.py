@@ -75,7 +75,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Reward:
+class RewardFunction:
     """A function from outside, in one of the three forms. Calling it gives a reward, and a correctness if it says one.
 
     Pickled by its name if it has been loaded by that, and as Python pickles functions otherwise.
@@ -86,7 +86,9 @@ class Reward:
     is_named: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (load_reward, (self.written,)) if self.is_named else (Reward, (self.written, self.function, False))
+        return (
+            (load_reward, (self.written,)) if self.is_named else (RewardFunction, (self.written, self.function, False))
+        )
 
     def __call__(
         self, problem: Problem, response: str, environments: Sequence[Any] | None = None
@@ -125,7 +127,11 @@ class Reward:
     def check(self, problem: Problem, environments: Sequence[Any] | None = None) -> None:
         """Raises UserError for a parameter that neither the row of this problem nor rlzoo has, or that has no name."""
         positional, named = self._arguments(problem, "", environments)
-        asked = [it for it in self.parameters.values() if it.kind not in (it.VAR_KEYWORD, it.VAR_POSITIONAL)]
+        asked = [
+            parameter
+            for parameter in self.parameters.values()
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        ]
         for parameter in asked[len(positional) :]:
             if parameter.default is parameter.empty and parameter.name not in named:
                 if parameter.name == _ENVIRONMENTS:
@@ -141,7 +147,7 @@ class Reward:
         self, problem: Problem, response: str, environments: Sequence[Any] | None
     ) -> tuple[list[Any], dict[str, Any]]:
         row, names = Row.of(problem), self.parameters
-        takes_all = any(it.kind is it.VAR_KEYWORD for it in names.values())
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
         if self.form == "verl":
             source = problem.data.get("data_source", "")
             given = {"data_source": source, "solution_str": response, "ground_truth": row.ground_truth}
@@ -152,8 +158,8 @@ class Reward:
             given = {**columns, "prompts": [prompt], "completions": [completion]}
             given |= {} if environments is None else {_ENVIRONMENTS: list(environments)}
             return [], given if takes_all else _known(given, names)
-        own = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
-        given = {**row.columns, **own}
+        standard = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
+        given = {**row.columns, **standard}
         first = next(iter(names.values()))
         is_named = "response" in names and names["response"].kind is not inspect.Parameter.POSITIONAL_ONLY
         if is_named or first.kind is first.VAR_KEYWORD:
@@ -178,7 +184,7 @@ class Reward:
 class RewardGrader:
     """Grades by functions from outside, whose weighted rewards are added up."""
 
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]
     may_connect = True
     """Judges are asked over connections."""
@@ -188,12 +194,14 @@ class RewardGrader:
         return weighted([reward(problem, response) for reward in self.rewards], self.weights)
 
 
-def weighted(found: Sequence[tuple[float, float | None]], weights: Sequence[float]) -> Grade:
+def weighted(graded: Sequence[tuple[float, float | None]], weights: Sequence[float]) -> Grade:
     """The grade of what several functions gave: each a reward, and a correctness if it says one."""
-    rewards = tuple(reward for reward, _ in found)
+    rewards = tuple(reward for reward, _ in graded)
     total = sum(weight * reward for weight, reward in zip(weights, rewards, strict=True))
-    said = [correct for _, correct in found if correct is not None]
-    return Grade(total, said[0] if said else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ())
+    correctness = [correct for _, correct in graded if correct is not None]
+    return Grade(
+        total, correctness[0] if correctness else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ()
+    )
 
 
 @dataclass(frozen=True)
@@ -216,7 +224,7 @@ class Rewarded:
 
     task: Task
     grader: Grader
-    rewards: tuple[Reward, ...]
+    rewards: tuple[RewardFunction, ...]
     has_environment: bool = False
 
     @property
@@ -265,13 +273,13 @@ def _reward_count(config: TaskConfig) -> int:
     return len(config.reward) + (len(environment.reward_names) if environment else 0)
 
 
-def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
+def load_rewards(config: TaskConfig) -> tuple[RewardFunction, ...]:
     """The functions of `task.reward`. Raises UserError for one that is not there, and for weights that do not fit."""
     count = _reward_count(config) if config.reward_weights else 0
     if len(config.reward_weights) != count:
         environment = environment_named(config)
-        own = " and ".join(environment.reward_names) if environment else ""
-        more = f" and {own} in task.environment" if own else ""
+        of_environment = " and ".join(environment.reward_names) if environment else ""
+        more = f" and {of_environment} in task.environment" if of_environment else ""
         raise UserError(
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
             f"{len(config.reward)} functions in task.reward{more}; give each one a weight"
@@ -279,17 +287,17 @@ def load_rewards(config: TaskConfig) -> tuple[Reward, ...]:
     if (config.reward or config.episodes) and config.wrong_reward:
         key = "task.reward" if config.reward else "task.environment"
         raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on {key}; leave it out")
-    return tuple(load_reward(it) for it in config.reward)
+    return tuple(load_reward(written) for written in config.reward)
 
 
-def load_reward(written: str | Function) -> Reward:
+def load_reward(written: str | Function) -> RewardFunction:
     """The function of that name, or the function itself. Raises UserError for one that is not there or no function."""
     if not isinstance(written, str):
-        return Reward(name_of(written), written, is_named=False)
+        return RewardFunction(name_of(written), written, is_named=False)
     function = load_outside("task.reward", written)
     if not callable(function):
         raise UserError(f"task.reward={written} is {one_line(repr(function))}, and not a function")
-    reward = Reward(written, function)
+    reward = RewardFunction(written, function)
     try:
         takes_something = bool(reward.parameters)
     except (TypeError, ValueError):  # some of what is built in has no signature
@@ -344,5 +352,5 @@ def _share(value: Any) -> float:
 
 def _asked(problem: Problem, response: str) -> str:
     """The row and the response, for an error."""
-    asked, said = (text if len(text) <= 80 else text[:77] + "..." for text in (Row.of(problem).question, response))
-    return f"for the question {asked!r} ({problem.id}) and the response {said!r}"
+    asked, replied = (text if len(text) <= 80 else text[:77] + "..." for text in (Row.of(problem).question, response))
+    return f"for the question {asked!r} ({problem.id}) and the response {replied!r}"

@@ -115,7 +115,13 @@ def _reading(split: Split) -> Iterator[Any]:
 
 def _check_nesting(split: Split, path: Path) -> None:
     """Refuses JSON on this machine that is nested so deep that reading it would crash the reader, and the process."""
-    files = [path] if path.is_file() else sorted(it for it in path.rglob("*") if it.is_file()) if path.is_dir() else []
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(file for file in path.rglob("*") if file.is_file())
+        if path.is_dir()
+        else []
+    )
     for file in files:
         if FORMATS.get(file.suffix) == "json":
             with file.open("rb") as lines:
@@ -173,7 +179,7 @@ class Columns:
 def plain(value: Any) -> Any:
     """A row's value as JSON can keep it: what else there is, dates for example, becomes text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(member) for member in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -89,8 +89,8 @@ def _has_no_end(number: Expr) -> bool:
     return rest != 1
 
 
-def _equal_numbers(one: Any, other: Any) -> bool:
-    return bool(abs(one - other) <= Rational(10) ** -_EQUAL_DIGITS * max(1, abs(one)))
+def _equal_numbers(first: Any, second: Any) -> bool:
+    return bool(abs(first - second) <= Rational(10) ** -_EQUAL_DIGITS * max(1, abs(first)))
 
 
 def number(latex: str) -> Expr | None:

@@ -33,7 +33,7 @@ BEGUN = "begun"
 
 def prompt_key(prompt: Prompt) -> object:
     """What two prompts that say the same have in common."""
-    return prompt if isinstance(prompt, str) else tuple((it["role"], it["content"]) for it in prompt)
+    return prompt if isinstance(prompt, str) else tuple((message["role"], message["content"]) for message in prompt)
 
 
 def begun_by(prompt: str) -> str:

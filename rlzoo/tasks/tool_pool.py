@@ -88,8 +88,8 @@ class ToolPool:
 
     def _answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
         read = [*enumerate(read_call(call, self.tools) for call, _ in calls)]
-        answers = {place: it for place, it in read if isinstance(it, Answer)}
-        asked = {place: it for place, it in read if isinstance(it, Call)}
+        answers = {place: answer for place, answer in read if isinstance(answer, Answer)}
+        asked = {place: call for place, call in read if isinstance(call, Call)}
         waiting = deque(asked)
         called: dict[Future[str], tuple[int, float]] = {}
         killed = Counter[int]()

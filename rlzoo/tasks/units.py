@@ -77,9 +77,9 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
     return (value.strip(), unit.strip()) if is_unit else (text, "")
 
 
-def contradict(one: str, other: str) -> bool:
+def contradict(first: str, second: str) -> bool:
     """Whether both are names of units that everybody knows, and of different ones."""
-    names = [_SAME_UNIT.get(_name(unit)) for unit in (one, other)]
+    names = [_SAME_UNIT.get(_name(unit)) for unit in (first, second)]
     return None not in names and names[0] != names[1]
 
 

@@ -78,16 +78,18 @@ def loader(written: str) -> str:
 
 @cache
 def _loaded(written: str, options: str) -> VerifiersEnvironment:
-    said = f"task.name={written}"
+    setting = f"task.name={written}"
     if find_spec("verifiers") is None:
-        raise UserError(f"{said}: the package verifiers is not installed; {_EXTRA}")
+        raise UserError(f"{setting}: the package verifiers is not installed; {_EXTRA}")
     import datasets
     import verifiers
 
     datasets.disable_progress_bars()
     logging.getLogger("verifiers").setLevel(logging.ERROR)  # it advises authors, anew in each episode's process
     if not hasattr(verifiers, "MultiTurnEnv"):
-        raise UserError(f"{said}: verifiers {verifiers.__version__} has no MultiTurnEnv; {_EXTRA} brings one that has")
+        raise UserError(
+            f"{setting}: verifiers {verifiers.__version__} has no MultiTurnEnv; {_EXTRA} brings one that has"
+        )
     import rlzoo.tasks.verifiers_episode  # noqa: F401  (once, and not in each episode, which is forked)
 
     try:
@@ -96,13 +98,13 @@ def _loaded(written: str, options: str) -> VerifiersEnvironment:
     except UserError:
         raise
     except (Exception, SystemExit) as error:
-        raise UserError(f"{said}: load_environment failed: {described(error)}") from None
+        raise UserError(f"{setting}: load_environment failed: {described(error)}") from None
     if not isinstance(environment, verifiers.Environment):
-        raise UserError(f"{said}: load_environment returned a {type(environment).__name__}, and no environment")
+        raise UserError(f"{setting}: load_environment returned a {type(environment).__name__}, and no environment")
     if isinstance(environment, verifiers.EnvGroup):
-        raise UserError(f"{said} is a group of environments; name one of them")
+        raise UserError(f"{setting} is a group of environments; name one of them")
     if environment.requires_group_rollouts:
-        raise UserError(f"{said}: its rubric scores whole groups; give it functions that score a single rollout")
+        raise UserError(f"{setting}: its rubric scores whole groups; give it functions that score a single rollout")
     return VerifiersEnvironment(written, options, environment)
 
 

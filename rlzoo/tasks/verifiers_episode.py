@@ -103,11 +103,13 @@ class VerifiersEpisode:
 
     def _answers(self, messages: Sequence[Any]) -> list[Answer]:
         """The new messages, with what was wrong with malformed calls at the place of these calls."""
-        by_call = {it.tool_call_id: it for it in messages if it.role == "tool"}
+        by_call = {message.tool_call_id: message for message in messages if message.role == "tool"}
         malformed = {f"call_{place}": call for place, call in enumerate(self.read) if isinstance(call, Answer)}
         answers = {name: self._answer(message) for name, message in by_call.items()} | malformed
         in_order = sorted(answers, key=lambda name: int(name.removeprefix("call_")))
-        return [answers[name] for name in in_order] + [self._answer(it) for it in messages if it.role != "tool"]
+        return [answers[name] for name in in_order] + [
+            self._answer(message) for message in messages if message.role != "tool"
+        ]
 
     def _answer(self, message: Any) -> Answer:
         role, text = _fields(message)

@@ -44,11 +44,13 @@ def of_all_processes(rollouts: Rollouts, config: RolloutConfig, accelerator: Acc
     """A first round of rollouts [N] by problem, on the CPU of every process; `prompt` counts from the first problem."""
     part, device = first_round(config, 0, accelerator), accelerator.device
     width = int(accelerator.gather(torch.tensor([rollouts.mask.shape[1]], device=device)).max())
-    own = {**rollouts.tensors(), "prompt": torch.tensor(part.numbers)[rollouts.prompt]}
-    found = {name: accelerator.gather(widened(it, width).to(device).contiguous()).cpu() for name, it in own.items()}
-    order = found["prompt"].argsort(stable=True)
-    order = order[found["prompt"][order] < part.count]
-    return {name: tensor[order] for name, tensor in found.items()}
+    local = {**rollouts.tensors(), "prompt": torch.tensor(part.numbers)[rollouts.prompt]}
+    gathered = {
+        name: accelerator.gather(widened(tensor, width).to(device).contiguous()).cpu() for name, tensor in local.items()
+    }
+    order = gathered["prompt"].argsort(stable=True)
+    order = order[gathered["prompt"][order] < part.count]
+    return {name: tensor[order] for name, tensor in gathered.items()}
 
 
 def read_ahead(

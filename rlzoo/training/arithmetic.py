@@ -21,7 +21,7 @@ def scored_at_first(needs: frozenset[str], moved: bool) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class StepArithmetic:
     """Of one step whose responses are all of full length."""
 
     tokens: int
@@ -47,7 +47,7 @@ def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
     return 2.0 * rows * (weights + attention)
 
 
-def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> Arithmetic:
+def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> StepArithmetic:
     """That of a step, but the first where rollouts are sampled ahead; `teacher` is the shape of one of its own.
 
     A prompt counts for each of its responses; a backward pass is two forward ones.
@@ -62,4 +62,4 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
     scoring = scorings * once + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3
-    return Arithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)
+    return StepArithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)

@@ -25,25 +25,25 @@ _THROWN_AWAY = -1
 class Share:
     """The part of this process in a batch of all processes.
 
-    Its row i is row `own[i]` of the process's rollouts and row `batch[i]` of the batch, or of a plan made of some of
+    Its row i is row `local[i]` of the process's rollouts and row `batch[i]` of the batch, or of a plan made of some of
     the batch's rows. Both are in ascending order, and on the CPU unless a device was asked for.
     """
 
-    own: Tensor
+    local: Tensor
     batch: Tensor
 
     def __getitem__(self, rows: Tensor | slice) -> "Share":
         """Some of its rows: positions, a bool mask [n], or a slice."""
-        return Share(self.own[rows], self.batch[rows])
+        return Share(self.local[rows], self.batch[rows])
 
     def on(self, device: torch.device) -> "Share":
         """The same on a device."""
-        return Share(sent(self.own, device), sent(self.batch, device))
+        return Share(sent(self.local, device), sent(self.batch, device))
 
     def among(self, rows: Tensor) -> "Share":
         """What of it lies in some rows [M] of the batch, ascending; it is then a share of these."""
         inside = self[torch.isin(self.batch, rows)]
-        return Share(inside.own, torch.searchsorted(rows, inside.batch))
+        return Share(inside.local, torch.searchsorted(rows, inside.batch))
 
 
 @dataclass(frozen=True)

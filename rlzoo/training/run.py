@@ -172,8 +172,10 @@ def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder)
     if not config.log.trackers:
         return
     values = {key: str(value) for key, value in flat(asdict(config)).items()}
-    own = {"wandb": {"name": folder.path.name, "dir": str(folder.path)}, "trackio": {"name": folder.path.name}}
-    accelerator.init_trackers(config.log.project, values, {name: own.get(name, {}) for name in config.log.trackers})
+    settings = {"wandb": {"name": folder.path.name, "dir": str(folder.path)}, "trackio": {"name": folder.path.name}}
+    accelerator.init_trackers(
+        config.log.project, values, {name: settings.get(name, {}) for name in config.log.trackers}
+    )
     missing = set(config.log.trackers) - {tracker.name for tracker in accelerator.trackers}
     if missing:
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
@@ -351,6 +353,6 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
             evaluation = evaluator(decoding, progress)
         if evaluation is not None:
             evaluation.save(path)
-            numbers = {name: it for name, it in evaluation.summary().items() if isinstance(it, int | float)}
-            found = {f"evaluation/{decoding.slug}/{name}": number for name, number in numbers.items()}
-            accelerator.log(found, step=trainer.progress.step)
+            numbers = {name: value for name, value in evaluation.summary().items() if isinstance(value, int | float)}
+            metrics = {f"evaluation/{decoding.slug}/{name}": number for name, number in numbers.items()}
+            accelerator.log(metrics, step=trainer.progress.step)

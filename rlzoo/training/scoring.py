@@ -145,17 +145,17 @@ class Scorer:
         logp = torch.zeros(collected.rollouts.mask.shape, device=self.accelerator.device)
         entropy, squares = (torch.zeros_like(logp) if asked else None for asked in (with_entropy, with_squares))
         for part in self._in_step(self._micro_batches(collected, share or collected.share)):
-            rows = ANY_ROW if part is None else part.own
+            rows = ANY_ROW if part is None else part.local
             stats = self._forward(policy, collected, rows, with_entropy, "score", with_squares, observed)
             if part is None:
                 continue
-            own = sent(part.own, logp.device)
+            local = sent(part.local, logp.device)
             for whole, values in ((logp, stats.logp), (entropy, stats.entropy), (squares, stats.squares)):
                 if whole is not None and values is not None:
-                    whole[own, : values.shape[1]] = values
+                    whole[local, : values.shape[1]] = values
         logp = collected.everywhere(self.accelerator, logp)
         entropy, squares = (
-            None if own is None else collected.everywhere(self.accelerator, own) for own in (entropy, squares)
+            None if values is None else collected.everywhere(self.accelerator, values) for values in (entropy, squares)
         )
         return logp, entropy, squares
 
@@ -207,7 +207,7 @@ class Scorer:
 
     def _micro_batches(self, collected: Collected, share: Share) -> list[Share]:
         """A share, cut into micro-batches."""
-        part, policy = collected.rollouts.rows(share.own), self.accelerator.unwrap_model(self.policy)
+        part, policy = collected.rollouts.rows(share.local), self.accelerator.unwrap_model(self.policy)
         budget = self.config.train.tokens_per_micro_batch
         return [share[rows] for rows in policy.micro_batches(part.prompt_tokens(), part.lengths.tolist(), budget)]
 
@@ -224,15 +224,15 @@ class Scorer:
         Not of those that run: as in verl, micro-batches here hold about as many tokens each, long and short responses
         mixed, whereas a forward pass is cheapest with responses of one length.
         """
-        number = torch.zeros(len(collected.share.own), 1)
+        number = torch.zeros(len(collected.share.local), 1)
         first = self.accelerator.process_index * len(collected.batch.mask)
-        own = collected.share.among(rows).own
-        part = collected.rollouts.rows(own)
+        local = collected.share.among(rows).local
+        part = collected.rollouts.rows(local)
         sizes = [
             len(prompt) + length for prompt, length in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)
         ]
         balance = balanced(sizes, self.config.train.tokens_per_micro_batch)
-        number[own] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
+        number[local] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
         everywhere = collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
         return everywhere[sent(rows, everywhere.device)]
 

@@ -60,8 +60,8 @@ STANDSTILLS = (
 def standstill(metrics: Sequence[Mapping[str, Any]], config: Config) -> Standstill | None:
     """What the last steps of a run all show, or all steps of a shorter one; None if all is well."""
     last = metrics[-PATIENCE:]
-    found = next((it for it in STANDSTILLS if last and all(map(it.shows, last))), None)
-    return _broken(metrics[0], last[-1], config) if found is not None and _has_lost(metrics[0], last) else found
+    shown = next((candidate for candidate in STANDSTILLS if last and all(map(candidate.shows, last))), None)
+    return _broken(metrics[0], last[-1], config) if shown is not None and _has_lost(metrics[0], last) else shown
 
 
 def _has_lost(first: Mapping[str, Any], last: Sequence[Mapping[str, Any]]) -> bool:
@@ -82,20 +82,20 @@ def _broken(first: Mapping[str, Any], last: Mapping[str, Any], config: Config) -
     )
 
 
-class Watch:
+class StandstillWatch:
     """Looks at a run step by step, and says each standstill once, when it has shown for so many steps."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.steps: list[Mapping[str, Any]] = []
-        self.said: set[str] = set()
+        self.told: set[str] = set()
 
     def __call__(self, metrics: Mapping[str, Any]) -> Standstill | None:
         """The standstill that has become clear with this step, if there is one that has not been said."""
         self.steps = [*self.steps[:1], *self.steps[1:][1 - PATIENCE :], metrics]
-        found = standstill(self.steps, self.config) if len(self.steps) >= PATIENCE else None
-        name = found.name.partition(",")[0] if found else ""
-        if found is None or name in self.said:
+        shown = standstill(self.steps, self.config) if len(self.steps) >= PATIENCE else None
+        name = shown.name.partition(",")[0] if shown else ""
+        if shown is None or name in self.told:
             return None
-        self.said.add(name)
-        return found
+        self.told.add(name)
+        return shown

@@ -32,23 +32,23 @@ class Tally:
         there = share.on(self.device)
         self.updates += 1
         rows = plan.rows(there.batch, plan.batch.mask.shape[1])
-        self.sums.add_plan(rows, self._when_sampled(there.own))
+        self.sums.add_plan(rows, self._when_sampled(there.local))
 
-    def add_rows(self, part: Plan, own: Tensor, logp: Tensor, loss: Tensor) -> None:
+    def add_rows(self, part: Plan, local: Tensor, logp: Tensor, loss: Tensor) -> None:
         """Counts what the clip and its modifiers touched in a micro-batch, part of a plan.
 
-        `own` [n] are its rows among this process's rollouts, `logp` [n, t] their log-probs.
+        `local` [n] are its rows among this process's rollouts, `logp` [n, t] their log-probs.
         """
-        self.sums.add_rows(part, logp, loss, self._when_sampled(own))
+        self.sums.add_rows(part, logp, loss, self._when_sampled(local))
 
-    def _when_sampled(self, own: Tensor) -> dict[str, Tensor]:
-        return {"probability": self.probability[own], "entropy": self.entropy[own]}
+    def _when_sampled(self, local: Tensor) -> dict[str, Tensor]:
+        return {"probability": self.probability[local], "entropy": self.entropy[local]}
 
-    def add_unmoved(self, own: Tensor, logp: Tensor) -> None:
+    def add_unmoved(self, local: Tensor, logp: Tensor) -> None:
         """Compares the unmoved policy, `logp` [n, t] of some rows, with what the sampler said of itself."""
         width = logp.shape[1]
-        difference = logp.double() - self.logp[own][:, :width]
-        self.sampler_differences.append(difference.where(self.mask[own][:, :width], torch.inf).flatten())
+        difference = logp.double() - self.logp[local][:, :width]
+        self.sampler_differences.append(difference.where(self.mask[local][:, :width], torch.inf).flatten())
 
     def add_gradient(self, norm: float) -> None:
         """Counts a gradient's norm before clipping."""

@@ -69,7 +69,9 @@ def write_model_files(folder: Path, described: Mapping[str, Tensor], weights: It
     )
     with ExitStack() as opened:
         files = {
-            name: opened.enter_context(TensorFile(folder / name, {it: described[it] for it in held}, {"format": "pt"}))
+            name: opened.enter_context(
+                TensorFile(folder / name, {key: described[key] for key in held}, {"format": "pt"})
+            )
             for name, held in split.filename_to_tensors.items()
         }
         for name, weight in weights:

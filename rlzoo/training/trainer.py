@@ -133,14 +133,14 @@ class Trainer(Scorer):
                     stats = self._forward(self.policy, collected, ANY_ROW, with_entropy, "train")
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
-                stats = self._forward(self.policy, collected, part.own, with_entropy, "train")
+                stats = self._forward(self.policy, collected, part.local, with_entropy, "train")
                 there = part.on(device)
                 rows = plan.rows(there.batch, stats.logp.shape[1])
                 loss = self.objective.loss(rows, slice(None), stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
-            tally.add_rows(rows, there.own, stats.logp.detach(), loss.detach())
+            tally.add_rows(rows, there.local, stats.logp.detach(), loss.detach())
             if plan.batch.on_policy:
-                tally.add_unmoved(there.own, stats.logp.detach())
+                tally.add_unmoved(there.local, stats.logp.detach())
 
     def _take_step(self, tally: Tally) -> bool:
         norm = self.accelerator.clip_grad_norm_(self.policy.parameters(), self.config.train.gradient_clip)

@@ -172,9 +172,11 @@ def _batches(
     for step in range(config.steps):
         rate = 0.0 if step < config.clean_fraction * config.steps else config.slip_rate
         batch = islice(problems, config.demonstrations_per_step)
-        rows = [encoded(tokenizer, str(it.prompt), _turns(task, it, rng, rate)) for it in batch]
+        rows = [encoded(tokenizer, str(problem.prompt), _turns(task, problem, rng, rate)) for problem in batch]
         inputs = pad_sequence([tokens for tokens, _ in rows], batch_first=True, padding_value=backend.pad_token_id)
-        targets = pad_sequence([tokens.where(own, -100) for tokens, own in rows], batch_first=True, padding_value=-100)
+        targets = pad_sequence(
+            [tokens.where(written, -100) for tokens, written in rows], batch_first=True, padding_value=-100
+        )
         yield inputs[:, :-1], targets[:, 1:]
 
 
@@ -204,15 +206,15 @@ def encoded(tokenizer: Tokenizer, prompt: str, turns: Sequence[str]) -> tuple[Te
     `turns` are the model's, and between each two of them what a tool answers.
     """
     tokens = tokenizer.encode(prompt)
-    own = [False] * len(tokens)
+    is_written = [False] * len(tokens)
     for number, text in enumerate(turns):
         if number % 2:
             written = tokenizer.answered(tokens, [{"role": "tool", "content": text}])
         else:
             written = [*tokenizer.backend(text, add_special_tokens=False)["input_ids"], *tokenizer.stop_tokens]
         tokens += written
-        own += [number % 2 == 0] * len(written)
-    return torch.tensor(tokens), torch.tensor(own)
+        is_written += [number % 2 == 0] * len(written)
+    return torch.tensor(tokens), torch.tensor(is_written)
 
 
 def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:

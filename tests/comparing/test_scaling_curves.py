@@ -19,7 +19,7 @@ from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.leaderboard_csv import records
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
-from rlzoo.statistics.scaling import Fit, Refused, Sigmoid
+from rlzoo.statistics.scaling import Refused, Sigmoid, SigmoidFit
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run
 from tests.comparing.finished_runs import records as answers
 
@@ -89,7 +89,7 @@ def test_a_board_tells_the_faster_row_from_the_higher(folder: Path) -> None:
     assert not scaling.is_held_out and not scaling.unknown
     for name, truth in (("grpo", FAST), ("stapo", HIGH)):
         fit = by_name(board, {row: it.fit for row, it in scaling.rows.items()})[name]
-        assert isinstance(fit, Fit)
+        assert isinstance(fit, SigmoidFit)
         assert fit.asymptote.low < truth.asymptote < fit.asymptote.high
         assert fit.midpoint.low < truth.midpoint < fit.midpoint.high
         assert fit.curve.start == pytest.approx(0.42, abs=0.02)

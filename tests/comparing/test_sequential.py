@@ -38,7 +38,7 @@ class Trained:
 
     rounds_left = 100
 
-    def run(self) -> list[module.Failure]:
+    def run(self) -> list[module.RunFailure]:
         """All cells that are not there yet."""
         type(self).rounds_left -= 1
         if self.rounds_left < 0:

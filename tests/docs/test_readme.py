@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from objectives import names
-from rlzoo.suite.claims import Verdict
+from rlzoo.suite.claims import ClaimVerdict
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,13 @@ def test_the_readme_has_at_most_700_words() -> None:
     assert len(README.split()) <= 700
 
 
-VERDICTS = (Verdict.HOLDS, Verdict.DOES_NOT_HOLD, Verdict.CANNOT_TELL, Verdict.DOES_NOT_FIRE, Verdict.VOID)
+VERDICTS = (
+    ClaimVerdict.HOLDS,
+    ClaimVerdict.DOES_NOT_HOLD,
+    ClaimVerdict.CANNOT_TELL,
+    ClaimVerdict.DOES_NOT_FIRE,
+    ClaimVerdict.VOID,
+)
 
 
 def test_the_readme_counts_the_zoo_right() -> None:

@@ -13,7 +13,7 @@ import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.doctor.columns import Table
-from rlzoo.doctor.detectors import DETECTORS, Examination, Finding, examine
+from rlzoo.doctor.detectors import DETECTORS, Detection, Examination, examine
 from rlzoo.files import write_json_lines
 from rlzoo.report.doctor import as_data, print_examination, suggested
 from tests.conftest import error_of
@@ -68,7 +68,7 @@ def test_json_has_no_infinity() -> None:
 @pytest.mark.parametrize("detector", [it for it in DETECTORS if it.trouble], ids=lambda it: it.name)
 def test_what_is_suggested_has_a_paper_and_can_be_typed(detector: object) -> None:
     tag = detector.trouble  # type: ignore[attr-defined]
-    finding = Finding("x", 1, 0.0, 0.0, False, "", "", tag, "")
+    finding = Detection("x", 1, 0.0, 0.0, False, "", "", tag, "")
     remedies = suggested(finding)
     assert remedies
     for remedy in remedies:

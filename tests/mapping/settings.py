@@ -7,18 +7,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlzoo.mapping.regimes import Regime, Setting, make_setting
-from rlzoo.mapping.rollouts import Rollouts, rollouts_of
+from rlzoo.mapping.regimes import Regime, RegimeSetting, make_setting
+from rlzoo.mapping.rollouts import MapRollouts, rollouts_of
 
 
-def tiny_setting(moved: bool = False, responses: int = 3) -> Setting:
+def tiny_setting(moved: bool = False, responses: int = 3) -> RegimeSetting:
     """One letter, at most two symbols, one prompt: the end is right, the letter and the end wrong, two letters cut."""
     setting = make_setting(Regime("tiny", "for tests", letters=1, limit=2, responses=responses, moved=moved))
     tables = {name: getattr(setting, name)[:1] for name in ("sampler", "old", "current", "reference")}
     return replace(setting, value=torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64), **tables)
 
 
-def every_group(setting: Setting) -> Iterator[tuple[Tensor, Rollouts]]:
+def every_group(setting: RegimeSetting) -> Iterator[tuple[Tensor, MapRollouts]]:
     """Each ordered group of responses with its probability."""
     probability = setting.language.log_probs(setting.sampler).exp()[0]
     prompt = torch.zeros(setting.regime.responses, dtype=torch.int64)

@@ -10,8 +10,8 @@ from objectives import parse
 from rlzoo.mapping.behaviour import measure
 from rlzoo.mapping.gradients import on_table, update_of
 from rlzoo.mapping.quantities import slopes
-from rlzoo.mapping.regimes import REGIMES, Setting, make_setting
-from rlzoo.mapping.rollouts import Rollouts, sample, token_stats
+from rlzoo.mapping.regimes import REGIMES, RegimeSetting, make_setting
+from rlzoo.mapping.rollouts import MapRollouts, sample, token_stats
 from rlzoo.mapping.targets import target_gradient
 from tests.mapping.settings import every_group, tiny_setting
 from tests.objectives.batches import Case
@@ -34,7 +34,7 @@ BY_HAND = (
 )
 
 
-def case_of(rollouts: Rollouts) -> Case:
+def case_of(rollouts: MapRollouts) -> Case:
     """A batch as plain arrays."""
     batch = rollouts.batch
     nothing_heard = {"heard": torch.zeros_like(batch.mask), "extent": batch.lengths}
@@ -46,7 +46,7 @@ def case_of(rollouts: Rollouts) -> Case:
     )
 
 
-def by_hand(recipe: str, rollouts: Rollouts, table: np.ndarray) -> np.ndarray:
+def by_hand(recipe: str, rollouts: MapRollouts, table: np.ndarray) -> np.ndarray:
     """The gradient on the logits, token by token."""
     gradient = np.zeros(table.shape).reshape(-1, table.shape[-1])
     logits = table.reshape(gradient.shape)
@@ -106,7 +106,7 @@ def expected_gradient(expression: str, responses: int) -> tuple[torch.Tensor, to
     return found, slopes_of_reward(setting), target_gradient(objective, setting)
 
 
-def slopes_of_reward(setting: Setting) -> torch.Tensor:
+def slopes_of_reward(setting: RegimeSetting) -> torch.Tensor:
     """The policy gradient."""
     table = setting.current.clone().requires_grad_()
     return torch.autograd.grad((setting.language.log_probs(table).exp() * setting.value).sum(), table)[0]

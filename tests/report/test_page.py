@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Response
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, RowResponse
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY
 from rlzoo.report import board_statistics, leaderboard_csv, leaderboard_markdown, leaderboard_page, picture
@@ -46,7 +46,7 @@ def hostile(board: Leaderboard) -> Leaderboard:
         replace(row, name=name, training=replace(training, command=HOSTILE))
         for row, name, training in zip(board.rows, names, board.trainings.values(), strict=True)
     ]
-    responses = [Response(HOSTILE, True, 1, 2) for _ in rows]
+    responses = [RowResponse(HOSTILE, True, 1, 2) for _ in rows]
     examples = [replace(example, prompt=HOSTILE, answer=HOSTILE, responses=responses) for example in board.examples]
     setting, environment = {HOSTILE: HOSTILE}, {HOSTILE: [HOSTILE]}
     return replace(
@@ -94,7 +94,7 @@ def test_hostile_text_stays_in_its_cell_of_markdown_and_csv(board: Leaderboard) 
 def test_control_characters_and_marks_of_direction_are_seen_wherever_they_stand(board: Leaderboard) -> None:
     bad = "a\x1b[31m\u202e\u2066\x00b"
     rows = [replace(row, name=RowName(f"{bad}{i}", bad)) for i, row in enumerate(board.rows)]
-    examples = [replace(it, prompt=bad, answer=bad, responses=[Response(bad, True, 1, 2)]) for it in board.examples]
+    examples = [replace(it, prompt=bad, answer=bad, responses=[RowResponse(bad, True, 1, 2)]) for it in board.examples]
     written = replace(board, title=bad, rows=rows, examples=examples, notes=[bad], setting={bad: bad})
     console = Console(file=io.StringIO(), width=80)
     print_leaderboard(written, console)

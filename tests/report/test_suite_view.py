@@ -15,7 +15,7 @@ from rlzoo.report.suite_page import suite_page
 from rlzoo.report.suite_text import comma_separated, markdown, summary, verdict
 from rlzoo.report.suite_values import claims_values, scores_values
 from rlzoo.report.suite_view import claims_table, objectives_table
-from rlzoo.suite.claims import Verdict
+from rlzoo.suite.claims import ClaimVerdict
 from rlzoo.suite.suite import SuiteTable
 from tests.report.test_page import HOSTILE
 from tests.suite.settings import drawn, rare, shifted, table
@@ -108,8 +108,8 @@ def test_an_objective_that_was_asked_for_stands_beside_base_on_the_terminal(smal
 
 def test_verdicts_stand_in_words(small_suite: SuiteTable) -> None:
     found = {judged.verdict: verdict(judged) for _, judged in small_suite.claims}
-    assert found[Verdict.HOLDS] == "holds here" and found[Verdict.VOID] == "void"
-    assert found[Verdict.CANNOT_TELL].startswith("cannot tell: would need about ")
+    assert found[ClaimVerdict.HOLDS] == "holds here" and found[ClaimVerdict.VOID] == "void"
+    assert found[ClaimVerdict.CANNOT_TELL].startswith("cannot tell: would need about ")
     assert summary(small_suite) == "3 claims: 1 holds here, 1 cannot tell, 1 void; 2 of 3 experiments valid"
 
 

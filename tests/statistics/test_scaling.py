@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlzoo.statistics.scaling import Curves, Fit, Refused, Sigmoid, accuracies_at, fit_rows, least_squares
+from rlzoo.statistics.scaling import Curves, Refused, Sigmoid, SigmoidFit, accuracies_at, fit_rows, least_squares
 
 SIMULATED = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "coverage" / "scaling.py"))
 PLANTED = Sigmoid(start=0.42, asymptote=0.73, efficiency=1.7, midpoint=90_000.0)
@@ -54,7 +54,7 @@ def test_each_seed_counts_with_what_it_alone_says() -> None:
     row = curves(PLANTED, spread=0.002)
     (fit,) = fit_rows([row])
     alone = [least_squares(Curves(row.compute[[seed]], row.accuracy[[seed]])) for seed in range(4)]
-    assert isinstance(fit, Fit)
+    assert isinstance(fit, SigmoidFit)
     for estimate, own in (
         (fit.asymptote, np.array([it.asymptote for it in alone])),
         (fit.midpoint, np.array([it.midpoint for it in alone])),
@@ -68,7 +68,7 @@ def test_a_row_among_others_of_equal_spread_is_known_better_than_alone() -> None
     generator = np.random.default_rng(0)
     page = SIMULATED["simulate"](generator, SIMULATED["Scenario"](), [Sigmoid(0.42, 0.73, 1.7, 0.22)] * 8, 3)
     (alone,), together = fit_rows(page[:1]), fit_rows(page)
-    assert isinstance(alone, Fit) and isinstance(together[0], Fit)
+    assert isinstance(alone, SigmoidFit) and isinstance(together[0], SigmoidFit)
     assert together[0].curve == alone.curve
     assert together[0].asymptote.half_width < 0.75 * alone.asymptote.half_width
 
@@ -90,7 +90,7 @@ def test_what_does_not_determine_a_sigmoid_is_refused_and_says_why() -> None:
 def test_a_row_that_is_refused_takes_no_fit_from_the_others() -> None:
     short = curves(PLANTED, compute=SPENT[:5])
     fits = fit_rows([curves(PLANTED), short, curves(PLANTED)])
-    assert [type(fit) for fit in fits] == [Fit, Refused, Fit]
+    assert [type(fit) for fit in fits] == [SigmoidFit, Refused, SigmoidFit]
 
 
 def test_a_seed_far_from_the_others_widens_the_interval() -> None:
@@ -98,7 +98,7 @@ def test_a_seed_far_from_the_others_widens_the_interval() -> None:
     (calm,), apart = fit_rows([row]), row.accuracy.copy()
     apart[0] += 0.03 * (SPENT > 0)
     (wide,) = fit_rows([replace(row, accuracy=apart)])
-    assert isinstance(calm, Fit) and isinstance(wide, Fit)
+    assert isinstance(calm, SigmoidFit) and isinstance(wide, SigmoidFit)
     assert wide.asymptote.half_width > 3 * calm.asymptote.half_width
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlzoo.suite.catalogue import load_experiment
-from rlzoo.suite.cells import Kind, Record
+from rlzoo.suite.cells import CellKind, Record
 from rlzoo.suite.cells import arms as arms_of
 from rlzoo.suite.claims import judge
 from rlzoo.suite.contrasts import against_base, all_pairs
@@ -27,7 +27,7 @@ def drawn(
     arms = arms_of(experiment, others)
 
     def record(label: str, seed: int) -> Record:
-        kind = Kind(experiment.name, "", arms[label].objective, "{}")
+        kind = CellKind(experiment.name, "", arms[label].objective, "{}")
         touched = {"touched/clip_higher/tokens": 0.0125, "touched/clip/tokens": 0.02}
         return Record(kind, seed, label, {experiment.score: draw(label, seed), "beside": 0.5}, touched, 3.0)
 

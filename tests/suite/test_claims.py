@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rlzoo.suite.claims import JudgedExperiment, Trouble, Verdict, judge
+from rlzoo.suite.claims import ClaimVerdict, ControlTrouble, JudgedExperiment, judge
 from rlzoo.suite.contrasts import Standing, against_base, all_pairs
 from rlzoo.suite.experiment import Experiment
 from tests.suite.settings import Draw, drawn, rare, shifted
@@ -33,33 +33,33 @@ def test_where_nothing_differs_five_tables_of_a_hundred_say_that_a_claim_holds_o
                 drawn(it, lambda label, seed, sample=sample: np.sign(v := sample(label, seed)) * abs(v) ** tail)
             )
         verdicts = [claim.verdict for it in judge(results) for claim in it.claims]
-        assert Verdict.VOID not in verdicts or verdicts.count(Verdict.VOID) < 3
-        wrong += Verdict.HOLDS in verdicts or Verdict.DOES_NOT_HOLD in verdicts
+        assert ClaimVerdict.VOID not in verdicts or verdicts.count(ClaimVerdict.VOID) < 3
+        wrong += ClaimVerdict.HOLDS in verdicts or ClaimVerdict.DOES_NOT_HOLD in verdicts
     assert wrong / TABLES <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / TABLES)
 
 
 @pytest.mark.parametrize(
     ("shift", "smallest", "verdict"),
     [
-        (5.0, 0.1, Verdict.HOLDS),
-        (-5.0, 0.1, Verdict.DOES_NOT_HOLD),
-        (0.0, 8.0, Verdict.DOES_NOT_HOLD),
-        (0.0, 0.1, Verdict.CANNOT_TELL),
+        (5.0, 0.1, ClaimVerdict.HOLDS),
+        (-5.0, 0.1, ClaimVerdict.DOES_NOT_HOLD),
+        (0.0, 8.0, ClaimVerdict.DOES_NOT_HOLD),
+        (0.0, 0.1, ClaimVerdict.CANNOT_TELL),
     ],
 )
-def test_a_verdict_is_what_interval_and_direction_say(shift: float, smallest: float, verdict: Verdict) -> None:
+def test_a_verdict_is_what_interval_and_direction_say(shift: float, smallest: float, verdict: ClaimVerdict) -> None:
     experiment = rare(claims=[replace(CLAIM, smallest=smallest)])
     found = only(experiment, shifted(np.random.default_rng(1), {"unclipped": 9.0, "clip_higher": shift}))
     claim = found.claims[0]
     assert found.controls.troubles == [] and claim.verdict is verdict
-    assert (claim.seeds_needed is not None) == (verdict is Verdict.CANNOT_TELL)
+    assert (claim.seeds_needed is not None) == (verdict is ClaimVerdict.CANNOT_TELL)
     assert claim.touched == {"clip_higher": pytest.approx(0.0125)}
 
 
 def test_a_claim_of_the_other_direction_is_judged_in_that_direction() -> None:
     experiment = rare(claims=[replace(CLAIM, higher=False)])
     found = only(experiment, shifted(np.random.default_rng(1), {"unclipped": 9.0, "clip_higher": -5.0}))
-    assert found.claims[0].verdict is Verdict.HOLDS
+    assert found.claims[0].verdict is ClaimVerdict.HOLDS
 
 
 def test_fewer_seeds_than_a_claim_would_need_are_counted_from_the_spread() -> None:
@@ -71,25 +71,25 @@ def test_fewer_seeds_than_a_claim_would_need_are_counted_from_the_spread() -> No
 @pytest.mark.parametrize(
     ("shifts", "trouble"),
     [
-        ({"clip_higher": 9.0}, Trouble.POSITIVE),
-        ({"clip_higher": 9.0, "unclipped": -9.0}, Trouble.POSITIVE),
-        ({"clip_higher": 9.0, "unclipped": 9.0, "random rewards, clip_higher": 9.0}, Trouble.NEGATIVE),
+        ({"clip_higher": 9.0}, ControlTrouble.POSITIVE),
+        ({"clip_higher": 9.0, "unclipped": -9.0}, ControlTrouble.POSITIVE),
+        ({"clip_higher": 9.0, "unclipped": 9.0, "random rewards, clip_higher": 9.0}, ControlTrouble.NEGATIVE),
     ],
 )
-def test_an_experiment_whose_control_fails_decides_nothing(shifts: dict[str, float], trouble: Trouble) -> None:
+def test_an_experiment_whose_control_fails_decides_nothing(shifts: dict[str, float], trouble: ControlTrouble) -> None:
     found = only(RARE, shifted(np.random.default_rng(1), shifts))
     assert found.controls.troubles == [trouble]
-    assert [claim.verdict for claim in found.claims] == [Verdict.VOID]
+    assert [claim.verdict for claim in found.claims] == [ClaimVerdict.VOID]
 
 
 def test_base_that_differs_from_itself_makes_an_experiment_void() -> None:
     sample = shifted(np.random.default_rng(1), {"unclipped": 9.0, "clip_higher": 9.0})
     found = only(RARE, lambda label, seed: sample(label, seed) + 5.0 * (2000 <= seed < 2010))
-    assert found.controls.troubles == [Trouble.BASE] and found.claims[0].verdict is Verdict.VOID
+    assert found.controls.troubles == [ControlTrouble.BASE] and found.claims[0].verdict is ClaimVerdict.VOID
     assert found.controls.base is not None and (found.controls.base.groups, found.controls.base.comparisons) == (4, 6)
     assert found.controls.base.told_apart == 3
     unknown = only(RARE, sample, base=False)
-    assert unknown.controls.base is None and unknown.claims[0].verdict is Verdict.HOLDS
+    assert unknown.controls.base is None and unknown.claims[0].verdict is ClaimVerdict.HOLDS
 
 
 def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
@@ -97,7 +97,7 @@ def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
     known = {(label, seed): sample(label, seed) for label in ("base", "unclipped") for seed in range(1100, 2040)
              if seed < 1110 or seed >= 2000}  # fmt: skip
     found = only(RARE, lambda label, seed: known["unclipped" if label == "unclipped" else "base", seed])
-    assert found.claims[0].verdict is Verdict.DOES_NOT_FIRE
+    assert found.claims[0].verdict is ClaimVerdict.DOES_NOT_FIRE
     standings = against_base([found.results])[0]
     assert standings["clip_higher"].standing is Standing.SAME_RUN
     assert standings["unclipped"].standing is Standing.HIGHER
@@ -105,7 +105,7 @@ def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
 
 def test_one_seed_tells_nothing() -> None:
     found = only(RARE, shifted(np.random.default_rng(1), {"unclipped": 9.0}), seeds=[1100])
-    assert found.claims[0].compared.difference is None and found.claims[0].verdict is Verdict.VOID
+    assert found.claims[0].compared.difference is None and found.claims[0].verdict is ClaimVerdict.VOID
 
 
 def test_more_claims_ask_more_of_each() -> None:

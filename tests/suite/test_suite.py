@@ -13,7 +13,7 @@ from rlzoo import UserError
 from rlzoo.commands import main
 from rlzoo.suite.cell import MAX_REFILLS
 from rlzoo.suite.cells import Cell, CellFile, planned
-from rlzoo.suite.claims import Trouble
+from rlzoo.suite.claims import ControlTrouble
 from rlzoo.suite.contrasts import all_pairs
 from rlzoo.suite.seeds import Seeds
 from rlzoo.suite.suite import SuiteTable
@@ -183,7 +183,7 @@ def test_what_is_open_gets_more_seeds_and_each_look_may_err_less(copy: Path, mon
     monkeypatch.setattr("rlzoo.suite.seeds.FIRST_LOOK", 2)
     found = again(copy, (), seeds="auto(up_to=5)")
     (judged,) = found.experiments
-    assert judged.controls.troubles == [Trouble.POSITIVE] and found.looks == 3
+    assert judged.controls.troubles == [ControlTrouble.POSITIVE] and found.looks == 3
     assert {label: len(arm.records) for label, arm in judged.results.arms.items()} == {
         "base": 5,
         "idle": 5,

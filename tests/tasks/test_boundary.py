@@ -13,7 +13,7 @@ from rlzoo.tasks import boundary, grading, load_task
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.reasoning_gym import Scorer, Source
+from rlzoo.tasks.reasoning_gym import DatasetScorer, GymDataset
 from rlzoo.tasks.regrading import grading_task
 from tests.thinned import thinned
 
@@ -41,7 +41,7 @@ def test_an_answer_that_is_evaluated_writes_no_file_and_starts_no_process(
     entry = {"question": "?", "answer": "3", "metadata": PROBLEMS[dataset]}
     problem = Problem("p", "?", "3", {"entry": entry})
     answer = f"{deed.format(marker=marker)}"
-    with GraderPool(Scorer(Source(dataset, "{}"))) as pool:
+    with GraderPool(DatasetScorer(GymDataset(dataset, "{}"))) as pool:
         pool.grade([problem] * 2, [f"<answer>{answer}</answer>", f"<answer>{LATER}</answer>"])
     assert not marker.exists()
 

@@ -10,7 +10,15 @@ import pytest
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.reasoning_gym import DATASETS, ReasoningGym, Scorer, Source, extract_answer, is_held_out, load
+from rlzoo.tasks.reasoning_gym import (
+    DATASETS,
+    DatasetScorer,
+    GymDataset,
+    ReasoningGym,
+    extract_answer,
+    is_held_out,
+    load,
+)
 
 SINGLE_DIGIT_SUMS = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 ONE_QUESTION = {"min_n": 5, "max_n": 5}
@@ -29,13 +37,13 @@ def question(problem: Problem) -> str:
 def test_every_dataset_of_the_package_gives_its_own_answer_full_marks_bare_and_tagged() -> None:
     rejected = []
     for name in sorted(set(DATASETS) - {"composite"}):
-        source = Source(name, "{}")
+        source = GymDataset(name, "{}")
         entry = source.stream(seed=3, size=1)[0]
         if not entry["answer"]:
             continue
         problem = Problem("0", "?", entry["answer"], {"entry": entry})
         for response in (entry["answer"], f"I thought of 3.\n<answer>\n{entry['answer']}\n</answer> Done: 4."):
-            if Scorer(source)(problem, response).correct != 1.0:
+            if DatasetScorer(source)(problem, response).correct != 1.0:
                 rejected.append((name, response))
     assert rejected == []
 
@@ -139,22 +147,22 @@ def test_the_answer_is_the_tagged_else_the_boxed_else_the_last(response: str, go
 def test_partial_credit_is_reward_and_never_correctness(
     response: str, wrong_reward: float, reward: float, correct: float
 ) -> None:
-    scorer = Scorer(Source("chain_sum", "{}"), wrong_reward)
+    scorer = DatasetScorer(GymDataset("chain_sum", "{}"), wrong_reward)
     grade = scorer(Problem("0", "?", "4", {"entry": {"question": "2 + 2", "answer": "4", "metadata": {}}}), response)
     assert (grade.reward, grade.correct) == (reward, correct)
 
 
 def test_a_scorer_that_raises_has_not_accepted_the_answer() -> None:
-    source = Source("prime_factorization", "{}")
+    source = GymDataset("prime_factorization", "{}")
     entry = source.stream(seed=0, size=1)[0]
-    grade = Scorer(source)(Problem("0", "?", entry["answer"], {"entry": entry}), "foo")
+    grade = DatasetScorer(source)(Problem("0", "?", entry["answer"], {"entry": entry}), "foo")
     assert (grade.reward, grade.correct) == (0.0, 0.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["spiral_matrix", "countdown", "chain_sum"])
 def test_hostile_answers_neither_act_nor_hang_nor_earn_anything(dataset: str, tmp_path: Path) -> None:
-    source = Source(dataset, "{}")
+    source = GymDataset(dataset, "{}")
     entry = source.stream(seed=0, size=1)[0]
     evil = tmp_path / "evil"
     answers = [
@@ -166,7 +174,7 @@ def test_hostile_answers_neither_act_nor_hang_nor_earn_anything(dataset: str, tm
         "7" * 50_000,
         "<answer>" * 10_000,
     ]
-    with GraderPool(Scorer(source), workers=2, timeout=1) as pool:
+    with GraderPool(DatasetScorer(source), workers=2, timeout=1) as pool:
         problems = [Problem("0", "?", entry["answer"], {"entry": entry})] * (len(answers) + 1)
         graded = pool.grade(problems, [*(f"<answer>{answer}</answer>" for answer in answers), entry["answer"]])
     assert [g.grade.correct for g in graded] == [0.0] * len(answers) + [1.0]

@@ -13,7 +13,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks import Problem, load_task, load_to_grade
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import from_json, grading_keys, grading_task, to_json
-from rlzoo.tasks.reward import Reward, load_reward, name_of, rewarded
+from rlzoo.tasks.reward import RewardFunction, load_reward, name_of, rewarded
 
 REWARDS = """
 import socket, time, urllib.request
@@ -288,7 +288,7 @@ def test_what_no_other_process_can_load_is_refused_before_it_grades() -> None:
 def test_an_edited_file_is_read_again() -> None:
     before = load_reward("./my_rewards.py:half")
     Path("my_rewards.py").write_text("def half(response):\n    return 0.25\n")
-    assert isinstance(before, Reward)
+    assert isinstance(before, RewardFunction)
     problem = Problem("1", "1+1?", "2")
     assert (before(problem, ""), load_reward("./my_rewards.py:half")(problem, "")) == ((0.5, None), (0.25, None))
 

@@ -25,7 +25,7 @@ from rlzoo.model.policy import Policy
 from rlzoo.model.shape import KNOWN, Shape, shape_of
 from rlzoo.model.sharding import shard
 from rlzoo.rollout.cache import GIB
-from rlzoo.training.arithmetic import Arithmetic, arithmetic, forward
+from rlzoo.training.arithmetic import StepArithmetic, arithmetic, forward
 from rlzoo.training.memory import (
     activations,
     fit,
@@ -332,7 +332,7 @@ def test_passes_references_and_checkpoints_take_arithmetic_of_their_own() -> Non
     assert taken("objective=dapo", "train.minibatches_per_step=2") == (1, 3)
     assert taken("objective=grpo", "train.minibatches_per_step=2") == (2, 3)
     assert taken("objective=dapo+lopti", "model.gradient_checkpointing=true") == (1, 8)
-    assert Arithmetic(0, 1e15, 3e15).hours(steps=900, speed=1e15) == 1
+    assert StepArithmetic(0, 1e15, 3e15).hours(steps=900, speed=1e15) == 1
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -8,7 +8,7 @@ import pytest
 
 from rlzoo.commands import main
 from rlzoo.config import Config, load_config
-from rlzoo.training.standstill import PATIENCE, STANDSTILLS, Watch, standstill
+from rlzoo.training.standstill import PATIENCE, STANDSTILLS, StandstillWatch, standstill
 
 WELL = {"step": 1, "reward": 0.5, "truncated": 0.1, "groups_without_signal": 0.5, "gradient_norm": 0.3, "entropy": 0.4}
 WELL |= {"updates_skipped": 0}
@@ -23,7 +23,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "name"), ILL)
 def test_each_standstill_has_a_name_and_is_said_once_when_it_has_lasted(change: dict[str, Any], name: str) -> None:
-    watch = Watch(Config())
+    watch = StandstillWatch(Config())
     said = [watch(WELL)] + [watch(WELL | change) for _ in range(2 * PATIENCE)]
     assert [it is not None for it in said] == [False] * PATIENCE + [True] + [False] * PATIENCE
     assert str(said[PATIENCE]).startswith(name) and len(ILL) == len(STANDSTILLS)
@@ -40,7 +40,7 @@ def test_one_step_that_learns_ends_a_standstill() -> None:
 @pytest.mark.parametrize("change", [it for it, name in ILL if "gradient" not in name])
 def test_a_model_that_earns_less_than_at_first_and_has_no_signal_any_more_is_broken(change: dict[str, Any]) -> None:
     config = load_config(["train.learning_rate=1"])
-    watch, ruined = Watch(config), WELL | change | {"reward": 0.0, "step": 9}
+    watch, ruined = StandstillWatch(config), WELL | change | {"reward": 0.0, "step": 9}
     said = [str(it) for it in map(watch, [WELL, *[ruined] * 3 * PATIENCE]) if it]
     assert said == [str(standstill([WELL, *[ruined] * PATIENCE], config))]
     assert "earned 0.5 in step 1 and 0 in step 9; lower train.learning_rate=1, the likely cause" in said[0]

@@ -110,7 +110,7 @@ def test_a_prompt_that_knows_more_is_read_before_the_same_response(words: list[s
     collected = trainer.collect()
     found = trainer.scored(collected, frozenset({"logp_teacher"})).require("logp_teacher", "test")
     graded, encode = collected.examples[0], trainer.experiment.tokenizer.encode
-    for row, place in zip(collected.share.own.tolist(), collected.share.batch.tolist(), strict=True):
+    for row, place in zip(collected.share.local.tolist(), collected.share.batch.tolist(), strict=True):
         problem, length = graded.problem_of(row), int(graded.rollouts.lengths[row])
         tokens = graded.rollouts.tokens[row, :length].tolist()
         prompt = encode(f"{problem.answer}={problem.prompt}")

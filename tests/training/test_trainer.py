@@ -77,8 +77,8 @@ def by_hand(trainer: Recording, collected: Collected) -> Tensor:
 def test_a_share_knows_its_rows_among_any_rows_of_the_batch() -> None:
     share = Share(torch.arange(4), torch.tensor([1, 2, 6, 9]))
     part = share.among(torch.tensor([0, 2, 6, 7]))
-    assert part.own.tolist() == [1, 2] and part.batch.tolist() == [1, 2]
-    assert part[torch.tensor([False, True])].own.tolist() == [2]
+    assert part.local.tolist() == [1, 2] and part.batch.tolist() == [1, 2]
+    assert part[torch.tensor([False, True])].local.tolist() == [2]
     assert part[torch.tensor([1, 0])].batch.tolist() == [2, 1]
 
 
