@@ -186,10 +186,10 @@ def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
     )
 
 
-def _board_row(record: Mapping[str, Any]) -> BoardRow:
+def _board_row(record: Mapping[str, Any]) -> BoardEvidence:
     """As boards.json has it, where a finding is called by its name in the code."""
     said = record["verdict"]
-    return BoardRow(**{**record, "verdict": Verdict(**{**said, "finding": Finding[said["finding"]]})})
+    return BoardEvidence(**{**record, "verdict": Verdict(**{**said, "finding": Finding[said["finding"]]})})
 
 
 @cache
