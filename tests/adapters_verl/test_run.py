@@ -147,11 +147,12 @@ def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, express
         expected, state = ours(expression, step, updates)
         assert state == step["after"]
         for one, update in zip(expected, updates, strict=True):
-            difference = float((one - update["gradient"]).norm() / one.norm())
-            print(f"{expression}: {difference:.1e}")
-            assert difference <= TOLERANCE
             norms.append(float(one.norm()))
-    assert max(norms) > 1e-3 and min(norms) > 0  # which responses come together is the engine's
+            difference = float((one - update["gradient"]).norm())
+            print(f"{expression}: {difference:.1e} of {norms[-1]:.1e}")
+            assert difference <= TOLERANCE * norms[-1]
+    # Which responses come together is the engine's: now and then a mini-batch has no group that tells right from wrong.
+    assert max(norms) > 1e-3 and sum(norm > 0 for norm in norms) >= len(norms) / 2
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
