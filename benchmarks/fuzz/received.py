@@ -92,8 +92,11 @@ _PUSHED: dict[str, Change] = {
 def pushed(seeds: Seeds, folder: Path, random: Random) -> Words:
     """A run whose model, card and configuration are uploaded; what these are made of is changed."""
     file = random.choice(sorted(_PUSHED))
-    copied(seeds.grid, folder, file, _PUSHED[file], random)
-    name = random.choice(("someone/model", "someone/model", "a", "../x", "a/b/c", "", "é/\x1b[31m", "-x/y"))
+    grid = copied(seeds.grid, folder, file, _PUSHED[file], random)
+    if random.random() < 0.5:
+        (grid / _LAST / "training/manifest.json").unlink()
+    odd = random.choice(("a", "../x", "a/b/c", "", "é/\x1b[31m", "-x/y"))
+    name = "someone/model" if random.random() < 0.8 else odd
     return ["push", "grid/grpo-0", "--", name] if name.startswith("-") else ["push", "grid/grpo-0", name]
 
 

@@ -93,7 +93,8 @@ class Sandbox:
         places = {name: str(self.folder / place) for name, place in names.items()}
         for place in places.values():
             Path(place).mkdir(parents=True, exist_ok=True)
-        return {**places, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_TOKEN": Hub.token, "COLUMNS": "100"}
+        quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_TOKEN": Hub.token}
+        return {**places, **quiet, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
     def strangers(self) -> list[str]:
         """What lies where nothing should."""

@@ -55,9 +55,10 @@ OBJECTIVES: dict[str, str] = {
     "advantage_reweighting": "advantage_reweighting",
 }
 """Expression -> a part that has to touch tokens, where such are counted."""
+NOISE = "rollout.noise=0.1"
 FURTHER = {
     SEVERAL: ["task.reward=[{folder}/rewards.py:right,{folder}/rewards.py:short]"],
-    "grpo+sampler_correction": ["rollout.noise=0.1"],
+    "grpo+sampler_correction": [NOISE],
 }
 """Expression -> further words."""
 STEPS = 4

@@ -16,7 +16,10 @@ from rlzoo.files import read_json_lines
 from tests.processes import ONE, TWO, failure, launch
 from tests.thinned import thinned
 from tests.training.rank_gradients import EXPRESSIONS
-from tests.training.rank_runs import LOCAL, OBJECTIVES, WORDS
+from tests.training.rank_runs import FURTHER, LOCAL, NOISE, OBJECTIVES, WORDS
+
+ROUNDING = 2e-7
+"""Of a float32 sum of terms about one, which may cancel: losses of 1e-4 and a divergence of 1e-13 are such."""
 
 
 @pytest.mark.slow
@@ -90,7 +93,7 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
     for objective, part in OBJECTIVES.items():
         for a, b in zip(one[objective], two[objective], strict=True):
             assert b["tokens"] == a["tokens"], (objective, a["metrics"]["step"])
-            agree(b["metrics"], a["metrics"], relative=1e-4, absolute=1e-6)
+            agree(b["metrics"], a["metrics"], 1e-4, ROUNDING, has_noise=NOISE in FURTHER.get(objective, []))
         assert not part or any(step["metrics"][f"touched/{part}/tokens"] for step in two[objective])
         assert any(len(set(step["longest"])) > 1 for step in two[objective]), "no step was ragged"
         for a, b in zip(one[objective], two[objective], strict=True):
@@ -148,9 +151,15 @@ def test_sharded_processes_train_rows_without_masks_as_one_does(tmp_path: Path) 
         agree(found, expected)
 
 
-def agree(found: dict[str, Any], expected: dict[str, Any], relative: float = 1e-3, absolute: float = 1e-5) -> None:
-    """Metrics but for the rounding of float32 sums; the differences to the sampler are nothing else."""
+def agree(
+    found: dict[str, Any],
+    expected: dict[str, Any],
+    relative: float = 1e-3,
+    absolute: float = 1e-5,
+    has_noise: bool = False,
+) -> None:
+    """Metrics but for the rounding of float32 sums; the differences to a sampler without noise are nothing else."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        if not name.startswith("sampler/"):
+        if has_noise or not name.startswith("sampler/"):
             assert found[name] == pytest.approx(value, rel=relative, abs=absolute), (expected["step"], name)
