@@ -71,6 +71,8 @@ class Tokenizer:
         options = {"add_generation_prompt": True, **self.template_options}
         messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
         text = rendered(self.backend, messages, **options)
+        if not text:
+            raise FailingTemplate(self.backend.name_or_path, "writes nothing")
         if messages == list(prompt):
             return list(self.backend(text, add_special_tokens=False)["input_ids"])
         return self._pieces(text)

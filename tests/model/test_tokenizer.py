@@ -191,6 +191,7 @@ GREEDY = [
         (lambda folder: change(folder / "config.json", model_type="vit"), "ViTConfig is not a causal language model"),
         (lambda folder: change(folder / "config.json", model_type="unheard_of"), "does not recognize"),
         (with_template("{% for m in messages %}"), "set model.chat_template=none"),
+        (with_template("{% set messages = [] %}"), "writes nothing; set model.chat_template=none"),
         (with_template("{{ raise_exception('no users here') }}"), "no users here"),
         (with_template("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), "more than"),
         *((with_template(text), why) for text, why in GREEDY),
