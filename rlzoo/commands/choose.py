@@ -3,6 +3,10 @@
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlzoo.choosing.choose import Beginning, Choice
 
 SUMMARY = "from what troubles you to objectives that address it, with what was measured of them"
 
@@ -24,10 +28,15 @@ def run(arguments: Namespace) -> None:
     words = " ".join(arguments.words)
     if not words.strip():
         start = beginning(shipped())
-        print(json.dumps(asdict(start), indent=2)) if arguments.json else print_troubles(start)
+        print(_as_json(start)) if arguments.json else print_troubles(start)
         return
     choice = choose(words)
     if arguments.json:
-        print(json.dumps(asdict(choice), indent=2))
+        print(_as_json(choice))
     else:
         print_choice(choice, most=len(choice.remedies) if arguments.all else 5)
+
+
+def _as_json(choice: "Choice | Beginning") -> str:
+    """With findings of verdicts by the words that they are."""
+    return json.dumps(asdict(choice), indent=2, default=lambda value: value.value)

@@ -157,6 +157,9 @@ def test_the_same_values_come_from_python_and_as_json(capsys: pytest.CaptureFixt
     shown = json.loads(capsys.readouterr().out)
     assert shown["trouble"]["tag"] == found.trouble.tag == "length_growth"
     assert [it["expression"] for it in shown["remedies"]] == [it.expression for it in found.remedies]
+    boards = shown["beginning"]["boards"]
+    assert [row["verdict"]["finding"] for row in boards] == [it.verdict.finding.value for it in found.beginning.boards]
+    assert boards
 
 
 def test_recipes_are_known_as_people_write_them_and_ordinary_words_are_none() -> None:

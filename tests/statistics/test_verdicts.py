@@ -281,13 +281,6 @@ def test_p_values_are_holms_with_sidaks_inequality() -> None:
     assert later == pytest.approx([1 - 0.99**2, 0.02, 1 - 0.999**2])
 
 
-def test_rates_of_false_discoveries_are_benjamini_and_hochbergs() -> None:
-    p_values = [0.01, 0.04, 0.03, 0.005, 0.001]
-    rates = [0.01 * 4 / 2, 0.04, 0.04, 0.005 * 4]  # 0.03 * 4 / 3 is no less than the rate of what comes after it
-    assert Family(4).false_discovery_rates(p_values) == pytest.approx([*rates, 1.0])
-    assert Family(4, looks=2).false_discovery_rates(p_values) == pytest.approx([*(2 * rate for rate in rates), 1.0])
-
-
 def test_holms_steps_find_more_where_several_rows_are_better() -> None:
     """Six of seven rows, as `findings/judge` has it: about twice as many at 3.6 points with a spread of 1.7."""
     generator, scenario, found = np.random.default_rng(24), replace(SCENARIOS["normal"], spread=0.017), np.zeros(2)
