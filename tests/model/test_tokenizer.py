@@ -1,6 +1,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -244,3 +245,17 @@ def test_a_hub_name_that_cannot_be_looked_up_says_that_the_hub_is_out_of_reach(m
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="hub cannot be reached; give a local folder"):
         load_tokenizer(ModelConfig(name="nobody/nothing"))
+
+
+class Panicking:
+    """A tokenizer whose own code gives up, as that of the package tokenizers does on a million characters."""
+
+    name_or_path = "theirs"
+
+    def __call__(self, text: str, **options: bool) -> None:
+        raise type("PanicException", (BaseException,), {})("retry-limit-in-match over")
+
+
+def test_a_tokenizer_that_panics_is_one_line(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"the tokenizer of theirs cannot read a text of 9 characters: retry-limit"):
+        replace(load(folder), backend=Panicking()).encode("123456789")
