@@ -5,12 +5,19 @@
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from accelerate import Accelerator
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from objectives import TokenBatch
+from objectives.parts import global_norm
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
@@ -29,7 +36,31 @@ def short(response, **columns):
 """
 SEVERAL = "gdpo+dynamic_sampling_by_reward"
 """An objective that reads the above one by one; the others have the task's own reward."""
-OBJECTIVES = ("stapo", "dapo", "lopti", "stare(adaptive=true)", "otb", SEVERAL)
+LOCAL = "reinforce_pp of local means"
+"""The run with a mistake that two processes must not make as one."""
+OBJECTIVES: dict[str, str] = {
+    "stapo(tau_p=0.2)": "s2t",
+    "dapo": "",
+    "lopti": "lopti",
+    "stare(adaptive=true,target_entropy=0.5)": "surprisal_reweighting",
+    "otb": "",
+    SEVERAL: "",
+    "gspo": "clip",
+    "entropy20": "top_entropy",
+    "clip_cov(fraction=0.05,low=0.1)": "clip_cov",
+    "kl_cov(fraction=0.05)": "cov_penalty",
+    "grpo+sampler_correction": "sampler_correction",
+    "grpo+adaptive_entropy(start=0.003,target_entropy=0.5)": "",
+    "reinforce_pp": "kl_reward",
+    "advantage_reweighting": "advantage_reweighting",
+}
+"""Expression -> a part that has to touch tokens, where such are counted."""
+NOISE = "rollout.noise=0.1"
+FURTHER = {
+    SEVERAL: ["task.reward=[{folder}/rewards.py:right,{folder}/rewards.py:short]"],
+    "grpo+sampler_correction": [NOISE],
+}
+"""Expression -> further words."""
 STEPS = 4
 WORDS = (
     "rollout.prompts_per_step=6",  # so that no two processes have equal shares of a mini-batch
@@ -49,31 +80,44 @@ def main(folder: Path, sharding: str, steps: int = STEPS) -> None:
     if accelerator.is_main_process:
         (folder / "rewards.py").write_text(REWARDS)
     accelerator.wait_for_everyone()
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for objective in OBJECTIVES:
-        words = [*WORDS, f"objective={objective}", f"output={folder / 'run'}", f"train.sharding={sharding}"]
-        if objective == SEVERAL:
-            words.append(f"task.reward=[{folder / 'rewards.py'}:right,{folder / 'rewards.py'}:short]")
-        config = load_config(words)
-        with load_trainer(check(config), accelerator, RunFolder(folder / "run")) as trainer:
-            runs[objective] = []
-            for _ in range(steps):
-                metrics, collected = trainer.step()
-                tokens = collected.everywhere(accelerator, collected.rollouts.tokens)
-                longest = accelerator.gather(collected.rollouts.lengths.max())
-                runs[objective].append(
-                    {
-                        "metrics": metrics,
-                        "tokens": tokens.tolist(),
-                        "rounds": len(collected.examples),
-                        "longest": longest.flatten().tolist(),
-                        "handed_over": handed_over(trainer),
-                        "weights_here": sum(map(local_size, trainer.policy.parameters())),
-                    }
-                )
+
+    def trained(objective: str, steps: int) -> list[dict[str, Any]]:
+        further = [word.format(folder=folder) for word in FURTHER.get(objective, [])]
+        own = [f"objective={objective}", f"output={folder / 'run'}", f"train.sharding={sharding}"]
+        experiment = check(load_config([*WORDS, *own, *further]))
+        with load_trainer(experiment, accelerator, RunFolder(folder / "run")) as trainer:
+            return [one_step(trainer) for _ in range(steps)]
+
+    runs = {objective: trained(objective, steps) for objective in OBJECTIVES}
+    mean = partial(local_mean, accelerator, global_norm._whitened)
+    with patch.object(global_norm, "_whitened", mean):
+        runs[LOCAL] = trained("reinforce_pp", steps=1)
     if accelerator.is_main_process:
         (folder / f"{accelerator.num_processes}-{sharding}.json").write_text(json.dumps(runs))
     accelerator.end_training()
+
+
+def one_step(trainer: Trainer) -> dict[str, Any]:
+    """Its metrics, what was sampled, and the weights behind it."""
+    metrics, collected = trainer.step()
+    tokens = collected.everywhere(trainer.accelerator, collected.rollouts.tokens)
+    longest = trainer.accelerator.gather(collected.rollouts.lengths.max())
+    return {
+        "metrics": metrics,
+        "tokens": tokens.tolist(),
+        "rounds": len(collected.examples),
+        "longest": longest.flatten().tolist(),
+        "handed_over": handed_over(trainer),
+        "weights_here": sum(map(local_size, trainer.policy.parameters())),
+    }
+
+
+def local_mean(
+    accelerator: Accelerator, whitened: Callable[..., Tensor], batch: TokenBatch, *arguments: Any, **options: Any
+) -> Tensor:
+    """A mistake on purpose: mean and deviation are those of every k-th group, of k processes."""
+    here = batch.require("group", "test") % accelerator.num_processes == accelerator.process_index
+    return whitened(batch.with_fields(mask=batch.mask & here[:, None]), *arguments, **options)
 
 
 def handed_over(trainer: Trainer) -> list[str]:

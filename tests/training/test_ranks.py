@@ -16,7 +16,10 @@ from rlzoo.files import read_json_lines
 from tests.processes import ONE, TWO, failure, launch
 from tests.thinned import thinned
 from tests.training.rank_gradients import EXPRESSIONS
-from tests.training.rank_runs import OBJECTIVES, WORDS
+from tests.training.rank_runs import FURTHER, LOCAL, NOISE, OBJECTIVES, WORDS
+
+ROUNDING = 2e-7
+"""Of a float32 sum of terms about one, which may cancel: losses of 1e-4 and a divergence of 1e-13 are such."""
 
 
 @pytest.mark.slow
@@ -86,17 +89,22 @@ def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]
 @pytest.mark.parametrize("sharding", thinned(["fsdp", "none"], fast=0, slow=2))
 def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
     one, two = one_process, steps_of(TWO, sharding, tmp_path)
-    assert list(one) == list(two) == list(OBJECTIVES)
-    for objective in OBJECTIVES:
-        assert two[objective][0]["tokens"] == one[objective][0]["tokens"]
+    assert list(one) == list(two) == [*OBJECTIVES, LOCAL]
+    for objective, part in OBJECTIVES.items():
         for a, b in zip(one[objective], two[objective], strict=True):
-            agree(b["metrics"], a["metrics"])
+            assert b["tokens"] == a["tokens"], (objective, a["metrics"]["step"])
+            agree(b["metrics"], a["metrics"], 1e-4, ROUNDING, has_noise=NOISE in FURTHER.get(objective, []))
+        assert not part or any(step["metrics"][f"touched/{part}/tokens"] for step in two[objective])
         assert any(len(set(step["longest"])) > 1 for step in two[objective]), "no step was ragged"
         for a, b in zip(one[objective], two[objective], strict=True):
             assert b["handed_over"] == a["handed_over"] and len(b["handed_over"]) > 50
             assert b["weights_here"] == a["weights_here"] // (2 if sharding == "fsdp" else 1)
     assert any(step["rounds"] > 1 for step in two["dapo"]), "no step was refilled"
     assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
+    a, b = one[LOCAL][0], two[LOCAL][0]
+    assert b["tokens"] == a["tokens"]
+    with pytest.raises(AssertionError, match=r"gradient_norm|loss"):
+        agree(b["metrics"], a["metrics"])
 
 
 @pytest.mark.exhaustive
@@ -143,9 +151,15 @@ def test_sharded_processes_train_rows_without_masks_as_one_does(tmp_path: Path) 
         agree(found, expected)
 
 
-def agree(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Metrics but for the rounding of float32 sums; the differences to the sampler are nothing else."""
+def agree(
+    found: dict[str, Any],
+    expected: dict[str, Any],
+    relative: float = 1e-3,
+    absolute: float = 1e-5,
+    has_noise: bool = False,
+) -> None:
+    """Metrics but for the rounding of float32 sums; the differences to a sampler without noise are nothing else."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        if not name.startswith("sampler/"):
-            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5), (expected["step"], name)
+        if has_noise or not name.startswith("sampler/"):
+            assert found[name] == pytest.approx(value, rel=relative, abs=absolute), (expected["step"], name)
