@@ -26,6 +26,8 @@ _ANY = Fields({})
 _OF_TRACKERS = ("wandb",)
 """Folders in a run's whose contents a tracker writes, links among them."""
 _LINK = "{path} is a link, and nothing is written through one that lies in a folder; put in its place what it leads to"
+_HALVES = "backslashreplace"
+"""What is done with half a character, which is none in UTF-8."""
 _PARTIAL = ".rlzoo-partial"
 """How the name of a hidden file ends that stands for something half written."""
 
@@ -106,7 +108,7 @@ def clear_leftovers(parent: Path) -> None:
     """
     for partial in parent.glob(f".*{_PARTIAL}"):
         # it is locked, another was faster, or its name is not one that was given here
-        with contextlib.suppress(OSError, ValueError), partial.open("r+b") as file:
+        with contextlib.suppress(OSError, ValueError), open(partial, "r+b", opener=_unless_a_link) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(partial, partial.with_name(partial.name[1:].rsplit(".", 2)[0]))
 
@@ -137,7 +139,7 @@ def refuse_links(folder: Path) -> None:
 def opened_to_append(path: Path) -> IO[str]:
     """A text file that grows. Raises UserError for a link, which would have what it leads to grow."""
     try:
-        return cast(IO[str], open(path, "a", encoding="utf-8", opener=_unless_a_link))
+        return cast(IO[str], open(path, "a", encoding="utf-8", errors=_HALVES, opener=_unless_a_link))
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UserError(_LINK.format(path=path)) from None
@@ -148,10 +150,15 @@ def _unless_a_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, _READABLE)
 
 
+def encoded(text: str) -> bytes:
+    r"""UTF-8; half a character, as JSON may name one, stays the escape that it is in JSON, `\ud800`."""
+    return text.encode(errors=_HALVES)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file atomically."""
     with file_written_atomically(path) as file:
-        file.write(text.encode())
+        file.write(encoded(text))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -163,7 +170,7 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Writes records one a line, atomically."""
     with file_written_atomically(path) as file:
         for record in records:
-            file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+            file.write(encoded(f"{json.dumps(record, ensure_ascii=False)}\n"))
 
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
@@ -207,7 +214,7 @@ def json_lines(path: Path, fields: Fields = _ANY) -> Iterator[dict[str, Any]]:
     """The same, one by one."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with reading(path), path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if line.endswith("\n") and line != "\n":
                 yield _record(line[:-1], fields, f"{path} is damaged: line {number}")

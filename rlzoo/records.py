@@ -32,6 +32,11 @@ TEXT_OR_NOTHING = Kind("text or null", lambda it: it is None or isinstance(it, s
 PROMPT = Kind("text or chat messages", lambda it: isinstance(it, str | list))
 KEYS = Kind("keys with values", lambda it: isinstance(it, dict))
 NUMBERS = Kind("names with numbers", lambda it: isinstance(it, dict) and all(map(_is_number, it.values())))
+BOUNDED = Kind(
+    "names with numbers up to 1e100",
+    lambda it: NUMBERS.holds(it) and all(abs(value) <= 1e100 for value in it.values()),
+)
+"""Whose squares, and sums of these, are numbers too."""
 ANYTHING = Kind("anything", lambda it: True)
 
 

@@ -1,6 +1,7 @@
 """A file or a folder is whole or not there, whoever is killed meanwhile; nothing stays of what a killed one left."""
 
 import fcntl
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,19 @@ from pathlib import Path
 import pytest
 
 from rlzoo.config import load_config
+from rlzoo.errors import UserError
 from rlzoo.experiment.claim import LOCK, claim
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import clear_leftovers, folder_written_atomically, write_text
+from rlzoo.files import (
+    append_json_line,
+    clear_leftovers,
+    folder_written_atomically,
+    read_json_file,
+    read_json_lines,
+    write_json,
+    write_json_lines,
+    write_text,
+)
 
 WRITING = """
 import os, sys
@@ -136,3 +147,29 @@ def test_a_run_begins_in_a_folder_without_leftovers(tmp_path: Path) -> None:
     Writer(folder / "evaluation" / "step-000000", "file").is_killed()
     claim(folder, config).close()
     assert names(folder.path) == {"config.yaml", "objective.json", "environment.json", LOCK}
+
+
+def test_half_a_character_is_written_as_it_was_read(tmp_path: Path) -> None:
+    half = {"text": json.loads('"\\ud800 and a whole one: \\u00e9"')}
+    write_json(tmp_path / "one.json", half)
+    write_json_lines(tmp_path / "lines.jsonl", [half])
+    append_json_line(tmp_path / "lines.jsonl", half)
+    assert read_json_file(tmp_path / "one.json") == half
+    assert read_json_lines(tmp_path / "lines.jsonl") == [half, half]
+
+
+def test_a_folder_where_lines_should_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "metrics.jsonl").symlink_to(tmp_path / "folder")
+    with pytest.raises(UserError, match=r"metrics\.jsonl is not readable"):
+        read_json_lines(tmp_path / "metrics.jsonl")
+
+
+def test_a_link_that_is_named_as_something_half_written_is_not_opened(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.touch()
+    link = tmp_path / "run" / ".x.a.rlzoo-partial"
+    link.parent.mkdir()
+    link.symlink_to(outside)
+    clear_leftovers(link.parent)
+    assert link.is_symlink() and outside.exists()

@@ -39,5 +39,5 @@ def _read(path: Path) -> dict[str, list[list[int]]]:
     try:
         seen = read_json(path.read_text(encoding="utf-8"))
         return {str(row): [sorted(map(int, seeds)) for seeds in sets] for row, sets in seen.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):  # int(inf) is the last
         raise UserError(f"{path} is damaged; remove it, and looks are counted afresh") from None

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo.config import Config, WarmupConfig, key_and_value, load_config
+from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.pretrained import without_progress_bars
+from rlzoo.records import BOUNDED
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.suite.experiment import Arm, Experiment
 from rlzoo.suite.trained import Trained
@@ -69,10 +71,13 @@ def run_cell(experiment: Experiment, arm: Arm, seed: int, model: Path) -> CellRe
             step, collected = trainer.step()
             metrics.append(step)
             rollouts.extend(collected.examples)
-        scores = experiment.measure(Trained(trainer, metrics, rollouts))
+        measured = experiment.measure(Trained(trainer, metrics, rollouts))
+    scores = {name: float(value) for name, value in measured.items()}
+    if not BOUNDED.holds(scores):
+        raise UserError(f"the measure of {experiment.name} gives {scores}, which are not {BOUNDED.name}")
     touched = {name for step in metrics for name in step if TOUCHED.fullmatch(name)}
     return CellResult(
-        scores={name: float(value) for name, value in scores.items()},
+        scores=scores,
         touched={name: sum(step.get(name, 0.0) for step in metrics) / len(metrics) for name in sorted(touched)},
         seconds=time.process_time() - began,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from objectives import OF_TURNS, Objective, ObjectiveError, parse
 from rlzoo.errors import UserError
 from rlzoo.files import append_json_line, locked, read_json_lines, write_json_lines
-from rlzoo.records import COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
+from rlzoo.records import BOUNDED, COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
 from rlzoo.suite.catalogue import load_experiment
 from rlzoo.suite.cell import CellResult
 from rlzoo.suite.experiment import BASE, Arm, Experiment
@@ -130,11 +130,20 @@ class Record:
         """That of its cell."""
         return self.kind, self.seed
 
+    def score(self, name: str) -> float:
+        """One of its scores. Raises UserError if it has none of this name."""
+        if name not in self.scores:
+            raise UserError(
+                f"cells.jsonl is damaged: {self.kind.experiment}, {self.label}, seed {self.seed} has no score {name}; "
+                f"remove its line, and it is trained again"
+            )
+        return self.scores[name]
+
 
 _CELL = Fields(
     {
         **{"experiment": TEXT, "source": TEXT, "arm": TEXT, "objective": TEXT, "settings": KEYS, "seed": COUNT},
-        **{"scores": NUMBERS, "touched": NUMBERS, "seconds": NUMBER},
+        **{"scores": BOUNDED, "touched": NUMBERS, "seconds": NUMBER},
     }
 )
 

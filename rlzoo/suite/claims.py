@@ -166,7 +166,7 @@ def _base_against_base(results: ExperimentResults) -> BaseAgainstBase | None:
     count = len(seeds) // GROUP
     if count < 2:
         return None
-    scores = [results.base[seed].scores[results.experiment.score] for seed in seeds[: count * GROUP]]
+    scores = [results.base[seed].score(results.experiment.score) for seed in seeds[: count * GROUP]]
     groups = np.array(scores).reshape(count, GROUP)
     pairs = list(combinations(range(count), 2))
     p_values = paired_p_values(np.stack([groups[first] - groups[second] for first, second in pairs]))

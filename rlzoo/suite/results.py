@@ -24,7 +24,7 @@ class ArmResults:
 
     def values(self, score: str, seeds: Sequence[int]) -> np.ndarray:
         """[seeds] its scores."""
-        return np.array([self.records[seed].scores[score] for seed in seeds])
+        return np.array([self.records[seed].score(score) for seed in seeds])
 
     @cached_property
     def touched(self) -> Mapping[str, float]:

@@ -40,7 +40,10 @@ def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_d
     assert count_look(tmp_path, runs) == 2
 
 
-def test_a_count_that_is_damaged_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / LOOKS).write_text("[3")
+@pytest.mark.parametrize(
+    "damaged", ["[3", "[3]", '{"a": 3}', '{"a": [["x"]]}', '{"a": [[Infinity]]}', '{"a": [[null]]}']
+)
+def test_a_count_that_is_damaged_is_one_line(damaged: str, tmp_path: Path) -> None:
+    (tmp_path / LOOKS).write_text(damaged)
     with pytest.raises(UserError, match=r"looks.json is damaged; remove it"):
         count_look(tmp_path, [])

@@ -201,6 +201,17 @@ def test_looks_by_hand_are_counted(copy: Path) -> None:
             again(copy, ())
 
 
+@pytest.mark.parametrize(
+    "scores", ["{}", '{"length": 1}', '{"right": NaN, "length": 1}', '{"right": 1e200, "length": 1}']
+)
+def test_a_cell_without_its_scores_is_one_line(scores: str, copy: Path) -> None:
+    changed(json.dumps(lines(copy / "out")[0]["scores"]), scores)(copy / "out" / "cells.jsonl")
+    with pytest.raises(
+        UserError, match=r"cells\.jsonl is damaged: .*(no score right|scores=.* not names with numbers)"
+    ):
+        again(copy, ())
+
+
 def test_an_arm_of_an_experiment_is_no_objective_that_it_was_asked_for(copy: Path) -> None:
     changed('"idle"', '"rloo"')(copy / "my_file.py")
     found = again(copy, ("rloo",), seeds=[5, 6], output=copy / "new").experiments[0].results
