@@ -8,6 +8,7 @@ from rlzoo.config import PushConfig, to_yaml
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.progress import check_whole
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import encoded
 from rlzoo.report.published import published_config
 
 MODEL_FILES = (
@@ -23,8 +24,8 @@ def push(run: str, name: str, config: PushConfig) -> str:
     """Uploads a run's last checkpoint as one commit of OWNER/MODEL; returns its address.
 
     The model's files, the curves, the card and the configuration are uploaded, the last two made anew and without paths
-    of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for a link among these files,
-    and for what the hub refuses.
+    of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for a link among these files
+    and those that the card is made of, and for what the hub refuses.
     """
     folder = RunFolder(Path(run))
     if not folder.config.exists():
@@ -41,8 +42,8 @@ def push(run: str, name: str, config: PushConfig) -> str:
     from rlzoo.report.model_card import CARD, model_card
 
     operations = [CommitOperationAdd(path.name, path) for path in files]
-    operations.append(CommitOperationAdd(folder.config.name, to_yaml(published_config(folder)).encode()))
-    operations.append(CommitOperationAdd(CARD, model_card(folder).encode()))
+    operations.append(CommitOperationAdd(folder.config.name, encoded(to_yaml(published_config(folder)))))
+    operations.append(CommitOperationAdd(CARD, encoded(model_card(folder))))
     api = HfApi()
     try:
         address = api.create_repo(name, private=config.private, exist_ok=True)
@@ -60,9 +61,13 @@ def push(run: str, name: str, config: PushConfig) -> str:
 
 
 def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:
-    """The model and the curves. Raises UserError if one of them, or a folder on the way, is a link."""
+    """The model and the curves.
+
+    Raises UserError if one of them, what the card is made of, or a folder on the way, is a link.
+    """
     shards = sorted(path.name for path in checkpoint.iterdir() if _SHARD.fullmatch(path.name))
-    for path in (*(checkpoint / name for name in (*MODEL_FILES, *shards)), folder.curves, folder.config):
+    told = (folder.config, folder.objective, folder / "environment.json", *folder.path.glob("evaluation/*.jsonl"))
+    for path in (*(checkpoint / name for name in (*MODEL_FILES, *shards)), folder.curves, *told):
         if not path.exists() and not path.is_symlink():
             continue
         inside = path.relative_to(folder.path)
@@ -72,5 +77,5 @@ def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:
                 f"{linked or path} is {'a link' if linked else 'no file'}, and rlzoo push uploads files alone; put "
                 f"what is to be published in its place, or remove it"
             )
-        if path != folder.config:
+        if path not in told:
             yield path
