@@ -15,6 +15,7 @@ from objectives import parse
 from rlzoo.commands import main
 from rlzoo.files import read_json_lines, write_json, write_json_lines
 from rlzoo.model.manifest import MANIFEST
+from rlzoo.model.pretrained import ADAPTER_CONFIG
 from tests.conftest import error_of
 from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401
@@ -243,6 +244,20 @@ def test_a_pickle_in_a_checkpoint_is_not_loaded(run: Path, marker: Path, capsys:
     assert "model.name=" in error_of(capsys, "eval", run) and not marker.exists()
     pickle.loads((checkpoint / "pytorch_model.bin").read_bytes())
     assert marker.exists(), "it would have run"
+
+
+def test_adapters_in_a_checkpoint_are_not_loaded(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    settings = {"peft_type": "LORA", "target_modules": ["q_proj"], "megatron_config": {"a": 1}}
+    write_json(checkpoint / ADAPTER_CONFIG, {**settings, "megatron_core": "theirs"})
+    (checkpoint / "adapter_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+    resumed = ("train", run / "config.yaml", f"output={run}", "resume=true", "train.steps=2")
+    for words in (("eval", run), ("inspect", run), resumed):
+        assert f"it has {ADAPTER_CONFIG}" in error_of(capsys, *words) and not marker.exists()
+    (checkpoint / MANIFEST).unlink()
+    for key in ("model.name", "model.reference"):
+        line = error_of(capsys, "train", "objective=grpo+kl", f"{key}={checkpoint}", "output=new", *WORDS)
+        assert f"{key}={checkpoint}: the folder has adapters" in line and not marker.exists()
 
 
 def test_a_folder_of_data_runs_no_script(marker: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
 from rlzoo.model import manifest
 from rlzoo.model.manifest import has_manifest
+from rlzoo.model.pretrained import ADAPTER_CONFIG
 
 _logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def step_of(checkpoint: Path) -> int:
 
 def damage(checkpoint: Path) -> str:
     """What is not as it was saved, in words; empty if all is. Without a list of its files, what lacks is seen alone."""
+    if (checkpoint / ADAPTER_CONFIG).exists():
+        return f"it has {ADAPTER_CONFIG}, which no run writes"
     needed = ("config.json", PROGRESS, OPTIMIZER)
     if has_manifest(checkpoint):
         return manifest.damage(checkpoint, step_of(checkpoint), frozenset(needed))

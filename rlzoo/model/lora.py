@@ -49,11 +49,13 @@ def adapters(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def set_adapters(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Takes over what `adapters` gave."""
+    """Takes over what `adapters` gave. Raises UserError for what it cannot have given."""
     own = adapters(module)
     if own.keys() != weights.keys():
         raise UserError("model.lora: the checkpoint has adapters for other layers; resume with the settings of the run")
     for name, weight in weights.items():
+        if weight.shape != own[name].shape or not weight.is_floating_point() or not weight.isfinite().all():
+            raise UserError(f"{name} has another shape, or holds what is no number")
         own[name].copy_(weight)
 
 

@@ -17,6 +17,8 @@ from rlzoo.model.manifest import MANIFEST, damage
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 POLICY, INITIAL = "policy", "initial"
 """The values of `model.teacher` that name no other model: the weights as they are, and as they were at the start."""
+ADAPTER_CONFIG = "adapter_config.json"
+"""What has libraries put adapters beside the weights, of other files, which may be pickles, and by what it names."""
 NO_REFERENCE = "none"
 """The value of `model.reference` that, besides `initial`, names no other model."""
 
@@ -32,8 +34,8 @@ class Pretrained:
 def locate(config: ModelConfig) -> Pretrained:
     """Resolves `model.name`; `package:NAME` is converted once into Hugging Face's assets cache.
 
-    Raises UserError for a missing or damaged folder, a missing shipped model or package. A hub name is looked up only
-    when it is loaded.
+    Raises UserError for a missing or damaged folder, for one with adapters, for a missing shipped model or package. A
+    hub name is looked up only when it is loaded.
     """
     scheme, _, rest = config.name.partition(":")
     if scheme == "embedded":
@@ -47,6 +49,11 @@ def locate(config: ModelConfig) -> Pretrained:
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(f"model.name={config.name}: the folder has no config.json; give a saved Hugging Face model")
+        if (folder / ADAPTER_CONFIG).exists():
+            raise UserError(
+                f"model.name={config.name}: the folder has adapters, by {ADAPTER_CONFIG}; merge them into its weights "
+                f"(merge_and_unload of peft), or remove that file"
+            )
         if why := damage(folder):
             raise UserError(
                 f"model.name={config.name} is damaged: {why}; take another checkpoint, or remove its {MANIFEST} if you "

@@ -11,12 +11,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlzoo.config import LoraConfig
+from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import ADAPTERS, OPTIMIZER, PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.layout import Responses
-from rlzoo.model.lora import adapters, add_adapters
+from rlzoo.model.lora import adapters, add_adapters, set_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.training.run import load_trainer
 from tests.conftest import error_of
@@ -57,6 +58,16 @@ def test_merged_weights_are_the_same_function_and_the_reference_is_the_model_bef
         weight.zero_()
     sampler.copy_weights(policy)
     torch.testing.assert_close(sampler(batch, 1.0).logp, base, rtol=0, atol=1e-6)
+
+
+def test_adapters_that_no_training_leaves_are_refused() -> None:
+    policy = adapted()
+    saved = {name: weight.clone() for name, weight in adapters(policy).items()}
+    set_adapters(policy, saved)
+    name, weight = next(iter(saved.items()))
+    for broken in (weight[:1], weight * torch.nan, weight.long()):
+        with pytest.raises(UserError, match=f"{re.escape(name)} has another shape, or holds"):
+            set_adapters(policy, {**saved, name: broken})
 
 
 def test_adapters_alone_learn_and_the_rest_is_shared_with_the_reference(tmp_path: Path) -> None:
