@@ -25,10 +25,12 @@ def check_prompts(
     problems: Sequence[Problem],
     what: str = "the prompt",
 ) -> None:
-    """Refuses prompts that are longer than the limit, or too long for the model's context with a full response."""
+    """Refuses prompts without a token, and those too long for the limit, or for the context with a full response."""
     limit, response, context = rollout.max_prompt_tokens, rollout.max_response_tokens, tokenizer.context_length
     for problem in _distinct(problems).values():
         length = len(tokenizer.encode(problem.prompt))
+        if not length:
+            raise UserError(f"{what} of problem {problem.id} has no token, behind which to answer; leave it out")
         if length > limit:
             raise UserError(
                 f"{what} of problem {problem.id} has {length} tokens, more than rollout.max_prompt_tokens={limit}; "

@@ -67,12 +67,14 @@ class Tokenizer:
             prompt = [{"role": "user", "content": prompt}]  # there is no other place for what the tools are
         if isinstance(prompt, str) or not self.uses_template:
             text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
-            return list(self.backend(text, split_special_tokens=True)["input_ids"])
+            return _token_ids(self.backend, text, split_special_tokens=True)
         options = {"add_generation_prompt": True, **self.template_options}
         messages = [{key: self._special.sub(_parted, str(value)) for key, value in it.items()} for it in prompt]
         text = rendered(self.backend, messages, **options)
+        if not text:
+            raise FailingTemplate(self.backend.name_or_path, "writes nothing")
         if messages == list(prompt):
-            return list(self.backend(text, add_special_tokens=False)["input_ids"])
+            return _token_ids(self.backend, text, add_special_tokens=False)
         return self._pieces(text)
 
     @cached_property
@@ -92,9 +94,7 @@ class Tokenizer:
             number: Any = self.backend.convert_tokens_to_ids(text)
             return [int(number)]
         plain = text.replace(_PARTING, "")
-        return (
-            list(self.backend(plain, add_special_tokens=False, split_special_tokens=True)["input_ids"]) if plain else []
-        )
+        return _token_ids(self.backend, plain, add_special_tokens=False, split_special_tokens=True) if plain else []
 
     def answered(self, turn: Sequence[int], answers: Sequence[Message]) -> list[int]:
         """What the chat template writes behind a turn for the answers to it, up to where the next one begins.
@@ -111,7 +111,7 @@ class Tokenizer:
         if _PARTING in text:
             return self._pieces(text)
         before = "" if self._special.match(text) else _TURN
-        first, ids = (list(self.backend(it, add_special_tokens=False)["input_ids"]) for it in (before, before + text))
+        first, ids = (_token_ids(self.backend, it, add_special_tokens=False) for it in (before, before + text))
         return ids[len(first) :]
 
     def _behind(self, answers: Sequence[Message]) -> str:
@@ -153,6 +153,17 @@ class Tokenizer:
     def is_special(self, token: int) -> bool:
         """Whether it stands for no text, as the end of a sequence does."""
         return token in self.stop_tokens or token in self.backend.all_special_ids
+
+
+def _token_ids(backend: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
+    """Those of a text. Raises UserError where the tokenizer's own code panics, which is no Exception."""
+    try:
+        return list(backend(text, **options)["input_ids"])
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        told = f"cannot read a text of {len(text)} characters: {one_line(error)}"
+        raise UserError(f"the tokenizer of {backend.name_or_path} {told}") from None
 
 
 def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Tokenizer:
@@ -266,7 +277,7 @@ def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
     except UserError:
         return frozenset()
     _, found, behind = text.rpartition(answer)
-    ids = backend(behind, add_special_tokens=False)["input_ids"] if found and behind else []
+    ids = _token_ids(backend, behind, add_special_tokens=False) if found and behind else []
     special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
     return frozenset(ids[:1]) & special
 

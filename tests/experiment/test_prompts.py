@@ -35,6 +35,12 @@ def test_a_prompt_is_encoded_once_however_often_it_comes(tiny_model: Path, monke
     assert len(encoded) == 3 and set(encoded.values()) == {1}
 
 
+def test_a_prompt_without_a_token_is_refused(tiny_model: Path) -> None:
+    config = ModelConfig(name=str(tiny_model))
+    with pytest.raises(UserError, match="the prompt of problem 7 has no token"):
+        check_prompts(config, RolloutConfig(), load_tokenizer(config), [Problem("7", "", "3")])
+
+
 def test_training_problems_with_long_prompts_are_dropped_and_counted(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

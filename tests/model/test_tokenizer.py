@@ -1,6 +1,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -191,6 +192,7 @@ GREEDY = [
         (lambda folder: change(folder / "config.json", model_type="vit"), "ViTConfig is not a causal language model"),
         (lambda folder: change(folder / "config.json", model_type="unheard_of"), "does not recognize"),
         (with_template("{% for m in messages %}"), "set model.chat_template=none"),
+        (with_template("{% set messages = [] %}"), "writes nothing; set model.chat_template=none"),
         (with_template("{{ raise_exception('no users here') }}"), "no users here"),
         (with_template("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), "more than"),
         *((with_template(text), why) for text, why in GREEDY),
@@ -243,3 +245,17 @@ def test_a_hub_name_that_cannot_be_looked_up_says_that_the_hub_is_out_of_reach(m
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="hub cannot be reached; give a local folder"):
         load_tokenizer(ModelConfig(name="nobody/nothing"))
+
+
+class Panicking:
+    """A tokenizer whose own code gives up, as that of the package tokenizers does on a million characters."""
+
+    name_or_path = "theirs"
+
+    def __call__(self, text: str, **options: bool) -> None:
+        raise type("PanicException", (BaseException,), {})("retry-limit-in-match over")
+
+
+def test_a_tokenizer_that_panics_is_one_line(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"the tokenizer of theirs cannot read a text of 9 characters: retry-limit"):
+        replace(load(folder), backend=Panicking()).encode("123456789")
