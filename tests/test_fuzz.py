@@ -1,5 +1,6 @@
 """Damaged and hostile files end no command but in a line: a short form of `python -m benchmarks.fuzz`."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fuzz import running
+from benchmarks.fuzz.received import OUTSIDE
 from benchmarks.fuzz.running import cases_of
 from benchmarks.fuzz.seeds import make_files
 from benchmarks.fuzz.subjects import SUBJECTS
-from benchmarks.fuzz.trials import LONGEST, unclear
+from benchmarks.fuzz.trials import LONGEST, Writes, unclear
 
 
 @pytest.mark.slow
@@ -36,7 +38,8 @@ def test_a_number_and_a_seed_make_the_same_file_every_time(tmp_path: Path) -> No
         for case in cases:
             folder = tmp_path / str(place) / str(case.number)
             words = case.make(seeds, folder)
-            files = sorted(path for path in folder.iterdir() if path.suffix != ".parquet")
+            files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size < 1e6)
+            files = [path for path in files if path.suffix != ".parquet"]
             found.append((words, [path.read_bytes() for path in files]))
     assert made[0] == made[1]
     assert len({str(it) for it in made[0]}) > 0.9 * len(cases)
@@ -53,9 +56,29 @@ def test_each_kind_of_file_that_a_command_reads_is_fuzzed() -> None:
         "objective.json",
         "grid.json",
         "model.safe",
+        "chat template",
+        "links",
+        "push",
+        "looks.json",
+        "adapter_config.json",
+        "suite: cells.jsonl",
     ):
         assert kind in names
     assert sum(subject.share for subject in SUBJECTS) == 10_000
+
+
+def test_what_is_written_through_a_link_is_written_where_that_leads(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / OUTSIDE / "file")
+    for event, arguments, is_outside in (
+        ("open", (tmp_path / "link", "w", os.O_WRONLY), True),
+        ("open", (tmp_path / "link", "r", os.O_RDONLY), False),
+        ("open", (tmp_path / "file", "w", os.O_WRONLY), False),
+        ("os.remove", (tmp_path / "link", -1), False),
+        ("os.remove", (tmp_path / OUTSIDE / "file", -1), True),
+    ):
+        writes = Writes(tmp_path)
+        writes(event, arguments)
+        assert bool(writes.outside) == is_outside, (event, arguments)
 
 
 @pytest.mark.parametrize(

@@ -238,3 +238,46 @@ def safetensors_changed(content: bytes, random: Random) -> bytes:
     if deed < 0.85:
         return content[:8] + header + data[: random.randrange(len(data))]
     return bytes_changed(content, random)
+
+
+_TEMPLATES: tuple[str, ...] = (
+    "{% for a in range(10**9) %}{% endfor %}",
+    "{{ 'a' * 10**10 }}",
+    "{{ 2 ** 10 ** 9 }}",
+    "{{ ''.__class__.__mro__ }}",
+    "{% include '/etc/passwd' %}",
+    "{% import 'theirs' as x %}",
+    "{{ raise_exception('\x1b[31m\n\u202e') }}",
+    "{{ x.y }}",
+    "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "{{ messages[9] }}",
+    "{{ 1 / 0 }}",
+    "{{ '\ud800' }}",
+    "{{ cycler.__init__.__globals__.os.system('touch marker') }}",
+    "{% generation %}{% endgeneration %}",
+    "{{ self }}",
+    "{{ messages | tojson(indent=99999999) }}",
+    "{{ 'x'.format_map(messages) }}",
+    "{% set messages = 1 %}",
+    "\x00",
+    "{{",
+    "{{ lipsum(9999) }}",
+    "{{ namespace(a=1).a.b }}",
+    "{{ strftime_now('%' * 9999) }}",
+    "{% break %}",
+    "{% do 1 %}",
+    "{{ range(10**9) | list }}",
+    "{{ 'a' * 10**7 | wordwrap(1) }}",
+    "{{ eos_token * 10**6 }}",
+    "{{ '%s' % messages }}",
+)
+"""What a template may do that it should not, or cannot."""
+
+
+def template_changed(content: bytes, random: Random) -> bytes:
+    """A chat template: its bytes, or something that it does besides, or instead."""
+    if random.random() < 0.3:
+        return bytes_changed(content, random)
+    place = random.choice((0, len(content) // 2, len(content)))
+    deed = random.choice(_TEMPLATES).encode(errors="surrogatepass")
+    return deed if random.random() < 0.1 else content[:place] + deed + content[place:]

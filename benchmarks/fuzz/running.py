@@ -17,7 +17,8 @@ from random import Random
 
 from benchmarks.fuzz.seeds import Seeds, make_files, make_seeds
 from benchmarks.fuzz.subjects import SUBJECTS
-from benchmarks.fuzz.trials import LONGEST_WAIT, Case, Sandbox, Verdict, run_cases, unclear
+from benchmarks.fuzz.trials import LONGEST_WAIT, Case, Sandbox, Verdict, pushing, run_cases, unclear
+from tests.report.stand_in import serving
 
 FILES = 10_000
 LONGEST_WORD = 2**17
@@ -114,7 +115,8 @@ def show_case(case: Case, folder: Path) -> int:
 
     from rlzoo.commands import main
 
-    return main(words)
+    with serving() as hub, pushing(words, hub):
+        return main(words)
 
 
 def by_command_line(cases: Sequence[Case], folder: Path, count: int) -> list[Verdict]:

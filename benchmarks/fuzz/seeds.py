@@ -3,16 +3,22 @@
 import contextlib
 import io
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas
+from safetensors.numpy import save_file
 
 from rlzoo.commands import main
+from rlzoo.model.pretrained import EMBEDDED
 
 _TINY = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=2", "task.problems=50")
 SMALL = (*_TINY, "evaluation.problems=2", "evaluation.samples=1", "checkpoint.every=1", "log.responses=2")
-TRAINED = ("seeds=0,1", "objective=grpo")
+SUITE = ("suite", "experiments=coin.py:EXPERIMENT", "seeds=2")
+_COIN = Path(__file__).parents[2] / "tests" / "suite" / "outside.py"
+"""An experiment of two short steps."""
 TRL = {
     "loss_type": "dapo",
     "beta": 0.0,
@@ -54,11 +60,15 @@ class Seeds:
 
 
 def make_seeds(folder: Path) -> Seeds:
-    """Makes all of them; the runs take half a minute."""
+    """Makes all of them; the runs take a minute."""
     seeds = make_files(folder)
     if not seeds.grid.exists():
         _run("compare", "grpo", "seeds=0,1", *SMALL, f"output={seeds.grid}")
         _run("eval", str(seeds.run), "evaluation.decodings=0.7/0.9")
+        _run("leaderboard", str(seeds.grid))
+        _run("train", "objective=grpo", "model.lora.rank=2", *SMALL, f"output={folder / 'lora'}")
+        with contextlib.chdir(seeds.files):
+            _run(*SUITE, f"output={folder / 'suite'}")
     return seeds
 
 
@@ -77,7 +87,23 @@ def make_files(folder: Path) -> Seeds:
         (seeds.files / name).write_text(content, encoding="utf-8")
     pandas.read_json(seeds.files / "data.jsonl", lines=True).to_parquet(seeds.files / "data.parquet")
     pandas.read_csv(seeds.files / "results.csv").to_parquet(seeds.files / "results.parquet")
+    shutil.copyfile(_COIN, seeds.files / "coin.py")
+    shutil.copytree(EMBEDDED / "calculator", folder / "talker", dirs_exist_ok=True)
+    shutil.copytree(EMBEDDED / "arithmetic", folder / "adapted", dirs_exist_ok=True)
+    _add_adapters(folder / "adapted")
     return seeds
+
+
+def _add_adapters(model: Path) -> None:
+    """As peft saves them, for one layer of a model in a folder."""
+    shape = json.loads((model / "config.json").read_text())
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    written = {**config, "base_model_name_or_path": "someone/model", "megatron_config": {}, "megatron_core": "theirs"}
+    (model / "adapter_config.json").write_text(json.dumps(written))
+    layer = "base_model.model.model.layers.0.self_attn.q_proj.lora"
+    width, size = shape["num_attention_heads"] * shape["head_dim"], shape["hidden_size"]
+    weights = {f"{layer}_A.weight": np.zeros((2, size)), f"{layer}_B.weight": np.zeros((width, 2))}
+    save_file({name: it.astype(np.float32) for name, it in weights.items()}, model / "adapter_model.safetensors")
 
 
 def _contents() -> dict[str, str]:

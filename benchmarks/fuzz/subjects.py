@@ -1,13 +1,10 @@
 """What is fuzzed: which file is changed, how, and the command that reads it.
 
-A case is made in a folder of its own, which is the working directory of the command. What is not changed there are
-copies, or links to files that no command writes.
+A case is made in a folder of its own, which is the working directory of the command.
 """
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -21,14 +18,22 @@ from benchmarks.fuzz.mutations import (
     json_changed,
     lines_changed,
     safetensors_changed,
+    template_changed,
     value_changed,
+)
+from benchmarks.fuzz.received import (
+    Change,
+    Make,
+    Words,
+    checkpoint,
+    linked,
+    pushed,
+    suite,
+    within,
 )
 from benchmarks.fuzz.seeds import Seeds
 from objectives import names
 
-Change = Callable[[bytes, Random], bytes]
-Words = list[str]
-_LARGEST_COPY = 100_000
 _RESUMED = ("train", "grid/grpo-0/config.yaml", "resume=true", "train.steps=3", "output=grid/grpo-0")
 
 
@@ -38,7 +43,7 @@ class Subject:
 
     name: str
     share: int
-    make: Callable[[Seeds, Path, Random], Words]
+    make: Make
     """Makes a case in a folder; returns the words of the command."""
     kind: Literal["typed", "file", "run"] = "run"
     """What a person types or writes, whose names are imported; a file; one of a run, which takes a while to make."""
@@ -108,7 +113,7 @@ def settings(seeds: Seeds, folder: Path, random: Random) -> Words:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
-def _one_file(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+def _one_file(name: str, change: Change, *commands: Words) -> Make:
     """A case in which one of the seeds' files is changed."""
 
     def make(seeds: Seeds, folder: Path, random: Random) -> Words:
@@ -118,7 +123,7 @@ def _one_file(name: str, change: Change, *commands: Words) -> Callable[[Seeds, P
     return make
 
 
-def frame(name: str, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
+def frame(name: str, *commands: Words) -> Make:
     """A parquet file: its bytes, or a table whose values or columns are odd."""
 
     def make(seeds: Seeds, folder: Path, random: Random) -> Words:
@@ -142,62 +147,32 @@ def kept_responses(seeds: Seeds, folder: Path, random: Random) -> Words:
     return ["regrade", "kept.jsonl", *random.choice(([], ["output=again"]))]
 
 
-# ---- runs ------------------------------------------------------------------------------------------------------------
+def talking(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """A model whose chat template is changed, with prompts that are messages."""
+    (folder / "verl.jsonl").write_bytes((seeds.files / "verl.jsonl").read_bytes())
+    return within("talker", "chat_template.jinja", template_changed, _TALKS)(seeds, folder, random)
 
 
-def copied(seeds: Seeds, folder: Path, changed: str, change: Change, random: Random) -> Path:
-    """The grid in a folder, one file of it changed."""
-    (folder / "grid").mkdir()
-    for source in seeds.grid.rglob("*"):
-        target = folder / "grid" / source.relative_to(seeds.grid)
-        if source.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif str(source.relative_to(seeds.grid)) == changed:
-            target.write_bytes(change(source.read_bytes(), random))
-        elif source.stat().st_size > _LARGEST_COPY:
-            os.link(source, target)
-        else:
-            shutil.copyfile(source, target)
-    return folder / "grid"
-
-
-def _of_run(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
-    """A case in which one file of a run in a grid is changed, or is not there."""
-
-    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
-        file = next(seeds.grid.glob(name))
-        copied(seeds, folder, str(file.relative_to(seeds.grid)), change, random)
-        if random.random() < 0.03:
-            (folder / "grid" / file.relative_to(seeds.grid)).unlink()
-        return random.choice(commands)
-
-    return make
-
-
-def checkpoint(name: str, change: Change, *commands: Words) -> Callable[[Seeds, Path, Random], Words]:
-    """A case in which a file of the last checkpoint is changed, mostly in one without checksums: others stop there."""
-
-    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
-        file = f"grpo-0/checkpoints/step-000002/{name}"
-        copied(seeds, folder, file, change, random)
-        if random.random() < 0.85:
-            (folder / "grid/grpo-0/checkpoints/step-000002/training/manifest.json").unlink(missing_ok=True)
-        if random.random() < 0.03:
-            (folder / "grid" / file).unlink(missing_ok=True)
-        return random.choice(commands)
-
-    return make
-
+# ---- whole folders ---------------------------------------------------------------------------------------------------
 
 _BOARD, _BOARD_OF_RUN = ["leaderboard", "grid", "output=board"], ["leaderboard", "grid/grpo-0", "output=board"]
 _EVAL = ["eval", "grid/grpo-0", "output=evaluated", "evaluation.problems=1"]
 _INSPECT, _DOCTOR = ["inspect", "grid/grpo-0", "tokens=20"], ["doctor", "grid/grpo-0"]
 _RESUME = list(_RESUMED)
 _COMPARE = ["compare", "grpo", "output=grid", "seeds=0,1", "train.steps=-1"]
+_LORA = ["train", "lora/config.yaml", "resume=true", "train.steps=3", "output=lora"]
+_FEW = ("evaluation.problems=1", "evaluation.samples=1", "output=evaluated")
+_TALKS = ["eval", "talker", "task.name=verl.jsonl", *_FEW]
+_ADAPTED = ["eval", "adapted", *_FEW]
+_HANDED_OVER = (
+    *(_BOARD, ["leaderboard", "grid"], _BOARD_OF_RUN, _INSPECT, _DOCTOR, _RESUME, _COMPARE),
+    *(["eval", "grid/grpo-0", "evaluation.problems=1"], ["push", "grid/grpo-0", "someone/model"]),
+    ["regrade", "grid/grpo-0/evaluation/step-000002-T1-p1.jsonl"],
+)
 _EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/arithmetic-T0.7-p0.9.jsonl", "output=board"]
 
 SUBJECTS: tuple[Subject, ...] = (
-    Subject("expression", 3055, expression, kind="typed"),
+    Subject("expression", 2690, expression, kind="typed"),
     Subject("key", 1500, key, kind="typed"),
     Subject("configuration", 2300, own_config, kind="typed"),
     Subject("settings of TRL and verl", 700, settings, "file"),
@@ -229,20 +204,24 @@ SUBJECTS: tuple[Subject, ...] = (
         "results: parquet", 60, frame("results.parquet", ["leaderboard", "results.parquet", "output=board"]), "file"
     ),
     Subject("kept responses", 300, kept_responses),
-    Subject("metrics", 60, _of_run("grpo-0/metrics.jsonl", lines_changed, _DOCTOR, _BOARD_OF_RUN, _RESUME)),
-    Subject("timings", 15, _of_run("grpo-0/timings.jsonl", lines_changed, _BOARD_OF_RUN)),
-    Subject("responses", 15, _of_run("grpo-0/responses.jsonl", lines_changed, _DOCTOR, _RESUME)),
-    Subject("evaluation", 25, _of_run("grpo-0/evaluation/step-000002*.jsonl", lines_changed, _BOARD_OF_RUN, _RESUME)),
-    Subject("objective.json", 50, _of_run("grpo-0/objective.json", json_changed, _BOARD, _INSPECT, _RESUME)),
+    Subject("metrics", 60, within("grid", "grpo-0/metrics.jsonl", lines_changed, _DOCTOR, _BOARD_OF_RUN, _RESUME)),
+    Subject("timings", 15, within("grid", "grpo-0/timings.jsonl", lines_changed, _BOARD_OF_RUN)),
+    Subject("responses", 15, within("grid", "grpo-0/responses.jsonl", lines_changed, _DOCTOR, _RESUME)),
+    Subject(
+        "evaluation", 25, within("grid", "grpo-0/evaluation/step-000002*.jsonl", lines_changed, _BOARD_OF_RUN, _RESUME)
+    ),
+    Subject("objective.json", 50, within("grid", "grpo-0/objective.json", json_changed, _BOARD, _INSPECT, _RESUME)),
     Subject(
         "config.yaml",
         60,
-        _of_run("grpo-0/config.yaml", bytes_changed, _BOARD_OF_RUN, _EVAL, _INSPECT, _DOCTOR, _RESUME),
+        within("grid", "grpo-0/config.yaml", bytes_changed, _BOARD_OF_RUN, _EVAL, _INSPECT, _DOCTOR, _RESUME),
     ),
-    Subject("environment.json", 10, _of_run("grpo-0/environment.json", json_changed, _BOARD_OF_RUN)),
-    Subject("finished.json", 10, _of_run("grpo-0/finished.json", json_changed, _BOARD_OF_RUN, _RESUME)),
-    Subject("results.json", 25, _of_run("grpo-0/evaluation/results.json", json_changed, _EVALUATED, _BOARD_OF_RUN)),
-    Subject("grid.json", 40, _of_run("grid.json", json_changed, _BOARD, _COMPARE)),
+    Subject("environment.json", 10, within("grid", "grpo-0/environment.json", json_changed, _BOARD_OF_RUN)),
+    Subject("finished.json", 10, within("grid", "grpo-0/finished.json", json_changed, _BOARD_OF_RUN, _RESUME)),
+    Subject(
+        "results.json", 25, within("grid", "grpo-0/evaluation/results.json", json_changed, _EVALUATED, _BOARD_OF_RUN)
+    ),
+    Subject("grid.json", 40, within("grid", "grid.json", json_changed, _BOARD, _COMPARE)),
     *(
         Subject(f"checkpoint: {name}", share, checkpoint(name, change, *commands))
         for name, share, change, commands in (
@@ -256,4 +235,24 @@ SUBJECTS: tuple[Subject, ...] = (
             ("training/manifest.json", 15, json_changed, (_EVAL, _RESUME)),
         )
     ),
+    Subject("chat template", 60, talking, "file"),
+    Subject("links", 120, linked(*_HANDED_OVER)),
+    Subject("push", 60, pushed),
+    Subject("looks.json", 30, within("grid", "looks.json", json_changed, _BOARD)),
+    Subject("adapter_config.json", 10, within("adapted", "adapter_config.json", json_changed, _ADAPTED), "file"),
+    Subject(
+        "adapter_model.safetensors",
+        10,
+        within("adapted", "adapter_model.safetensors", safetensors_changed, _ADAPTED),
+        "file",
+    ),
+    Subject(
+        "checkpoint: training/adapters.safetensors",
+        30,
+        checkpoint(
+            "training/adapters.safetensors", safetensors_changed, _LORA, of="lora", at="checkpoints/step-000002"
+        ),
+    ),
+    Subject("suite: cells.jsonl", 30, suite("cells.jsonl", lines_changed)),
+    Subject("suite: looks.json", 15, suite("looks.json", json_changed)),
 )

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -24,8 +24,10 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+from benchmarks.fuzz.received import OUTSIDE, SECRET
 from benchmarks.fuzz.seeds import Seeds
 from benchmarks.fuzz.subjects import Subject
+from tests.report.stand_in import Hub, Stand, serving
 
 LIMIT = 20.0
 """Seconds of the CPU that a case may take, so that a busy machine gives the same verdict."""
@@ -91,7 +93,8 @@ class Sandbox:
         places = {name: str(self.folder / place) for name, place in names.items()}
         for place in places.values():
             Path(place).mkdir(parents=True, exist_ok=True)
-        return {**places, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "100"}
+        quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_TOKEN": Hub.token}
+        return {**places, **quiet, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
     def strangers(self) -> list[str]:
         """What lies where nothing should."""
@@ -150,19 +153,23 @@ def _child(cases: Sequence[Case], seeds: Seeds, sandbox: Sandbox, verdicts: Conn
     with Path("/proc/self/statm").open() as file:
         limit = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-    writes = _Writes(sandbox.folder)
+    writes = Writes(sandbox.folder)
     sys.addaudithook(writes)
-    for case in cases:
-        verdicts.send(_verdict(case, seeds, sandbox, writes, said))
-        os.truncate(output, 0)
+    with serving() as hub:
+        for case in cases:
+            verdicts.send(_verdict(case, seeds, sandbox, writes, said, hub))
+            os.truncate(output, 0)
     said.unlink()
 
 
-class _Writes:
-    """An audit hook that keeps the first path outside which somebody wrote, removed or made something."""
+class Writes:
+    """An audit hook that keeps the first path outside which somebody wrote, removed or made something.
+
+    What is written through a link is written where that leads to.
+    """
 
     def __init__(self, allowed: Path) -> None:
-        self.allowed = (str(allowed.resolve()), "/dev/", "/proc/self/")
+        self.allowed = (str(allowed.resolve()), "/dev/", f"/proc/{os.getpid()}/")
         self.outside = ""
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -171,30 +178,55 @@ class _Writes:
             return
         for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
             if isinstance(path, str | bytes | os.PathLike):
-                whole = os.path.abspath(os.fsdecode(path))
-                if not whole.startswith(self.allowed) or "/seeds/" in whole:
+                whole = _where_it_leads(os.fsdecode(path), through=event == "open")
+                if not whole.startswith(self.allowed) or "/seeds/" in whole or f"/{OUTSIDE}/" in whole:
                     self.outside = f"{event} {whole}"
 
 
-def _verdict(case: Case, seeds: Seeds, sandbox: Sandbox, writes: _Writes, said: Path) -> Verdict:
+def _where_it_leads(path: str, through: bool) -> str:
+    """Without links in it; the last part may be one, unless it is gone `through` as well."""
+    whole = os.path.abspath(path)
+    if "\x00" in whole:
+        return whole
+    folder, name = os.path.split(whole)
+    return os.path.realpath(whole) if through else os.path.join(os.path.realpath(folder), name)
+
+
+def _verdict(case: Case, seeds: Seeds, sandbox: Sandbox, writes: Writes, said: Path, hub: Mapping[str, Any]) -> Verdict:
     folder = sandbox.of_case(case)
     shutil.rmtree(folder, ignore_errors=True)
     words = case.make(seeds, folder)
-    writes.outside = ""
+    writes.outside, Stand.hub = "", Hub()
     started = time.monotonic()
-    with _as_alone(folder):
+    with _as_alone(folder), pushing(words, hub):
         status, wrong = _run(words)
     seconds = time.monotonic() - started
     text = said.read_text(encoding="utf-8", errors="replace")
     wrong = wrong or unclear(status, text) or (writes.outside and f"writes outside: {writes.outside}")
     if (folder / "marker").exists():
         wrong = "runs a module that a file names"
+    if told := [name for name, content in Stand.hub.files.items() if SECRET.encode() in content]:
+        wrong = f"uploads what lies outside, in {told}"
     if strangers := sandbox.strangers():
         wrong = f"leaves {strangers}"
         for path in strangers:
             os.rename(path, sandbox.folder / "tmp" / f"stranger-{case.number}")
     shutil.rmtree(folder)
     return Verdict(case.number, case.subject.name, words, status, seconds, wrong, text[-4000:])
+
+
+@contextmanager
+def pushing(words: Sequence[str], settings: Mapping[str, Any]) -> Iterator[None]:
+    """While a command runs: if it pushes, the stand-in with these settings is the hub."""
+    from huggingface_hub import constants
+
+    settings = settings if words[0] == "push" else {}
+    before = {name: getattr(constants, name) for name in settings}
+    vars(constants).update(settings)
+    try:
+        yield
+    finally:
+        vars(constants).update(before)
 
 
 @contextmanager
