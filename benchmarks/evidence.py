@@ -86,7 +86,7 @@ def _shift(record: Mapping[str, str], name: str) -> list[float]:
 
 def _verdict(words: str) -> dict[str, Any]:
     found = verdict_of(words)
-    return {**asdict(found), "finding": found.finding.name}
+    return {**asdict(found), "finding": found.finding.value}
 
 
 def _number(text: str | float) -> float:

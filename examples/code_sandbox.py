@@ -14,7 +14,7 @@ import sys
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 RUN_SECONDS, MEMORY_MB = 30, 1024
 """What a program may take: hp-luo/STARE@bffb9e7, examples/sglang_multiturn/config/tool_config/
@@ -26,6 +26,13 @@ LONGEST_BODY = 16 * 2**20
 """Bytes that are read of what the server says; it keeps a mebibyte of each stream."""
 LONGEST_OUTPUT = 256
 """Characters that the model reads of a program's output: verl/trainer/config/rollout/rollout.yaml:169 there."""
+
+
+class Straight(HTTPRedirectHandler):
+    """Follows no redirect: a program may have taken the server's place, and would send us anywhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def code_interpreter(code: str) -> str:
@@ -41,11 +48,11 @@ def code_interpreter(code: str) -> str:
 
 def said_by(url: str, asked: dict[str, Any]) -> bytes:
     """What the server says. Raises ConnectionError where it says nothing, or an error."""
-    request = Request(url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
     try:
-        with urlopen(request, timeout=WAIT_SECONDS) as answer:
+        request = Request(url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
+        with build_opener(Straight).open(request, timeout=WAIT_SECONDS) as answer:
             body: bytes = answer.read(LONGEST_BODY + 1)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:
         reason = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
         raise ConnectionError(f"the sandbox at {url} fails: {reason}") from None
     if len(body) > LONGEST_BODY:
@@ -75,6 +82,8 @@ def shortened(text: str) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit('usage: python examples/code_sandbox.py "print(6 * 7)"')
     try:
         print(code_interpreter(sys.argv[1]), end="")
     except (OSError, RuntimeError) as error:

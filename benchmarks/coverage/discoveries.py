@@ -1,63 +1,73 @@
-"""Is one in twenty of a page's list of discoveries false? `python benchmarks/coverage/discoveries.py 400`."""
+"""Is one in twenty of what a page lists false? `python benchmarks/coverage/discoveries.py 200`."""
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from coverage import PValues, Scenario, compared, simulate
 
 from rlzoo.report.board_sentences import FALSE_DISCOVERIES
-from rlzoo.statistics.differences import Family
+from rlzoo.statistics.differences import Family, false_discovery_rates
+
+
+@dataclass(frozen=True)
+class Page:
+    """Of how many decodings the better methods are better."""
+
+    scenario: Scenario
+    real_decodings: int = 2
+
 
 MANY = Scenario(methods=20, spread=0.011, found=0.036, real=6, decodings=2, samples=32, noise=0.0045)
-SCENARIOS = {
-    "20 methods, 6 better": MANY,
-    "20 methods, 12 better": replace(MANY, real=12),
-    "20 methods, none better": replace(MANY, found=0.0),
-    "20 methods, 6 better, correlation 0.7": replace(MANY, common=0.84),
-    "20 methods, 6 better, one x 5": replace(MANY, wider={3: 5.0}),
-    "20 methods, 6 better, the baseline x 5": replace(MANY, wider={0: 5.0}),
-    "47 methods, 15 better": replace(MANY, methods=47, real=15),
+PAGES = {
+    "20 methods, 6 better": Page(MANY),
+    "20 methods, 6 better with one decoding": Page(MANY, 1),
+    "20 methods, 12 better": Page(replace(MANY, real=12)),
+    "20 methods, none better": Page(MANY, 0),
+    "20 methods, 6 better, correlation 0.7": Page(replace(MANY, common=0.84)),
+    "20 methods, 6 better, one x 5": Page(replace(MANY, wider={3: 5.0})),
+    "20 methods, 6 better, the baseline x 5": Page(replace(MANY, wider={0: 5.0})),
 }
+FIGURES = ("false share", "pages with any", "found")
 
 
-def page(generator: np.random.Generator, scenario: Scenario, seeds: int) -> list[float]:
-    """Of the list and of the verdicts: which share is false, whether any is, and which share of the better is there."""
+def simulated(generator: np.random.Generator, page: Page, seeds: int) -> np.ndarray:
+    """[list or verdicts, decodings, figures]: which share is false, whether any is, which of the better are there."""
+    scenario = page.scenario
     comparisons = compared(simulate(generator, scenario, seeds), scenario)
-    known = [
-        (row, difference)
-        for comparison in comparisons
-        for row, difference in enumerate(comparison.to_baseline)
-        if difference
+    family, better = Family.of(comparisons), np.arange(1, scenario.methods) >= scenario.methods - scenario.real
+    is_better = [better & (place < page.real_decodings) for place in range(scenario.decodings)]
+    tested = [
+        PValues.of([known for known in comparison.to_baseline if known], np.where(real, -scenario.found, 0.0).tolist())
+        for comparison, real in zip(comparisons, is_better, strict=True)
     ]
-    is_better = np.array([row >= scenario.methods - scenario.real for row, _ in known]) & (scenario.found > 0)
-    family = Family.of(comparisons)
-    tested = PValues.of([difference for _, difference in known], np.where(is_better, -scenario.found, 0.0).tolist())
-    is_claimed = tested.are_claimed(family)
-    is_listed = np.array(family.false_discovery_rates(tested.alone.tolist())) <= FALSE_DISCOVERIES
-    return [
-        value
-        for claimed in (is_listed | is_claimed, is_claimed)
-        for value in (
-            float(np.sum(claimed & ~is_better) / max(1, np.sum(claimed))),
-            float(np.any(claimed & ~is_better)),
-            float(np.mean(claimed[is_better])) if is_better.any() else np.nan,
-        )
-    ]
+    whole = PValues(
+        np.concatenate([known.below for known in tested]), np.concatenate([known.below_if_stable for known in tested])
+    )
+    claimed = np.split(whole.are_claimed(family), scenario.decodings)
+    listed = [np.array(false_discovery_rates(known.alone.tolist())) <= FALSE_DISCOVERIES for known in tested]
+    lists = [own | claims for own, claims in zip(listed, claimed, strict=True)]
+    return np.array([[_figures(*pair) for pair in zip(each, is_better, strict=True)] for each in (lists, claimed)])
+
+
+def _figures(said: np.ndarray, is_better: np.ndarray) -> list[float]:
+    false = np.sum(said & ~is_better)
+    return [false / max(1, np.sum(said)), float(false > 0), np.mean(said[is_better]) if is_better.any() else np.nan]
 
 
 def table(repetitions: int) -> Iterator[str]:
     """In %, in Markdown."""
-    columns = [f"{of}: {what}" for of in ("list", "verdicts") for what in ("false share", "pages with any", "found")]
-    yield f"| scenario | seeds | pages | {' | '.join(columns)} |"
-    yield "|---" * (3 + len(columns)) + "|"
-    for name, scenario in SCENARIOS.items():
+    columns = [f"{of}: {figure}" for of in ("list", "verdicts") for figure in FIGURES]
+    yield f"| scenario | seeds | decoding | pages | {' | '.join(columns)} |"
+    yield "|---" * (4 + len(columns)) + "|"
+    for name, page in PAGES.items():
         for seeds in (3, 5):
             generator = np.random.default_rng([seeds, len(name), 5])
-            mean = np.mean([page(generator, scenario, seeds) for _ in range(repetitions)], axis=0)
-            cells = " | ".join("" if np.isnan(value) else f"{100 * value:.1f}" for value in mean)
-            yield f"| {name} | {seeds} | {repetitions} | {cells} |"
+            means = np.mean([simulated(generator, page, seeds) for _ in range(repetitions)], axis=0)
+            for decoding in range(page.scenario.decodings):
+                cells = ["" if np.isnan(value) else f"{100 * value:.1f}" for value in means[:, decoding].flatten()]
+                yield f"| {name} | {seeds} | {decoding + 1} | {repetitions} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -187,9 +187,9 @@ def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
 
 
 def _board_row(record: Mapping[str, Any]) -> BoardEvidence:
-    """As boards.json has it, where a finding is called by its name in the code."""
+    """As boards.json has it, where a finding is the words that it is."""
     said = record["verdict"]
-    return BoardEvidence(**{**record, "verdict": Verdict(**{**said, "finding": Finding[said["finding"]]})})
+    return BoardEvidence(**{**record, "verdict": Verdict(**{**said, "finding": Finding(said["finding"])})})
 
 
 @cache

@@ -3,6 +3,7 @@
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,4 +40,10 @@ def run(arguments: Namespace) -> None:
 
 def _as_json(choice: "Choice | Beginning") -> str:
     """With findings of verdicts by the words that they are."""
-    return json.dumps(asdict(choice), indent=2, default=lambda value: value.value)
+    return json.dumps(asdict(choice), indent=2, default=_words)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    raise TypeError(f"{value!r} is no JSON")

@@ -26,7 +26,7 @@ CONFIG, OBJECTIVE = "config.yaml", "objective.json"
 _BESIDE = (OBJECTIVE, "environment.json", "metrics.jsonl", "checkpoints", "evaluation")
 """What lies beside a config.yaml that a run has recorded."""
 _PART = re.compile(r"[\w.]+:\w+")
-_SHIPPED = "reasoning_gym:"
+_DATA_SET = re.compile(r"reasoning_gym:\w+")
 _SHIPPED_TOOLS = ("rlzoo.tasks.calculator:calculate",)
 """By their whole names: not everything in rlzoo may be called by whatever a model writes."""
 
@@ -63,10 +63,15 @@ def _names(key: Key, said: str) -> Sequence[str]:
     if key.type is bool:
         return [key.name]
     if Mark.MAY_NAME_CODE in key.facts:
-        is_code = said.startswith(VERIFIERS) or (is_outside(said) and not said.startswith(_SHIPPED))
+        is_code = said.startswith(VERIFIERS) or (is_outside(said) and not _is_shipped(key, said))
     else:
         is_code = said not in _SHIPPED_TOOLS
     return [said] * is_code
+
+
+def _is_shipped(key: Key, said: str) -> bool:
+    """Whether a task is a data set of reasoning-gym, which is written as a class of a module is."""
+    return key.name == "task.name" and _DATA_SET.fullmatch(said) is not None
 
 
 def check_recorded(

@@ -66,6 +66,16 @@ def locate(config: ModelConfig) -> Pretrained:
     return Pretrained(config.name, {**options, "revision": config.revision or "main"})
 
 
+def refuse_adapters(source: Pretrained) -> None:
+    """Raises ValueError where transformers would load adapters beside the weights, as from a name of the hub."""
+    from transformers.utils.peft_utils import find_adapter_config_file
+
+    if find_adapter_config_file(source.path, revision=source.options.get("revision")):
+        raise ValueError(
+            f"it has adapters, by {ADAPTER_CONFIG}; merge them into its weights (merge_and_unload of peft)"
+        )
+
+
 def as_teacher(config: ModelConfig) -> ModelConfig | None:
     """The configuration of `model.teacher` where that is another model."""
     return None if config.teacher in (POLICY, INITIAL) else replace(config, name=config.teacher, revision=None)

@@ -18,7 +18,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
 from rlzoo.model.outline import first_layers, materialised, with_buffers
 from rlzoo.model.policy import Policy, pretrained_model
-from rlzoo.model.pretrained import Pretrained, locate, without_progress_bars
+from rlzoo.model.pretrained import Pretrained, locate, refuse_adapters, without_progress_bars
 from rlzoo.model.sharding import here, resharded, rows_here, saved_rows, shard
 from rlzoo.model.tokenizer import Tokenizer
 
@@ -90,6 +90,7 @@ def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | Non
 
 def _rows_of_model(model: PreTrainedModel, source: Pretrained) -> ReadRows:
     """Reads the whole model, as transformers converts it, on every process."""
+    refuse_adapters(source)
     with without_progress_bars():
         loaded: Any = type(model).from_pretrained(
             source.path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **source.options

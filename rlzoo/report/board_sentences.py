@@ -60,7 +60,8 @@ def _discovered(board: Leaderboard, decoding: Place) -> list[str]:
     for row in board.rows:
         measured = row.results[decoding].average
         difference = measured.difference
-        if difference and difference.false_discovery_rate <= FALSE_DISCOVERIES and not measured.verdict.is_refused:
+        is_sure = difference is not None and difference.false_discovery_rate <= FALSE_DISCOVERIES
+        if difference and (measured.verdict.is_claim or (is_sure and not measured.verdict.is_refused)):
             groups["better" if difference.mean > 0 else "worse"].append(f"{row.name}{_by_how_much(difference)}")
     return [f"{side} than {board.baseline.name}: {', '.join(names)}" for side, names in groups.items() if names]
 

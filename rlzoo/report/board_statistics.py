@@ -124,7 +124,7 @@ ACCURACIES = Statistic("accuracy", "avg@{k}", _measured(ACCURACY), in_percent)
 BY_DECODING: Mapping[str, Sequence[Statistic]] = {
     "pass@k, maj@k, p-values, seeds needed, lengths": (
         Statistic("p_page", "p (page)", _p_value, as_p_value),
-        Statistic("false_discovery_rate", "false discoveries up to here", _false_discoveries, as_p_value),
+        Statistic("false_discovery_rate", "false discovery rate", _false_discoveries, as_p_value),
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
         Statistic("p_improvement", "P(improvement)", _improvement),
         Statistic("collapsed", "collapsed runs (%)", _collapse, in_percent),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows, false_discovery_rates
 from rlzoo.statistics.doubt import share_doubt
 from rlzoo.statistics.intervals import Distribution, Estimate, share
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse
@@ -30,8 +30,8 @@ class Difference(Estimate):
     p_different: float
     """Of the row being at least `equivalence` better or worse, corrected; 1 if that is not asked."""
     false_discovery_rate: float
-    """The share that is expected to be false in the list of all differences that are at least as sure as this one;
-    whatever a page claims is in its list."""
+    """The share that is expected to be false among the rows whose differences by this measure and decoding are at least
+    as sure as this one."""
     detectable: float
     """The true difference that would have been found with 80 % probability."""
     seeds_needed: int
@@ -146,8 +146,7 @@ def judge(
     family = Family(sum(bool(known.seeds) for *_, known in tests), looks, sum(several.values()))
     if_stable = [known.if_stable().p_value() for *_, known in tests]
     corrected = family.adjusted([known.p_value() for *_, known in tests], if_stable)
-    rates = family.false_discovery_rates([known.p_value() for *_, known in tests])
-    rates = [min(pair) for pair in zip(rates, corrected, strict=True)]
+    rates = _false_discovery_rates(tests, looks)
     outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
     for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), rates, strict=True):
         by_measure[number][row] = _difference(compared[number], row, known, family, *p_values)
@@ -155,6 +154,17 @@ def judge(
         _judged(measure, baseline, place, differences, by_row, equivalence)
         for measure, place, differences, by_row in zip(measures, places, compared, by_measure, strict=True)
     ]
+
+
+def _false_discovery_rates(tests: Sequence[tuple[int, int, Distribution]], looks: int) -> list[float]:
+    """Of each test, in the list of its measure and decoding: a list of all would not hold for each by itself."""
+    rates = [1.0] * len(tests)
+    for number in {number for number, *_ in tests}:
+        places = [place for place, (of_list, _, known) in enumerate(tests) if of_list == number and known.seeds]
+        listed = false_discovery_rates([tests[place][-1].p_value() for place in places], looks)
+        for place, rate in zip(places, listed, strict=True):
+            rates[place] = rate
+    return rates
 
 
 def _compared(

@@ -33,6 +33,14 @@ def test_a_name_by_which_a_file_is_run_is_code_whether_or_not_the_file_has_it(
             del sys.modules[module]
 
 
+def test_only_a_task_may_be_a_data_set_of_reasoning_gym_and_only_by_its_whole_name() -> None:
+    hidden = "reasoning_gym:/../mine.py:Mine"
+    assert not outside_names({"task.name": "reasoning_gym:chain_sum"})
+    assert hidden in outside_names({"task.name": hidden})
+    assert hidden in outside_names({"rollout.engine": hidden})
+    assert "reasoning_gym:chain_sum" in outside_names({"rollout.engine": "reasoning_gym:chain_sum"})
+
+
 def test_every_key_by_which_something_is_imported_says_so() -> None:
     """All of it is imported by `load_outside`, which is told the key."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(rlzoo.__file__).parent.rglob("*.py")]

@@ -251,6 +251,21 @@ def test_weights_that_a_file_lacks_are_not_made_up(tmp_path: Path) -> None:
         load_policy(config, load_tokenizer(config))
 
 
+def test_a_model_of_the_hub_that_has_adapters_is_not_loaded(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which transformers would load from a pickle, too."""
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "transformers.utils.peft_utils.find_adapter_config_file",
+        lambda name, revision: asked.append((name, revision)) or "theirs",
+    )
+    monkeypatch.setattr("rlzoo.model.pretrained.expect_no_hub_without_a_network", lambda: None)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("it is loaded"))
+    tokenizer = load_tokenizer(ModelConfig(name=str(tiny_model)))
+    with pytest.raises(UserError, match=r"model\.name=nobody/theirs: it has adapters, by adapter_config\.json; merge"):
+        load_policy(ModelConfig(name="nobody/theirs", revision="abc"), tokenizer)
+    assert asked == [("nobody/theirs", "abc")]
+
+
 def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused(tmp_path: Path) -> None:
     folder = save_tiny_model(tmp_path)
     config = ModelConfig(name=str(folder))

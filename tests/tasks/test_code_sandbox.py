@@ -59,7 +59,8 @@ class Sandbox(BaseHTTPRequestHandler):
             HANGS.wait(30)
         answer = ANSWERS.get(body["code"], b"")
         with suppress(OSError):  # who asked may have gone
-            self.send_response(200 if answer else 503)
+            self.send_response(302 if body["code"] == "elsewhere" else 200 if answer else 503)
+            self.send_header("Location", "/run_code")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
@@ -105,6 +106,7 @@ def test_whatever_goes_wrong_with_a_sandbox_is_one_line_to_the_model(pool: ToolP
         "another server": f"{url}/run_code is no SandboxFusion: it says b'<html>welcome</html>'",
         "another form": "is no SandboxFusion",
         "unknown": f"the sandbox at {url}/run_code fails: HTTP Error 503: Service Unavailable",
+        "elsewhere": f"the sandbox at {url}/run_code fails: HTTP Error 302: Found",
         "endless": "it says more than 16,777,216 bytes",
         "hangs": "the tool took more than 2 seconds",
     }
@@ -122,6 +124,9 @@ def test_a_sandbox_that_is_not_there_or_says_nothing_is_named(url: str, monkeypa
     assert time.monotonic() - started < 5
     monkeypatch.setenv("SANDBOX_URL", "http://127.0.0.1:9")
     with pytest.raises(ConnectionError, match=r"the sandbox at http://127.0.0.1:9/run_code fails: .*refused"):
+        run(RIGHT)
+    monkeypatch.setenv("SANDBOX_URL", "myhost")
+    with pytest.raises(ConnectionError, match="the sandbox at myhost/run_code fails: unknown url type"):
         run(RIGHT)
 
 
