@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rlzoo.report.verdict_words import verdict_of
+from rlzoo.report.verdict_words import verdict_from_words
 
 BENCHMARKS = Path(__file__).parent
 EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"
@@ -85,7 +85,7 @@ def _shift(record: Mapping[str, str], name: str) -> list[float]:
 
 
 def _verdict(words: str) -> dict[str, Any]:
-    found = verdict_of(words)
+    found = verdict_from_words(words)
     return {**asdict(found), "finding": found.finding.value}
 
 

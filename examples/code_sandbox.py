@@ -43,10 +43,10 @@ def code_interpreter(code: str) -> str:
     """
     url = os.environ.get("SANDBOX_URL", "http://localhost:8080").rstrip("/") + "/run_code"
     limits = {"run_timeout": RUN_SECONDS, "memory_limit_MB": MEMORY_MB}
-    return shortened(output_of(said_by(url, {"code": code, "language": "python", **limits}), url))
+    return shortened(output_of(answer_of(url, {"code": code, "language": "python", **limits}), url))
 
 
-def said_by(url: str, asked: dict[str, Any]) -> bytes:
+def answer_of(url: str, asked: dict[str, Any]) -> bytes:
     """What the server says. Raises ConnectionError where it says nothing, or an error."""
     try:
         request = Request(url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
@@ -63,8 +63,8 @@ def said_by(url: str, asked: dict[str, Any]) -> bytes:
 def output_of(body: bytes, url: str) -> str:
     """What the program wrote, errors last. Raises TimeoutError if it took too long, RuntimeError if it did not run."""
     try:
-        said = json.loads(body)
-        ran = said["run_result"] or {"status": said["status"], "stdout": "", "stderr": said["message"]}
+        answer = json.loads(body)
+        ran = answer["run_result"] or {"status": answer["status"], "stdout": "", "stderr": answer["message"]}
         status, output = ran["status"], (ran["stdout"] or "") + (ran["stderr"] or "")
     except (ValueError, TypeError, KeyError):
         raise RuntimeError(f"{url} is no SandboxFusion: it says {body[:100]!r}") from None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from coverage import PValues, Scenario, compared, simulate
 
-from rlzoo.report.board_sentences import FALSE_DISCOVERIES
 from rlzoo.statistics.differences import Family, false_discovery_rates
+from rlzoo.statistics.verdicts import FALSE_DISCOVERIES
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ def simulated(generator: np.random.Generator, page: Page, seeds: int) -> np.ndar
     )
     claimed = np.split(whole.are_claimed(family), scenario.decodings)
     listed = [np.array(false_discovery_rates(known.alone.tolist())) <= FALSE_DISCOVERIES for known in tested]
-    lists = [own | claims for own, claims in zip(listed, claimed, strict=True)]
+    lists = [rows | claims for rows, claims in zip(listed, claimed, strict=True)]
     return np.array([[_figures(*pair) for pair in zip(each, is_better, strict=True)] for each in (lists, claimed)])
 
 
-def _figures(said: np.ndarray, is_better: np.ndarray) -> list[float]:
-    false = np.sum(said & ~is_better)
-    return [false / max(1, np.sum(said)), float(false > 0), np.mean(said[is_better]) if is_better.any() else np.nan]
+def _figures(named: np.ndarray, is_better: np.ndarray) -> list[float]:
+    false = np.sum(named & ~is_better)
+    return [false / max(1, np.sum(named)), float(false > 0), np.mean(named[is_better]) if is_better.any() else np.nan]
 
 
 def table(repetitions: int) -> Iterator[str]:

@@ -43,10 +43,14 @@ class SurprisalReweighting(Weight):
     def planned(self) -> bool:
         return self.source == "current" or self.scope == "microbatch"
 
+    @property
+    def _always_on(self) -> dict[str, float]:
+        return {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate}
+
     def control(self, batch: TokenBatch, state: Mapping[str, float]) -> Mapping[str, float]:
         if self.target_entropy is None:
             return {}
-        last = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate, **state}
+        last = {**self._always_on, **state}
         entropy = batch.mean("entropy_old", self.name)
         if not math.isfinite(entropy):
             return last
@@ -62,8 +66,7 @@ class SurprisalReweighting(Weight):
 
     def _weight(self, batch: Prepared) -> Tensor:
         advantage = batch.advantage
-        always = {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate}
-        state = always if self.target_entropy is None else batch.state_of(self.name)
+        state = self._always_on if self.target_entropy is None else batch.state_of(self.name)
         surprisal = -batch.require(statistic("logp", self.source), self.name)
         weight = torch.ones_like(advantage)
         if state["on"]:

@@ -188,8 +188,8 @@ def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
 
 def _board_row(record: Mapping[str, Any]) -> BoardEvidence:
     """As boards.json has it, where a finding is the words that it is."""
-    said = record["verdict"]
-    return BoardEvidence(**{**record, "verdict": Verdict(**{**said, "finding": Finding(said["finding"])})})
+    verdict = record["verdict"]
+    return BoardEvidence(**{**record, "verdict": Verdict(**{**verdict, "finding": Finding(verdict["finding"])})})
 
 
 @cache

@@ -44,34 +44,34 @@ def outside_names(keys: Mapping[str, Any]) -> dict[str, str]:
 
     `keys` are dotted; those that are not there name nothing.
     """
-    return {name: f"{key.name}={said}" for key, said in said_of_code(keys) for name in _names(key, said)}
+    return {name: f"{key.name}={value}" for key, value in values_of_code(keys) for name in _names(key, value)}
 
 
-def said_of_code(keys: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
-    """What each key says that may name code from outside, value by value."""
+def values_of_code(keys: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
+    """Each value of the keys that may name code from outside; of lists one by one."""
     for key in all_keys(Config):
-        value = keys.get(key.name) if key.names_code else None
-        for said in value if isinstance(value, list | tuple) else [value]:
-            if said and said != "false":
-                yield key, "true" if said is True else str(said)
+        given = keys.get(key.name) if key.names_code else None
+        for value in given if isinstance(given, list | tuple) else [given]:
+            if value and value != "false":
+                yield key, "true" if value is True else str(value)
 
 
-def _names(key: Key, said: str) -> Sequence[str]:
+def _names(key: Key, value: str) -> Sequence[str]:
     """Those of code from outside in a value."""
     if key.is_expression:
-        return _PART.findall(said)
+        return _PART.findall(value)
     if key.type is bool:
         return [key.name]
     if Mark.MAY_NAME_CODE in key.facts:
-        is_code = said.startswith(VERIFIERS) or (is_outside(said) and not _is_shipped(key, said))
+        is_code = value.startswith(VERIFIERS) or (is_outside(value) and not _is_shipped(key, value))
     else:
-        is_code = said not in _SHIPPED_TOOLS
-    return [said] * is_code
+        is_code = value not in _SHIPPED_TOOLS
+    return [value] * is_code
 
 
-def _is_shipped(key: Key, said: str) -> bool:
+def _is_shipped(key: Key, value: str) -> bool:
     """Whether a task is a data set of reasoning-gym, which is written as a class of a module is."""
-    return key.name == "task.name" and _DATA_SET.fullmatch(said) is not None
+    return key.name == "task.name" and _DATA_SET.fullmatch(value) is not None
 
 
 def check_recorded(
@@ -81,23 +81,23 @@ def check_recorded(
 
     So does a `trust` that covers no file with such a name.
     """
-    allowed = {name: said for keys in typed for name, said in outside_names(keys).items()}
-    naming = [(it.file, names) for it in recorded if (names := _further(outside_names(it.keys), allowed))]
+    allowed = {name: setting for keys in typed for name, setting in outside_names(keys).items()}
+    naming = [(file.file, names) for file in recorded if (names := _further(outside_names(file.keys), allowed))]
     for path in trust:
         if not any(_covers(path, file) for file, _ in naming):
             raise UserError(f"trust={path} has no effect: no file in it that is read names code; leave it out")
     for file, names in naming:
         if not any(_covers(path, file) for path in trust):
-            name, said = next(iter(names.items()))
+            name, setting = next(iter(names.items()))
             code = "it" if "://" in name else name.removeprefix(VERIFIERS).rpartition(":")[0] or "it"
             raise UserError(
-                f"{file} names code of its own, {said}, and is not obeyed; read {code}, "
+                f"{file} names code of its own, {setting}, and is not obeyed; read {code}, "
                 f"and add trust={file} if you trust it"
             )
 
 
 def _further(names: Mapping[str, str], allowed: Mapping[str, str]) -> dict[str, str]:
-    return {name: said for name, said in names.items() if name not in allowed}
+    return {name: setting for name, setting in names.items() if name not in allowed}
 
 
 def _covers(path: str, file: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from objectives import Objective, module_name
 from rlzoo.config import Config, TaskConfig, flat
 from rlzoo.config.outside import is_outside
-from rlzoo.config.recorded import said_of_code
+from rlzoo.config.recorded import values_of_code
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.experiment.meaning import meaning
 from rlzoo.files import folder_written_atomically
@@ -73,7 +73,7 @@ class Code:
 
 
 def _read(saved: Mapping[str, Mapping[str, Any]]) -> Sources:
-    return {str(name): {str(file): str(it) for file, it in files.items()} for name, files in saved.items()}
+    return {str(name): {str(file): str(text) for file, text in files.items()} for name, files in saved.items()}
 
 
 def changed_sources(now: Sources, before: Sources) -> str:
@@ -89,14 +89,15 @@ def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
 
 def task_sources(task: TaskConfig, engine: str) -> dict[str, dict[str, str]]:
     """Of the task, its rewards and the engine, as far as they are from outside."""
-    return {name: labelled(used_source(it), it.root) for name, it in _task_definitions(task, engine)}
+    return {name: labelled(used_source(defined), defined.root) for name, defined in _task_definitions(task, engine)}
 
 
 def keep_sources(folder: Path, config: Config, objective: Objective) -> None:
     """Copies the files of all code from outside into a folder, to be read; nothing is imported from there."""
     parts = (_definition_of(type(part)) for part in objective.parts)
-    definitions = [*(it for _, it in _task_definitions(config.task, config.rollout.engine)), *filter(None, parts)]
-    paths = {path for it in definitions for path in used_source(it)}
+    of_task = (defined for _, defined in _task_definitions(config.task, config.rollout.engine))
+    definitions = [*of_task, *filter(None, parts)]
+    paths = {path for defined in definitions for path in used_source(defined)}
     if not paths:
         return
     with folder_written_atomically(folder) as unfinished:
@@ -115,10 +116,10 @@ def _place(path: Path) -> Path:
 
 def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
     given = flat({"task": vars(task), "rollout": {"engine": engine}})
-    names = (_task_code(said) if key.name == "task.name" else said for key, said in said_of_code(given))
+    names = (_task_code(value) if key.name == "task.name" else value for key, value in values_of_code(given))
     for name in dict.fromkeys(names):
-        if name and is_outside(name) and (found := definition(name)) and not is_ours(found.module):
-            yield name, found
+        if name and is_outside(name) and (defined := definition(name)) and not is_ours(defined.module):
+            yield name, defined
 
 
 def _task_code(name: str) -> str | None:
@@ -131,8 +132,8 @@ def part_sources(objective: Objective) -> Iterator[tuple[str, dict[str, str]]]:
     for part in objective.parts:
         kind = type(part)
         if not is_ours(kind.__module__):
-            found = _definition_of(kind)
-            files = labelled(used_source(found), found.root) if found else {"no file": code_digest(kind)}
+            defined = _definition_of(kind)
+            files = labelled(used_source(defined), defined.root) if defined else {"no file": code_digest(kind)}
             yield f"{module_name(kind.__module__)}:{part.name}", files
 
 

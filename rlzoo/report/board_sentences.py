@@ -10,12 +10,12 @@ from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.scaling import Refused
-from rlzoo.statistics.verdicts import HOPELESS, Difference, Finding, Verdict
+from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import contamination_of
 
 MANY = 4
 MANY_ROWS = 12
-FALSE_DISCOVERIES = 0.05
+"""From so many on a page lists discoveries."""
 
 
 def summary(board: Leaderboard) -> str:
@@ -60,8 +60,7 @@ def _discovered(board: Leaderboard, decoding: Place) -> list[str]:
     for row in board.rows:
         measured = row.results[decoding].average
         difference = measured.difference
-        is_sure = difference is not None and difference.false_discovery_rate <= FALSE_DISCOVERIES
-        if difference and (measured.verdict.is_claim or (is_sure and not measured.verdict.is_refused)):
+        if difference and measured.is_listed:
             groups["better" if difference.mean > 0 else "worse"].append(f"{row.name}{_by_how_much(difference)}")
     return [f"{side} than {board.baseline.name}: {', '.join(names)}" for side, names in groups.items() if names]
 

@@ -19,11 +19,11 @@ def verdict_words(verdict: Verdict) -> str:
     return words + ", unstable" * is_said
 
 
-def verdict_of(words: str) -> Verdict:
+def verdict_from_words(words: str) -> Verdict:
     """The verdict that is called so, as far as the words say it. Raises ValueError for words of none."""
-    said = words.removesuffix(", unstable")
-    finding, _, margin = said.partition(" within ")
-    found = Verdict(Finding(finding.partition(":")[0]), is_unstable=said != words, margin=float(margin or 0) / 100)
-    if verdict_words(found) != words:
+    stable = words.removesuffix(", unstable")
+    finding, _, margin = stable.partition(" within ")
+    verdict = Verdict(Finding(finding.partition(":")[0]), is_unstable=stable != words, margin=float(margin or 0) / 100)
+    if verdict_words(verdict) != words:
         raise ValueError(f"no verdict is called {words}")
-    return found
+    return verdict

@@ -13,6 +13,8 @@ from rlzoo.statistics.modes import SHOWN_FROM, Collapse
 from rlzoo.statistics.planning import detectable, seeds_needed
 
 SIGNIFICANCE = 0.05
+FALSE_DISCOVERIES = 0.05
+"""The share of a list of discoveries that may be false."""
 HOPELESS = 0.5
 """If so large a difference would have been missed, the seeds are too few to say that nothing was found."""
 Name = TypeVar("Name", bound=Hashable)
@@ -85,6 +87,13 @@ class Measured:
     difference: Difference | None
     verdict: Verdict
     collapse: Collapse
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it is among the discoveries of its measure and decoding; whatever is claimed is."""
+        difference = self.difference
+        is_sure = difference is not None and difference.false_discovery_rate <= FALSE_DISCOVERIES
+        return self.verdict.is_claim or (is_sure and not self.verdict.is_refused)
 
 
 @dataclass(frozen=True)

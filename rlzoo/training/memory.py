@@ -189,7 +189,7 @@ def host_bytes(
     number = 2.0 if config.model.precision == "bfloat16" else 4.0
     if config.train.sharding == "fsdp" and gpus > 1:
         sleeping = number * weights if engine_class(config.rollout.engine).sleeps else 0.0
-        trial = 4.0 * max(_trial(it) for it in (shape, teacher or shape))
+        trial = 4.0 * max(_trial(model) for model in (shape, teacher or shape))
         return {"start": max(trial, sleeping), "always": sleeping, "checkpoint": 4.0 * shape.largest}
     beside = [0.0 if adapted else weights]
     if "logp_ref" in objective.needs and config.model.reference != INITIAL:
@@ -222,14 +222,14 @@ def _sampled(config: Config, gpus: int) -> int:
     return math.ceil(config.rollout.prompts_per_step * config.rollout.responses_per_prompt / gpus)
 
 
-def free_for_cache(found: Fit, room: float, sampled: int) -> int:
+def free_for_cache(fit: Fit, room: float, sampled: int) -> int:
     """GiB that keys and values may take, of what the phases that hold them leave free, for all `sampled` responses.
 
     `room` is for how many there is room as it is.
     """
-    holding = [phase for phase in found.phases if "KV cache" in phase.parts]
+    holding = [phase for phase in fit.phases if "KV cache" in phase.parts]
     cache = holding[0].parts["KV cache"]
-    free = cache + min(found.memory - phase.total for phase in holding)
+    free = cache + min(fit.memory - phase.total for phase in holding)
     return math.floor(min(free, cache * sampled / room) / GIB)
 
 
@@ -244,9 +244,9 @@ def fit(
 ) -> Fit:
     """Whether a run fits on so many GPUs of so many bytes, and if not, the fewest keys that make it fit."""
     phases = predict(config, shape, objective, gpus, teacher)
-    found = Fit(phases, memory, ())
-    if found.fits:
-        return found
+    fit = Fit(phases, memory, ())
+    if fit.fits:
+        return fit
     changes = list(_changes(config, shape, gpus))
     for count in range(1, len(changes) + 1):
         for chosen in combinations(changes, count):
@@ -255,7 +255,7 @@ def fit(
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
             if max(phase.total for phase in predict(changed, shape, objective, gpus, teacher)) <= memory:
                 return Fit(phases, memory, [word for word, _, _ in chosen])
-    return found
+    return fit
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlzoo.report.verdict_words import verdict_of, verdict_words
+from rlzoo.report.verdict_words import verdict_from_words, verdict_words
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse, collapse_of, could_miss
@@ -340,16 +340,16 @@ def test_a_verdict_needs_seeds_and_a_corrected_p_value(
 ) -> None:
     alone = Estimate(mean, mean - 0.1, mean + 0.1)
     found = Difference(mean, mean - 0.2, mean + 0.2, alone, p, p_different_, 1.0, 0.1, 5, (2, 0))
-    assert verdict_words(verdict(found, seeds, unstable, 0.025)) == says == verdict_words(verdict_of(says))
+    assert verdict_words(verdict(found, seeds, unstable, 0.025)) == says == verdict_words(verdict_from_words(says))
     assert verdict(None, seeds).finding is Finding.BASELINE
 
 
 def test_words_that_no_verdict_has_are_read_as_none() -> None:
-    assert verdict_of("worse, unstable") == Verdict(Finding.WORSE, is_unstable=True)
-    assert verdict_of("the same within 2") == Verdict(Finding.SAME, margin=0.02)
+    assert verdict_from_words("worse, unstable") == Verdict(Finding.WORSE, is_unstable=True)
+    assert verdict_from_words("the same within 2") == Verdict(Finding.SAME, margin=0.02)
     for words in ("bettr", "better: more seeds", "unstable", "two modes, unstable", "the same"):
         with pytest.raises(ValueError, match=words):
-            verdict_of(words)
+            verdict_from_words(words)
 
 
 def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:

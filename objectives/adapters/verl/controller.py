@@ -213,8 +213,8 @@ class ZooPPOTrainer(PPOTrainerSync):
         if self.global_steps == 0:
             return
         trainer = self.config.trainer
-        own = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
-        folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else own
+        latest = Path(trainer.default_local_dir, f"global_step_{self.global_steps}")
+        folder = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else latest
         self._controllers = load_state(folder, self.objective)["controllers"]
 
 
@@ -262,15 +262,15 @@ class Outcomes:
         """[n, K] the rewards that the objective reads one by one, by the names that the configuration has for them."""
         if "rewards" not in self.objective.needs:
             return None
-        said = _said(data)
+        extras = _extras(data)
         for key in self.reward_keys:
-            if any(key not in each for each in said):
+            if any(key not in each for each in extras):
                 raise ObjectiveError(f"{REWARD_KEYS} names {key}, which the reward function's dictionary does not have")
-        return torch.tensor([[float(each[key]) for key in self.reward_keys] for each in said])
+        return torch.tensor([[float(each[key]) for key in self.reward_keys] for each in extras])
 
     def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
         """[n] what the reward function calls `acc`, otherwise the reward."""
-        accuracies = [float(each["acc"]) for each in _said(data) if each.get("acc") is not None]
+        accuracies = [float(each["acc"]) for each in _extras(data) if each.get("acc") is not None]
         correct = torch.tensor(accuracies) if len(accuracies) == len(reward) else reward
         if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
@@ -280,7 +280,7 @@ class Outcomes:
         return correct
 
 
-def _said(data: TensorDict) -> list[Mapping[str, Any]]:
+def _extras(data: TensorDict) -> list[Mapping[str, Any]]:
     """What the reward function said of each response beside its score."""
     return [getattr(each, "data", each).get("reward_extra_info", {}) for each in data["extra_fields"]]
 
@@ -302,9 +302,9 @@ def dealt(groups: Sequence[list[int]], prompts: int, size: int, ranks: int, leng
         rows += [next(fillers) for _ in range(size - len(rows))]
         work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
         parts = get_seqlen_balanced_partitions(work, ranks, equal_size=True)
-        for own, part in zip(shares, parts, strict=True):
-            own += [rows[i] for i in part]
-    return [row for own in shares for row in own]
+        for share, part in zip(shares, parts, strict=True):
+            share += [rows[i] for i in part]
+    return [row for share in shares for row in share]
 
 
 def _group_of(key: str) -> str:

@@ -28,8 +28,8 @@ _SLOT = f"{IDS} and {LOGP} in extra_fields"
 
 def is_verls(objective: Objective, config: DictConfig) -> bool:
     """Whether verl has to start a teacher: a part reads one, and no agent loop of the user's may bring its opinion."""
-    own = OmegaConf.select(config, LOOP) and not OmegaConf.select(config, TEACHER)
-    return FIELD in objective.needs and not own
+    is_users = OmegaConf.select(config, LOOP) and not OmegaConf.select(config, TEACHER)
+    return FIELD in objective.needs and not is_users
 
 
 def check_teacher(objective: Objective, config: DictConfig) -> None:
