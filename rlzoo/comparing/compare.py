@@ -19,6 +19,7 @@ from rlzoo.comparing.finished_runs import finished_run
 from rlzoo.comparing.grid import Grid, GridCell, RowName
 from rlzoo.comparing.launchers import LOST, POLL, Elsewhere, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
+from rlzoo.comparing.untrained import share_untrained
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
@@ -228,6 +229,8 @@ class _Scheduler:
 
     def _start(self, run: CellRun, slot: int) -> None:
         is_trained = is_held(run.lock)
+        if not is_trained:
+            share_untrained(run.cell, (other.cell for other in self.runs))
         run.job = Elsewhere(run.lock) if is_trained else self.launcher.start(run.cell.words, run.log, slot, self.lock)
 
     def _is_edited(self, run: CellRun) -> bool:

@@ -1,0 +1,38 @@
+"""The evaluation of the untrained model, which a grid makes once for each seed: runs begin with the same weights."""
+
+from collections.abc import Iterable
+
+from rlzoo.comparing.grid import GridCell
+from rlzoo.config import Config, deciding, to_yaml
+from rlzoo.config.commands import is_read
+from rlzoo.config.decoding import read_decodings
+from rlzoo.config.facts import RUN_IDENTITY
+from rlzoo.files import write_text
+
+
+def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
+    """Gives a cell that has not begun the evaluation before the first step that another one has made.
+
+    The draws of an evaluation depend on the seed, the weights and what `rlzoo eval` reads, so that the file would come
+    out the same. Code from outside may do otherwise, and a tracker is told what a run itself evaluates: these make it.
+    """
+    is_known = cell.entry.code is not None and not cell.entry.code.sources
+    if cell.folder.path.exists() or cell.config.log.trackers or not is_known:
+        return
+    decides = _decides_untrained(cell.config)
+    decodings = read_decodings(cell.config.evaluation.decodings)
+    for other in others:
+        made = [other.folder.evaluation(0, decoding) for decoding in decodings]
+        if _decides_untrained(other.config) == decides and all(path.is_file() for path in made):
+            texts = [path.read_text(encoding="utf-8") for path in made]
+            cell.folder.path.mkdir(parents=True)
+            write_text(cell.folder.config, to_yaml(cell.config))  # first: a run goes on with what has a configuration
+            for decoding, text in zip(decodings, texts, strict=True):
+                write_text(cell.folder.evaluation(0, decoding), text)
+            return
+
+
+def _decides_untrained(config: Config) -> dict[str, object]:
+    """Of the keys that make a run another one, those that the evaluation before its first step depends on."""
+    decides = deciding(config, RUN_IDENTITY)
+    return {name: value for name, value in decides.items() if is_read(name, "eval")}

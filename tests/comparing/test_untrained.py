@@ -1,0 +1,101 @@
+"""The evaluation before the first step is made once for a seed, and is what a run by itself would make."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlzoo.commands import main
+from rlzoo.comparing.grid import Grid, GridCell, read_grid
+from rlzoo.comparing.untrained import share_untrained
+from rlzoo.config.decoding import read_decodings
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import write_text
+
+SMALL = (
+    "rollout.prompts_per_step=2",
+    "rollout.responses_per_prompt=2",
+    "train.steps=1",
+    "train.schedule=linear",
+    "evaluation.problems=4",
+    "evaluation.samples=2",
+    "evaluation.decodings=[1/1,0.7/0.9]",
+    "task.problems=50",
+)
+
+
+def grid_of(output: Path, *words: str) -> Grid:
+    """Of small runs."""
+    grid, _ = read_grid([*SMALL, *words, f"output={output}"])
+    return grid
+
+
+def untrained(folder: RunFolder) -> list[Path]:
+    """The evaluations before the first step."""
+    return [folder.evaluation(0, decoding) for decoding in read_decodings(["1/1", "0.7/0.9"])]
+
+
+def evaluated(cell: GridCell) -> GridCell:
+    """With something in the place of its evaluations."""
+    for path in untrained(cell.folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, f"the untrained model, seed {cell.seed}, {path.stem}\n")
+    return cell
+
+
+def has_evaluations(cell: GridCell) -> bool:
+    return any(path.exists() for path in untrained(cell.folder))
+
+
+def test_a_cell_gets_the_evaluation_of_another_with_its_seed(tmp_path: Path) -> None:
+    *others, cell = grid_of(tmp_path, "grpo", "dapo", "seeds=0,1").cells
+    for other in others:
+        evaluated(other)
+    share_untrained(cell, others)
+    (same_seed,) = (other for other in others if other.seed == cell.seed)
+    assert [path.read_text() for path in untrained(cell.folder)] == [
+        path.read_text() for path in untrained(same_seed.folder)
+    ]
+    assert cell.folder.read_config() == cell.config
+
+
+def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: Path) -> None:
+    first, trained_faster = grid_of(tmp_path, "grpo", "train.learning_rate=[1e-4,1e-3]", "seeds=0").cells
+    _, sampled_more = grid_of(tmp_path / "other", "grpo", "dapo", "evaluation.samples=4", "seeds=0").cells
+    for cell in (trained_faster, sampled_more):
+        share_untrained(cell, [evaluated(first)])
+    assert has_evaluations(trained_faster) and not has_evaluations(sampled_more)
+
+
+def test_half_of_the_decodings_are_not_shared(tmp_path: Path) -> None:
+    first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
+    untrained(evaluated(first).folder)[1].unlink()
+    share_untrained(second, [first])
+    assert not second.folder.path.exists()
+
+
+def test_a_cell_that_has_begun_or_tells_a_tracker_or_runs_code_from_outside_evaluates_itself(tmp_path: Path) -> None:
+    first, begun, tells, outside = grid_of(tmp_path, "grpo", "dapo", "stapo", "justrl", "seeds=0").cells
+    begun.folder.path.mkdir()
+    tells = replace(tells, config=replace(tells.config, log=replace(tells.config.log, trackers=["trackio"])))
+    code = outside.entry.code
+    assert code is not None
+    code = replace(code, parts={"theirs:Part": {"theirs.py": "digest"}})
+    outside = replace(outside, entry=replace(outside.entry, code=code))
+    for cell in (begun, tells, outside):
+        share_untrained(cell, [evaluated(first)])
+        assert not has_evaluations(cell)
+
+
+@pytest.mark.slow
+def test_a_shared_evaluation_and_the_run_after_it_are_those_of_a_run_by_itself(tmp_path: Path) -> None:
+    first, shared = grid_of(tmp_path / "together", "grpo", "dapo", "seeds=0").cells
+    _, alone = grid_of(tmp_path / "alone", "grpo", "dapo", "seeds=0").cells
+    main(["train", *first.words])
+    share_untrained(shared, [first])
+    assert has_evaluations(shared)
+    for cell in (shared, alone):
+        main(["train", *cell.words])
+    paths = [*untrained(alone.folder), alone.folder.metrics, *(alone.folder / "evaluation").glob("step-000001-*.jsonl")]
+    for path in paths:
+        assert path.read_bytes() == (shared.folder / str(path.relative_to(alone.folder.path))).read_bytes()
