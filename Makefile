@@ -96,15 +96,15 @@ smollm2: $(VENV)/smollm2
 	$(RLZOO) train configs/smollm2.yaml objective=stapo+clip_higher resume=true
 
 leaderboard: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard
+	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard
 	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-knights
+	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard-knights
 	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
+	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard-calculator
 	$(RLZOO) leaderboard runs/leaderboard-calculator equivalence=2
 
 gpu-check: $(VENV)/test

@@ -25,6 +25,7 @@ from rlzoo.report.terminal import Terminal
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.training.run import train
+from tests.rollout.engine_laws import EngineLaws
 from tests.vllm.gloo_server import GlooServer
 
 SMALL = ("rollout.prompts_per_step=4", "evaluation.problems=4", "evaluation.samples=1", "train.learning_rate=1e-3")
@@ -139,3 +140,20 @@ def test_weights_that_another_run_gave_the_server_are_noticed(engine: GlooServer
 def test_a_server_of_another_model_is_refused(address: str) -> None:
     with pytest.raises(UserError, match=r"it serves embedded:arithmetic, not model\.name=embedded:knights; start it"):
         check_engine(served(address, "model.name=embedded:knights"))
+
+
+@pytest.mark.timeout(1500)
+class TestServer(EngineLaws):
+    """The server is held to the laws for engines."""
+
+    engine_name = "tests.vllm.gloo_server:GlooServer"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls, policy: Policy, address: str) -> Iterator[GlooServer]:
+        config = served(address)
+        check_engine(config)
+        made = load_engine(config.rollout, config.model, policy, policy.tokenizer)
+        assert isinstance(made, GlooServer)
+        yield made
+        made.close()
