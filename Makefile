@@ -104,7 +104,7 @@ leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard-calculator
+	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
 	$(RLZOO) leaderboard runs/leaderboard-calculator equivalence=2
 
 gpu-check: $(VENV)/test
