@@ -13,7 +13,7 @@
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
-# make leaderboard  train eight recipes on three seeds and compare them; goes on where it stopped
+# make leaderboard  train eight recipes on three seeds, and up to ten where they decide; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make leaderboard-calculator   the same on products that need calls of a calculator
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
@@ -96,11 +96,11 @@ smollm2: $(VENV)/smollm2
 	$(RLZOO) train configs/smollm2.yaml objective=stapo+clip_higher resume=true
 
 leaderboard: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard
+	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard
 	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) 'seeds=auto(up_to=10)' jobs=2 output=runs/leaderboard-knights
+	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard-knights
 	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime

@@ -129,7 +129,7 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
 
     grid, jobs = read_grid(words, ablate)
     with launching(keys) as launcher:
-        failures = compare(grid, jobs, GridView(quiet=not progress), launcher)
+        failures = compare(grid, jobs, GridView(quiet=not progress), launcher, keys.equivalence)
     grid = Grid.load(grid.folder)  # seeds may have been added
     for failure in failures:
         name = f"{failure.cell.row} seed {failure.cell.seed}"
@@ -137,7 +137,7 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     if failures:
         count = f"{len(failures)} of {len(grid.cells)} runs failed"
         print(f"rlzoo: {count}; the same call tries them again", file=sys.stderr)
-    table = leaderboard(grid.folder, progress=progress)
+    table = leaderboard(grid.folder, progress=progress, equivalence=keys.equivalence)
     done = [Run(cell.folder.path) for cell in grid.cells if cell.folder.finished(cell.config)]
     return Comparison(grid.folder, table, done, failures)
 

@@ -50,10 +50,13 @@ class ComparisonView(Protocol):
         ...
 
 
-def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | None = None) -> list["RunFailure"]:
+def compare(
+    grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | None = None, equivalence: float = 0.0
+) -> list["RunFailure"]:
     """Runs what is not done, and adds seeds if that was asked; returns the cells that failed.
 
-    Without a launcher they are child processes. Raises UserError if another call works on the folder.
+    Without a launcher they are child processes. With an `equivalence` in points a row that is not better, worse or the
+    same within it may get further seeds. Raises UserError if another call works on the folder.
     """
     grid.check()
     launcher = launcher or Local(jobs)
@@ -68,29 +71,32 @@ def compare(grid: Grid, jobs: int, view: ComparisonView, launcher: Launcher | No
             for path in (folder for run in cells for folder in (run.cell.folder.path, run.log.parent)):
                 refuse_link(path)
             failures = _Scheduler(cells, jobs, view, launcher, lock).run()
-            more = grid if failures or not grid.up_to else with_further_seeds(grid)
+            more = grid if failures or not grid.up_to else with_further_seeds(grid, equivalence)
             if more is grid:
                 return failures
             grid = more
 
 
-def with_further_seeds(grid: Grid) -> Grid:
+def with_further_seeds(grid: Grid, equivalence: float = 0.0) -> Grid:
     """With further seeds for the rows that they may decide, and for the baseline; the same grid if there is none."""
     runs = [finished_run(cell) for cell in grid.cells]
-    board = make_leaderboard(runs, grid.baseline, looks=len(looks(grid.up_to)))
+    board = make_leaderboard(runs, grid.baseline, equivalence=equivalence, looks=len(looks(grid.up_to)))
     names = {cell.entry.identity: cell.entry.name for cell in grid.cells}
     counts = {
         names[row.identity]: next_look(len(row.seeds), grid.up_to)
         for row in board.rows
-        if any(_wants_seeds(result.average, grid.up_to) for result in row.results.values())
+        if any(_wants_seeds(result.average, grid.up_to, equivalence) for result in row.results.values())
     }
     more = grid.with_seeds(counts | {names[board.baseline.identity]: max(counts.values(), default=0)})
     return more if more.further != grid.further else grid
 
 
-def _wants_seeds(measured: Measured, up_to: int) -> bool:
+def _wants_seeds(measured: Measured, up_to: int, equivalence: float) -> bool:
     verdict, difference = measured.verdict, measured.difference
-    return difference is not None and wants_seeds(verdict.is_claim, verdict.is_unstable, difference.seeds_needed, up_to)
+    if difference is None:
+        return False
+    is_open = verdict.is_unstable or 100 * abs(difference.mean) < equivalence
+    return wants_seeds(verdict.is_decided, is_open, difference.seeds_needed, up_to)
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Seeds where they decide something: `seeds=auto(up_to=10)`.
 
-Every objective starts with FIRST seeds. Whoever is not yet better or worse at every decoding gets further ones, and so
-does the baseline, until `up_to`; in between the page is looked at, at numbers of seeds that `up_to` settles beforehand.
+Every objective starts with FIRST seeds. Whoever is not yet better or worse (or the same, where that is asked) at every
+decoding gets further ones, and so does the baseline, until `up_to`; in between the page is looked at, at numbers of
+seeds that `up_to` settles beforehand.
+
 Who looks K times and stops at what pleases errs up to K times as often, so each look may err in 5 % / K of cases:
 Bonferroni's split, which holds however the looks depend on each other. A row that is claimed gets no more seeds; so a
 claim on the last page was one at the look that stopped it, and all pages together have a false one in at most 5 %.
@@ -32,6 +34,9 @@ def next_look(seeds: int, up_to: int) -> int:
     return next((look for look in looks(up_to) if look > seeds), seeds)
 
 
-def wants_seeds(is_decided: bool, is_unstable: bool, seeds_needed: int, up_to: int) -> bool:
-    """Whether further seeds may decide what is said of a row at one decoding."""
-    return not is_decided and (is_unstable or 0 < seeds_needed <= HOPELESS * up_to)
+def wants_seeds(is_decided: bool, is_open: bool, seeds_needed: int, up_to: int) -> bool:
+    """Whether further seeds may decide what is said of a row at one decoding.
+
+    `is_open`: it is unstable, or may turn out to be the same; otherwise so many `seeds_needed` would tell it apart.
+    """
+    return not is_decided and (is_open or 0 < seeds_needed <= HOPELESS * up_to)

@@ -77,6 +77,11 @@ class Verdict:
         """Whether the row is called better or worse."""
         return self.finding in (Finding.BETTER, Finding.WORSE)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the row is called better, worse or the same."""
+        return self.is_claim or self.finding in (Finding.SAME, Finding.SAME_RESPONSES)
+
 
 @dataclass(frozen=True)
 class Measured:

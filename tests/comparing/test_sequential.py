@@ -18,8 +18,10 @@ from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
 from rlzoo.statistics.differences import Family
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.modes import Collapse
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
-from rlzoo.statistics.verdicts import Finding
+from rlzoo.statistics.verdicts import Difference, Finding, Measured, Verdict
 from tests.comparing import finished_runs
 from tests.comparing.finished_runs import DECODINGS, make_run
 from tests.conftest import error_of
@@ -139,6 +141,25 @@ def test_seeds_go_where_they_may_decide() -> None:
     assert wants_seeds(False, False, 30, 10) and wants_seeds(False, True, 0, 10)
     assert not wants_seeds(True, False, 30, 10)
     assert not wants_seeds(False, False, 0, 10) and not wants_seeds(False, False, 101, 10)
+
+
+@pytest.mark.parametrize(
+    ("finding", "points", "equivalence", "wants"),
+    [
+        (Finding.NOT_DISTINGUISHABLE, 0.5, 0, False),
+        (Finding.NOT_DISTINGUISHABLE, 0.5, 2, True),
+        (Finding.NOT_DISTINGUISHABLE, -3.0, 2, False),
+        (Finding.SAME, 0.5, 2, False),
+        (Finding.SAME_RESPONSES, 0.0, 2, False),
+    ],
+)
+def test_a_row_that_may_be_the_same_gets_seeds_until_it_is(
+    finding: Finding, points: float, equivalence: float, wants: bool
+) -> None:
+    mean, alone = points / 100, Estimate(points / 100, -1.0, 1.0)
+    hopeless = Difference(mean, -1.0, 1.0, alone, 1.0, 1.0, 1.0, 0.1, seeds_needed=0, seeds_range=(0, 0))
+    measured = Measured(alone, (mean,) * 3, hopeless, Verdict(finding), Collapse(0, 3))
+    assert module._wants_seeds(measured, 10, equivalence) is wants
 
 
 @pytest.mark.slow
