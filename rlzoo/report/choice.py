@@ -111,11 +111,11 @@ def board_words(row: BoardEvidence) -> str:
 
 def beginning_words(beginning: Beginning) -> str:
     """Where to begin, and why."""
-    better = f"{', '.join(beginning.better)} called better" if beginning.better else "none is called better"
-    worse = f", {', '.join(beginning.worse)} worse" if beginning.worse else ""
+    better = f"call {', '.join(beginning.better)}" if beginning.better else "call nothing"
+    worse = f", and {', '.join(beginning.worse)} worse" if beginning.worse else ""
     return (
-        f"Start with objective={beginning.expression}. Of the {len(beginning.compared)} objectives on the boards here "
-        f"{better} than the baseline{worse}, and of those that are not worse this one asks the least of the trainer: "
+        f"Start with objective={beginning.expression}. Somewhere the boards here {better} better than their baseline"
+        f"{worse}. Of those that are nowhere worse this one asks the least of the trainer: "
         f"{'; '.join(beginning.costs)}."
     )
 

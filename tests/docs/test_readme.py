@@ -82,9 +82,9 @@ def test_where_to_begin_is_what_the_boards_say() -> None:
     from rlzoo.choosing.evidence import shipped
 
     begin = beginning(shipped())
-    better = " and ".join(f"`{name}`" for name in begin.better)
-    called = f"only {better}" if better else "nothing"
-    assert f"Start plain, with `{begin.expression}`: [our boards call {called} better]" in README
+    called = f"call {len(begin.better)} better than `grpo` somewhere, and {len(begin.worse)} worse."
+    assert f"Start plain, with `{begin.expression}`: of eight, [our boards](docs/guides/choose.md) {called}" in README
+    assert len(begin.compared) == 8
 
 
 def test_every_page_of_docs_is_reached_from_its_index() -> None:
