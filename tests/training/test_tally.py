@@ -62,7 +62,8 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
 def test_a_process_without_a_row_that_teaches_has_the_sums_of_the_others(expression: str) -> None:
     sampled, batch = rollouts()
     of_policy = {"logp": sampled.logp, "entropy": torch.zeros(batch.mask.shape)}
-    batch = batch.with_fields(logp_old=sampled.logp, entropy_old=of_policy["entropy"], **of_policy)
+    before = {"logp_old": sampled.logp, "logp_ref": sampled.logp, "entropy_old": of_policy["entropy"]}
+    batch = batch.with_fields(**before, **of_policy)
     objective = parse(expression)
     plan = objective.plan(objective.prepare(batch))
     rows = torch.arange(len(batch.mask))
