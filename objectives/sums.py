@@ -29,8 +29,10 @@ class Sums:
         self.sums["tokens"] += batch.mask.sum()
         self.sums["mass"] += batch.advantage.abs().sum()
         self._count(part, part.touched, part.touched, measures)
-        nothing = part.batch.advantage[:0]  # all processes have the same sums, even without rows
-        self.add_rows(part.rows(slice(0), nothing.shape[1]), nothing, nothing.sum())
+        # All processes have the same sums, even those none of whose rows have a gradient.
+        nothing = part.batch.advantage[:0]
+        of_nothing = {name: values[:0] for name, values in measures.items()}
+        self.add_rows(part.rows(slice(0), nothing.shape[1]), nothing, nothing.sum(), of_nothing)
 
     def add_rows(self, part: Plan, logp: Tensor, loss: Tensor, measures: Mapping[str, Tensor] = _NOTHING) -> None:
         """Counts the loss of a micro-batch, and what the clip and its modifiers touched there at `logp` [n, t].

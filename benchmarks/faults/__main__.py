@@ -3,12 +3,15 @@
 python -m benchmarks.faults one             # 200 times SIGKILL to what runs in one process
 python -m benchmarks.faults two             # 40 times SIGKILL to what runs in two
 python -m benchmarks.faults asked           # 30 times SIGTERM to the whole process group
+python -m benchmarks.faults anew one two    # the same, in place of what is recorded of them
 python -m benchmarks.faults                 # the table of what is recorded
 
-Each goes on where it was stopped. What is trained lies in a temporary folder, and what came of it in results/.
+Each goes on where it was stopped, with the code that it began with. What is trained lies in a temporary folder, and
+what came of it in results/.
 """
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -16,15 +19,16 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.faults.code_of_record import begin, code_digest, code_sentence, refuse_other_code
 from benchmarks.faults.starting import import_all
 from benchmarks.faults.striking import End, Strike, Trial, read
 from benchmarks.faults.workloads import ASKED, ONE, TWO, Workload
-from rlzoo.experiment.environment import environment
 from rlzoo.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
-STATE = Path(tempfile.gettempdir()) / f"rlzoo-faults-{environment()['commit']}"
-"""The undisturbed runs are of the code that is killed: another commit trains them anew."""
+STATE = Path(tempfile.gettempdir()) / f"rlzoo-faults-{code_digest()}"
+"""The undisturbed runs are of the code that is killed: other code trains them anew."""
+ANEW = "anew"
 KINDS: dict[str, tuple[signal.Signals, Sequence[tuple[Workload, int]]]] = {
     "one": (signal.SIGKILL, ONE),
     "two": (signal.SIGKILL, TWO),
@@ -35,11 +39,29 @@ KINDS: dict[str, tuple[signal.Signals, Sequence[tuple[Workload, int]]]] = {
 
 def main(words: Sequence[str]) -> None:
     """Does the kinds that are asked for, all workloads side by side, then writes the table of all that is recorded."""
+    kinds = [word for word in words if word != ANEW]
+    if unknown := set(kinds) - KINDS.keys():
+        sys.exit(f"{', '.join(sorted(unknown))}: there are {', '.join(KINDS)}, and {ANEW} before them")
+    if ANEW in words:
+        forget(kinds)
+    for kind in kinds:
+        refuse_other_code(RESULTS, kind, f"python -m benchmarks.faults {ANEW} {kind}")
     import_all()
-    lanes = [_forked(kind, *trial) for kind in words for trial in KINDS[kind][1]]
+    for kind in kinds:
+        begin(RESULTS, kind)
+    lanes = [_forked(kind, *trial) for kind in kinds for trial in KINDS[kind][1]]
     failed = [status for status in (os.waitpid(lane, 0)[1] for lane in lanes) if status]
     write_text(RESULTS / "faults.md", "\n".join(table(kind) for kind in KINDS))
     sys.exit(len(failed))
+
+
+def forget(kinds: Sequence[str]) -> None:
+    """Removes what is recorded of some kinds, and what they have trained."""
+    for kind in kinds:
+        for record in RESULTS.glob(f"{kind}-*.jsonl"):
+            record.unlink()
+        for folder in STATE.glob(f"{kind}-*"):
+            shutil.rmtree(folder)
 
 
 def _forked(kind: str, workload: Workload, wanted: int) -> int:
@@ -70,6 +92,8 @@ def table(kind: str) -> str:
     title = {"one": "in one process", "two": "in two processes", "asked": "to the whole process group"}[kind]
     lines = [
         f"## {number.name} {title}",
+        "",
+        code_sentence(RESULTS, kind),
         "",
         "| workload | signals | runs | as undisturbed | most finished steps lost | statuses | while |",
         "|---|---|---|---|---|---|---|",

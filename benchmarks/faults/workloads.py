@@ -1,7 +1,7 @@
 """The commands that are killed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -46,10 +46,14 @@ STARE = Workload("stare", ("train", ADAPTIVE, *SAVED, *SLOW))
 LOPTI = Workload("lopti", ("train", "objective=lopti", *SAVED))
 DAPO = Workload("dapo", ("train", "objective=dapo", *SAVED))
 COMPARED = Workload("grid", (*GRID, "evaluation.every=4", "checkpoint.every=1"))
+"""Trains each of its runs in one process: it starts torchrun only where it is given several GPUs a run."""
 EVALUATED = Workload("eval", EVALUATION)
 IN_TWO = (
+    replace(STAPO, processes=2),
     Workload("stare", ("train", ADAPTIVE, *SAVED), processes=2),
-    Workload("dapo", ("train", "objective=dapo", *SAVED), processes=2),
+    replace(LOPTI, processes=2),
+    replace(DAPO, processes=2),
+    replace(EVALUATED, processes=2),
 )
 UNSAVED_STAPO = Workload("stapo", ("train", "objective=stapo", *UNSAVED))
 UNSAVED_STARE = Workload("stare", ("train", ADAPTIVE, *UNSAVED, *SLOW))
@@ -57,6 +61,6 @@ UNSAVED_GRID = Workload("grid", (*GRID, "checkpoint.every=0"))
 UNSAVED_IN_TWO = Workload("stare in two", ("train", ADAPTIVE, *UNSAVED), processes=2)
 
 ONE = ((STAPO, 40), (STARE, 40), (LOPTI, 40), (DAPO, 40), (COMPARED, 10), (EVALUATED, 30))
-TWO = tuple((workload, 20) for workload in IN_TWO)
+TWO = tuple((workload, 8) for workload in IN_TWO)
 ASKED = ((UNSAVED_STAPO, 9), (UNSAVED_STARE, 12), (UNSAVED_GRID, 2), (EVALUATED, 4), (UNSAVED_IN_TWO, 3))
 """How often each is killed in one process and in two, and asked to end."""

@@ -1,5 +1,6 @@
 """Where a model's files lie: resolves `model.name` before anything heavy is loaded."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,7 +36,8 @@ def locate(config: ModelConfig) -> Pretrained:
     """Resolves `model.name`; `package:NAME` is converted once into Hugging Face's assets cache.
 
     Raises UserError for a missing or damaged folder, for one with adapters, for a missing shipped model or package. A
-    hub name is looked up only when it is loaded.
+    hub name is looked up only when it is loaded. Of several processes of a machine the first reads a folder for its
+    checksums.
     """
     scheme, _, rest = config.name.partition(":")
     if scheme == "embedded":
@@ -54,7 +56,7 @@ def locate(config: ModelConfig) -> Pretrained:
                 f"model.name={config.name}: the folder has adapters, by {ADAPTER_CONFIG}; merge them into its weights "
                 f"(merge_and_unload of peft), or remove that file"
             )
-        if why := damage(folder):
+        if not _another_reads() and (why := damage(folder)):
             raise UserError(
                 f"model.name={config.name} is damaged: {why}; take another checkpoint, or remove its {MANIFEST} if you "
                 f"changed the folder yourself"
@@ -64,6 +66,14 @@ def locate(config: ModelConfig) -> Pretrained:
         raise UserError(f"model.name={config.name}: no such folder")
     expect_no_hub_without_a_network()
     return Pretrained(config.name, {**options, "revision": config.revision or "main"})
+
+
+def _another_reads() -> bool:
+    """Whether another process of this machine looks for damage, in whose word this one may trust.
+
+    Where torchrun started them it ends this one if that one fails; by itself this one would wait to join it.
+    """
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def refuse_adapters(source: Pretrained) -> None:

@@ -26,7 +26,8 @@ _logger = logging.getLogger(__name__)
 class EpisodePool:
     """Episodes, numbered from 0 each time that some are begun, in `workers` nurseries; a context manager.
 
-    Nothing that the user's class does ends a run. A call that raises is told to the model. An episode whose `reset` or
+    Of a nursery that is killed from outside, the episodes are begun again and do again what they did. Nothing that the
+    user's class does ends a run. A call that raises is told to the model. An episode whose `reset` or
     reward raises, or which takes too long or ends its process, is lost: its calls are answered by an error, and it gets
     the reward of an episode in which nothing was done, or 0 if that has none either.
     """
@@ -169,7 +170,7 @@ class EpisodePool:
         with self._one_at_a_time:
             for nursery, part in zip(self._nurseries, parts, strict=True):
                 nursery.ask(part)
-            told = [iter(nursery.told(len(part))) for nursery, part in zip(self._nurseries, parts, strict=True)]
+            told = [iter(nursery.told()) for nursery in self._nurseries]
         done = [next(told[order.number % self.workers]) for order in orders]
         self.over |= {order.number for order, outcome in zip(orders, done, strict=True) if outcome.get("is_over")}
         return done
@@ -180,30 +181,45 @@ class EpisodePool:
 
 
 class _NurseryProcess:
-    """A nursery and the way to it; one that died is begun again when it is next asked."""
+    """A nursery and the way to it; one that is killed is begun again, with its episodes."""
 
     def __init__(self, settings: EpisodeSettings) -> None:
         self.settings = settings
+        self._past: list[tuple[Order, dict[str, Any]]] = []
+        """What its episodes have done since there were none, with what became of it."""
+        self._asked: Sequence[Order] = ()
         self._start()
 
     def ask(self, orders: Sequence[Order]) -> None:
         """Sends the orders; `told` has what becomes of them."""
+        self._asked, self._is_repeating = orders, False
         if self._is_gone or not self._process.is_alive():
-            self.stop()
-            self._start()
-        self._send(orders)
+            self._repeat()
+        else:
+            self._send(orders)
 
-    def told(self, count: int) -> list[dict[str, Any]]:
-        """What became of the orders that were sent last, of which there were so many."""
-        try:
-            done: list[dict[str, Any]] = json.loads(self._to_nursery.recv_bytes())
-            return done
-        except (EOFError, OSError):
-            self._is_gone = True  # for a moment a process that was killed still counts as alive
-            return [{"error": "its process was ended from outside", "is_lost": True}] * count
+    def told(self) -> list[dict[str, Any]]:
+        """What became of the orders that were sent last.
+
+        Episodes are lost where the nursery is killed twice over them, and where they do not do again what they did.
+        """
+        done = self._heard()
+        if done is None and not self._is_repeating:
+            self._repeat()
+            done = self._heard()
+        if done is None:
+            self._is_gone, self._past = True, []  # for a moment a process that was killed still counts as alive
+            return [{"error": "its process was ended from outside", "is_lost": True}] * len(self._asked)
+        if self._is_repeating:
+            done = self._checked(done)
+        self._past += zip(self._asked, done, strict=True)
+        lost = {order.number for order, outcome in self._past if outcome.get("is_lost")}
+        self._past = [(order, outcome) for order, outcome in self._past if order.number not in lost]
+        return done
 
     def end(self) -> None:
         """Ends its episodes."""
+        self._past = []
         self._send(None)
 
     def stop(self) -> None:
@@ -227,6 +243,35 @@ class _NurseryProcess:
         except (EOFError, OSError):
             raise Fault("the processes of task.environment cannot be started; their output says why") from None
 
+    def _repeat(self) -> None:
+        """Begins it again, and has its episodes do all that they did before what they are asked."""
+        self.stop()
+        self._start()
+        self._is_repeating = True
+        self._send([*(order for order, _ in self._past), *self._asked])
+
+    def _checked(self, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What became of the orders behind those that were repeated; without episodes that are not what they were."""
+        again = done[: len(self._past)]
+        pairs = zip(self._past, again, strict=True)
+        differing = {order.number for (order, before), now in pairs if _untold(before) != _untold(now)}
+        other = {"error": "its process was ended from outside, and begun again it did something else", "is_lost": True}
+        last = zip(self._asked, done[len(self._past) :], strict=True)
+        return [other if order.number in differing and order.method != "begin" else outcome for order, outcome in last]
+
+    def _heard(self) -> list[dict[str, Any]] | None:
+        """What became of what was sent; None if the nursery is gone."""
+        try:
+            done: list[dict[str, Any]] = json.loads(self._to_nursery.recv_bytes())
+            return done
+        except (EOFError, OSError):
+            return None
+
     def _send(self, orders: Sequence[Order] | None) -> None:
-        with suppress(OSError):  # it is gone, which `told` says
+        with suppress(OSError):  # it is gone, which `_heard` says
             self._to_nursery.send(orders)
+
+
+def _untold(outcome: dict[str, Any]) -> dict[str, Any]:
+    """What became of an order but for the words of an error, which may name addresses."""
+    return {**outcome, "error": "error" in outcome}

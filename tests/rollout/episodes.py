@@ -3,6 +3,7 @@
 ENVIRONMENTS = '''
 import os
 import random
+import signal
 import time
 
 class Counting:
@@ -50,6 +51,17 @@ class Showing(Counting):
 
     def get_reward(self):
         return self.reward
+
+class Striking(Showing):
+    def strike(self) -> str:
+        """Kills the process that it is a fork of."""
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1)
+
+class Fickle(Showing):
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return f" It is {time.time_ns()}."
 
 class Differing(Showing):
     def reset(self, **kwargs):

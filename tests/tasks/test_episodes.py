@@ -2,12 +2,15 @@
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -181,15 +184,57 @@ def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
     assert caplog.text.count(told[name]) == 1
 
 
-def test_a_nursery_that_is_killed_from_outside_is_begun_again() -> None:
+def killed(episodes: EpisodePool, while_asked: bool) -> None:
+    """Ends a nursery, before it is asked again or while it is."""
+    process = episodes._nurseries[1]._process
+    if not while_asked:
+        process.kill()
+        process.join()
+        return
+    os.kill(process.pid, signal.SIGSTOP)
+    Timer(0.2, process.kill).start()
+
+
+@pytest.mark.parametrize("while_asked", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_a_nursery_has_that_is_killed_from_outside_is_done_and_graded_as_if_it_had_not_been(
+    while_asked: bool,
+) -> None:
+    outcomes = []
     with pool(config("Showing"), workers=2) as episodes:
-        begun = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
-        episodes.answers([(row, [ADD]) for row in range(4)])
-        episodes._nurseries[1]._process.kill()
-        answers = episodes.answers([(row, [ADD]) for row in range(4)])
+        for is_killed in (False, True):
+            shown = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
+            asked = [(row, [ADD] * row) for row in range(4)]
+            answers = [episodes.answers(asked)]
+            for _ in range(2):
+                if is_killed:
+                    killed(episodes, while_asked)
+                answers.append(episodes.answers(asked))
+            if is_killed:
+                killed(episodes, while_asked)
+            outcomes.append((shown, answers, episodes.grades([""] * 4)))
+    assert outcomes[0] == outcomes[1]
+    assert [graded.grade.reward for graded in outcomes[1][2]] == [0.0, 0.75, 1.5, 2.25]
+
+
+def test_an_episode_that_kills_its_nursery_ends_no_run_and_no_episode_of_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pool(config("Striking"), workers=2) as episodes:
+        shown = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
+        answers = episodes.answers([(0, [ADD]), (1, [called("strike")]), (2, [ADD]), (3, [ADD])])
         assert [row[0].is_error for row in answers] == [False, True, False, True]
-        assert [it.grade.reward for it in episodes.grades([""] * 4)] == [0.5, 0.0, 0.5, 0.0]
-        assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == begun
+        assert [graded.grade.reward for graded in episodes.grades([""] * 4)] == [0.25, 0.0, 0.25, 0.0]
+        assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == shown
+    assert "an episode is lost: its process was ended from outside" in caplog.text
+
+
+def test_an_episode_that_is_another_once_it_is_begun_again_is_lost() -> None:
+    with pool(config("Fickle"), workers=2) as episodes:
+        episodes.begin([PROBLEM] * 2, [1, 2])
+        killed(episodes, while_asked=False)
+        answers = episodes.answers([(0, [ADD]), (1, [ADD])])
+        assert not answers[0][0].is_error and "did something else" in answers[1][0].text
+        assert [graded.outcome for graded in episodes.grades([""] * 2)] == ["graded", "failed"]
 
 
 def test_the_guides_counter_shows_its_number_counts_and_rewards_it() -> None:

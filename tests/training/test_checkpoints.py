@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,12 @@ from rlzoo.experiment.progress import (
     step_of,
 )
 from rlzoo.files import folder_written_atomically
+from rlzoo.model import manifest
 from rlzoo.model.manifest import MANIFEST
 from rlzoo.model.pretrained import locate
 from rlzoo.training import checkpoint as saving
 from tests.conftest import error_of
+from tests.processes import TWO, failure
 
 WORDS = ("objective=grpo", "rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "checkpoint.every=2")
 SMALL = (*WORDS, "task.problems=50", "evaluation.problems=2", "evaluation.samples=1")
@@ -174,6 +177,34 @@ def test_a_model_needs_nothing_of_what_training_goes_on_from(run: Path) -> None:
     flip(copy / "config.json")
     with pytest.raises(UserError, match="is damaged"):
         locate(ModelConfig(name=str(copy)))
+
+
+def test_one_process_of_a_machine_reads_a_model_for_its_checksums(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[Path]()
+    monkeypatch.setattr(manifest, "_checksum", lambda path, *_: read.append(path) or "")
+    model = ModelConfig(name=str(LAST))
+    torchrun = ("TORCHELASTIC_RUN_ID", "LOCAL_RANK")
+    for environment, reads in {
+        ("none", "1"): False,
+        ("none", "0"): True,
+        ("none", None): True,
+        (None, "1"): True,
+    }.items():
+        for name, value in zip(torchrun, environment, strict=True):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
+        read.clear()
+        with pytest.raises(UserError, match="is damaged") if reads else nullcontext():
+            locate(model)
+        assert bool(read) == reads
+
+
+@pytest.mark.slow
+def test_a_damaged_model_ends_all_processes_and_is_named_once(run: Path) -> None:
+    flip(LAST / "model.safetensors")
+    words = ["train", *SMALL, f"model.name={LAST}", "output=new", "train.steps=1"]
+    assert failure([*TWO, "-m", "rlzoo", *words], run.parent).count("model.safetensors is not what was saved") == 1
 
 
 def test_an_evaluation_takes_the_newest_that_is_whole(run: Path, caplog: pytest.LogCaptureFixture) -> None:

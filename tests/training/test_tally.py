@@ -58,6 +58,23 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     assert any(value not in (0.0, 1.0) for key, value in metrics.items() if "/overlap/" in key)
 
 
+@pytest.mark.parametrize("expression", ["grpo", "stapo", "justrl+top_entropy+dual_clip", "grpo+stare"])
+def test_a_process_without_a_row_that_teaches_has_the_sums_of_the_others(expression: str) -> None:
+    sampled, batch = rollouts()
+    of_policy = {"logp": sampled.logp, "entropy": torch.zeros(batch.mask.shape)}
+    before = {"logp_old": sampled.logp, "logp_ref": sampled.logp, "entropy_old": of_policy["entropy"]}
+    batch = batch.with_fields(**before, **of_policy)
+    objective = parse(expression)
+    plan = objective.plan(objective.prepare(batch))
+    rows = torch.arange(len(batch.mask))
+    teaching, idle = (Tally(objective, sampled, torch.device("cpu")) for _ in range(2))
+    for tally, part in zip((teaching, idle), (rows[::2], rows[1::2]), strict=True):
+        tally.add_plan(plan, Share(part, part))
+    there = plan.rows(rows[::2], batch.mask.shape[1])
+    teaching.add_rows(there, rows[::2], sampled.logp[rows[::2]], torch.tensor(1.0))
+    assert teaching.sums.sums.keys() == idle.sums.sums.keys()  # they are added up by their places
+
+
 def test_a_group_has_a_signal_where_the_objective_has_an_advantage_though_its_sums_of_rewards_are_equal() -> None:
     sampled, batch = rollouts()
     first = torch.arange(len(batch.mask)) % 2 * (batch.require("group", "test") > 0)
