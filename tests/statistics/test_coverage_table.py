@@ -11,13 +11,23 @@ from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "coverage" / "results"
-CLEAN = ("normal", "normal, two decodings", "3.6 points", "3.6 points, correlation 0.7", "three measures", "47 methods")
+CLEAN = (
+    "normal",
+    "normal, two decodings",
+    "3.6 points",
+    "3.6 points, correlation 0.7",
+    "three measures",
+    "three measures, two decodings",
+    "47 methods",
+)
 WIDE = (
     "one method x 5",
     "the baseline x 5",
     "3.6 points, the baseline x 5",
     "3.6 points, one method x 5, correlation 0.7",
     "3.6 points, the baseline x 5, correlation 0.7",
+    "three measures, two decodings, one method x 5",
+    "three measures, two decodings, the baseline x 5",
 )
 TWO_MODES = ("one method in two modes", "the baseline in two modes", "one method collapses in a third")
 
