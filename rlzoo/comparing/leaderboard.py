@@ -168,8 +168,8 @@ def make_leaderboard(
     parts = next(iter(with_macro_averages(decodings).values()))
     steps = {decoding: shared_steps([run.folder for run in runs], decoding) for decoding in runs[0].decodings}
     scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
-    base = _baseline(baseline, of_row, scored, runs[0].objective.key, parts)
-    results = make_results(scored, base, decodings, equivalence / 100, looks)
+    base, *swept = _baselines(baseline, of_row, scored, runs[0].objective.key, parts)
+    results = make_results(scored, base, decodings, equivalence / 100, looks, swept)
     names, target = _names(of_row), _last_accuracy(of_row[base])
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
@@ -222,23 +222,21 @@ def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
 
 
-def _baseline(
+def _baselines(
     asked: str,
     of_row: FinishedRuns,
     scored: Mapping[Identity, Sequence[ScoredRun]],
     first: str,
     parts: Sequence[Place],
-) -> Identity:
-    """The row of what was asked for; if it was swept, the one with the best mean, as the other rows are shown at
-    their best as well.
-    """
+) -> list[Identity]:
+    """The rows of what was asked for, one for each value if it was swept, the one with the best mean first."""
     key = parse(asked or "grpo", imports=False).key
     keys = {identity[0] for identity in of_row}
     if asked and key not in keys:
         shown = told_apart(runs[0].objective for runs in of_row.values())
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
     rows = [row for row in of_row if row[0] == (key if key in keys else first)]
-    return max(rows, key=lambda row: accuracies(scored[row], parts).mean())
+    return sorted(rows, key=lambda row: -accuracies(scored[row], parts).mean())
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:

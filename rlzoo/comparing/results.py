@@ -13,7 +13,8 @@ from rlzoo.statistics.accuracy import pass_at_k, powers_of_two
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.verdicts import Difference, Judged, Measure, Measured, judge
+from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.verdicts import Difference, Judged, Measured, judge
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,15 @@ class Results:
 
 
 def make_results(
-    runs: RunsOf, baseline: Identity, places: Sequence[Place], equivalence: float = 0.0, looks: int = 1
+    runs: RunsOf,
+    baseline: Identity,
+    places: Sequence[Place],
+    equivalence: float = 0.0,
+    looks: int = 1,
+    swept: Sequence[Identity] = (),
 ) -> Results:
-    """Every row at every place; `equivalence` is a share, as accuracies are.
+    """Every row at every place; `equivalence` is a share, as accuracies are, and `swept` are rows that are the baseline
+    with other values.
 
     Several problem sets have macro averages before them, which are judged as they are. All measures at all places
     are one family of tests.
@@ -163,7 +170,7 @@ def make_results(
     alike = {
         shown: measure.same_as for (name, shown), measure in zip(judged_at, measures, strict=True) if name == ACCURACY
     }
-    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
+    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks, swept), strict=True))
     rows = {
         shown: {
             row: _result({name: judged[name, shown].rows[row] for name in names}, of_row, parts)

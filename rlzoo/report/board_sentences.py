@@ -182,7 +182,11 @@ def notes(board: Leaderboard) -> list[str]:
     if len({row.seeds for row in board.rows}) > 1:
         lines.append("Rows have different seeds; runs are paired as far as they share them.")
     if any(row.identity[0] == board.baseline.identity[0] and not row.is_baseline for row in board.rows):
-        lines.append(f"The baseline was swept; differences are to it where it is best, {board.baseline.name}.")
+        lines.append(
+            f"The baseline was swept, and no value of it was chosen: differences are to whichever is best, as far as "
+            f"the runs say {board.baseline.name}. Better is better than each of its values, worse is worse than any, "
+            "and verdicts are corrected for all."
+        )
     for decoding in board.decodings:
         unstable = [str(row.name) for row in board.rows if row.results[decoding].average.verdict.is_unstable]
         if unstable:
