@@ -53,7 +53,7 @@ class AgainstBest:
     def is_split(self) -> bool:
         """Whether two modes forbid a verdict: those of any value that the row is above, or of all that it is below."""
         split = [against.is_split for against in self.each]
-        return any(split) if self._is_above else not self._below
+        return any(split) if self._is_above else not any(map(_is_below, self.each))
 
     def interval(self, level: float) -> Estimate:
         """That holds if those of all values do; `level` is of each."""
@@ -70,7 +70,7 @@ class AgainstBest:
         if self._is_above:
             return 1.0 if self.is_value else max(p_values)
         pairs = zip(self.each, p_values, strict=True)
-        return min((p_value for against, p_value in pairs if against in self._below), default=min(p_values))
+        return min((p_value for against, p_value in pairs if _is_below(against)), default=min(p_values))
 
     def p_alone(self) -> float:
         """The same, corrected for the values alone."""
@@ -88,11 +88,6 @@ class AgainstBest:
         """Whether the row did better than every value."""
         return self.nearest.known.center > 0
 
-    @property
-    def _below(self) -> list[AgainstValue]:
-        """The values that did better than the row, or as well, and show no two modes."""
-        return [against for against in self.each if against.known.center <= 0 and not against.is_split]
-
     def _for_any(self, smallest: float) -> float:
         """The smallest p-value of all values, corrected for their number (Sidak 1967)."""
         count = len(self.each)
@@ -100,3 +95,8 @@ class AgainstBest:
 
     def _bounded(self, difference: float) -> float:
         return min(0.0, difference) if self.is_value else difference
+
+
+def _is_below(against: AgainstValue) -> bool:
+    """Whether the value did better than the row, or as well, and neither shows two modes."""
+    return against.known.center <= 0 and not against.is_split

@@ -221,7 +221,7 @@ def verdict(
 def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> Finding:
     if difference is None:
         return Finding.BASELINE
-    if difference.mean == difference.low == difference.high == 0:
+    if difference == NO_DIFFERENCE:
         return Finding.SAME_RESPONSES
     if seeds == 1:
         return Finding.ONE_SEED
