@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.coverage.scenarios import Scenario, simulate
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.modes import SHOWN_FROM
-from rlzoo.statistics.page_tests import Measure, tested_rows
+from rlzoo.statistics.page_tests import Measure, all_tests
 from rlzoo.statistics.verdicts import SIGNIFICANCE
 
 ROWS, VALUES = 10, 5
@@ -42,7 +42,7 @@ Way = Callable[[Sequence[Rows], Scenario], Claims]
 
 def _claims(pages: Sequence[Rows], scenario: Scenario, baseline: int, swept: Sequence[int] = ()) -> Claims:
     measures = [Measure(rows, 1 / scenario.samples, {row: row for row in rows}, by="avg") for rows in pages]
-    tested = tested_rows(measures, baseline, swept=swept)
+    tested = all_tests(measures, baseline, swept=swept)
     names, is_few = [list(page.places) for page in tested.pages], len(pages[0][0].seeds) < SHOWN_FROM
     return [
         (names[test.page.number][test.row], test.against.mean > 0)

@@ -75,7 +75,7 @@ class RowTest:
 
 
 @dataclass(frozen=True)
-class TestedRows(Generic[Name]):
+class PageTests(Generic[Name]):
     """A page of tests."""
 
     pages: Sequence[MeasuredPage[Name]]
@@ -86,9 +86,9 @@ class TestedRows(Generic[Name]):
     """Of each test, corrected for the page."""
 
 
-def tested_rows(
+def all_tests(
     measures: Sequence[Measure[Name]], baseline: Name, looks: int = 1, swept: Sequence[Name] = ()
-) -> TestedRows[Name]:
+) -> PageTests[Name]:
     """The tests of a page, as `judge` makes them, with their p-values alone."""
     pages = _compared(measures, baseline, swept)
     tests = [test for page in pages for test in page.tests()]
@@ -98,7 +98,7 @@ def tested_rows(
         for problems, numbers in _by_problems(measures).items()
         if not all(measures[number].is_average for number in numbers)
     }
-    return TestedRows(pages, tests, *_p_values(tests, looks, sum(several.values())))
+    return PageTests(pages, tests, *_p_values(tests, looks, sum(several.values())))
 
 
 def _p_values(tests: Sequence[RowTest], looks: int, rows: int) -> tuple[Family, list[float]]:

@@ -9,7 +9,7 @@ from typing import Generic
 from rlzoo.statistics.differences import Family, false_discovery_rates
 from rlzoo.statistics.intervals import Estimate, share
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse
-from rlzoo.statistics.page_tests import Measure, MeasuredPage, Name, RowTest, tested_rows
+from rlzoo.statistics.page_tests import Measure, MeasuredPage, Name, RowTest, all_tests
 from rlzoo.statistics.planning import detectable, seeds_needed
 
 SIGNIFICANCE = 0.05
@@ -119,7 +119,7 @@ def judge(
     `looks` at a grid to which seeds are added. Rows that are the same runs are tested once. `swept` are further rows
     that are the baseline with other values: differences are to the best of all (`swept_baseline.py`).
     """
-    tested = tested_rows(measures, baseline, looks, swept)
+    tested = all_tests(measures, baseline, looks, swept)
     tests, family, pages = tested.tests, tested.family, tested.pages
     rates = _false_discovery_rates(tests, looks)
     outside = [test.against.p_different(equivalence) if equivalence else 1.0 for test in tests]

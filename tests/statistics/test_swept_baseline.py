@@ -7,7 +7,7 @@ import pytest
 
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.intervals import Distribution, SeedError
-from rlzoo.statistics.page_tests import Measure, tested_rows
+from rlzoo.statistics.page_tests import Measure, all_tests
 from rlzoo.statistics.swept_baseline import AgainstBest, AgainstValue
 from rlzoo.statistics.verdicts import Finding, Measured, judge
 from tests.statistics.test_coverage_table import at_most_5_percent
@@ -77,7 +77,7 @@ def test_the_interval_to_the_best_value_is_that_of_the_smallest_difference() -> 
 def test_every_value_is_a_comparison_of_its_own_in_the_family_and_a_pair_is_tested_once() -> None:
     centers = {"a": 0.5, "b": 0.49, "c": 0.48, "d": 0.47}
     for swept, pairs in (((), 3), (("b",), 5), (("b", "c"), 6), (("b", "c", "d"), 6)):
-        tested = tested_rows([measured(centers)], "a", swept=swept)
+        tested = all_tests([measured(centers)], "a", swept=swept)
         assert tested.family.tests == pairs and tested.family.rows == 4
         assert len(tested.tests) == 3
 
