@@ -26,7 +26,7 @@
 # make wheels       build the sdists, and from them the wheels, of both distributions into dist/
 # make test-wheels  try them in empty environments: make test-wheels PYTHONS="python3.11 python3.13"
 # make locks        write down what is installed in the environments that are here, once their tests pass
-# make test-pages   look at the pages that rlzoo writes with Chromium, which root gets installed
+# make test-pages   look at the pages that rlzoo writes with Chromium, in the environment of test-docs
 
 PYTHON ?= python3
 VENV := .venv
@@ -132,8 +132,8 @@ zoo: $(VENV)/runtime
 		train.learning_rate=1.5e-4 train.schedule=constant \
 		evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
-test-pages: $(VENV)/pages
-	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
+test-pages: $(DOCS)/browser
+	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/pages
 
 docs: $(DOCS)/docs
 	$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
@@ -224,18 +224,10 @@ $(DOCS)/docs: pyproject.toml locks/venv-docs.txt
 	touch $@
 
 $(DOCS)/browser: $(DOCS)/docs
-	$(CHROMIUM)
-	$(call pip,$(DOCS)) --editable '.[docs,pages,test]'
-	touch $@
-
-define CHROMIUM
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
 		if [ "$$(id -u)" != 0 ]; then echo "first: apt-get install chromium chromium-driver"; exit 1; fi; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
-endef
-
-$(VENV)/pages: $(VENV)/test
-	$(CHROMIUM)
-	$(call pip,$(VENV)) --editable '.[pages]'
+	$(call pip,$(DOCS)) --editable '.[docs,pages,test]'
 	touch $@
+

@@ -1,12 +1,13 @@
-"""Is one in twenty of what a page lists false? `python benchmarks/coverage/discoveries.py 200`."""
+"""Is one in twenty of what a page lists false? `python -m benchmarks.coverage.discoveries 200`."""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from coverage import PValues, Scenario, compared, simulate
 
+from benchmarks.coverage.coverage import PValues
+from benchmarks.coverage.scenarios import Scenario, compared, simulate
 from rlzoo.statistics.differences import Family, false_discovery_rates
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES
 

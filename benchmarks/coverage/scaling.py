@@ -1,4 +1,4 @@
-"""Whether intervals of A and C_mid cover, and what is refused: `python benchmarks/coverage/scaling.py 150`.
+"""Whether intervals of A and C_mid cover, and what is refused: `python -m benchmarks.coverage.scaling 150`.
 
 Pages of rows are simulated whose A, B and C_mid are known. Each seed has its own A and C_mid around those of its row,
 each evaluation its own error, and each step a jitter that may last.

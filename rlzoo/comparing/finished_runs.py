@@ -11,13 +11,14 @@ import numpy as np
 
 from rlzoo.comparing.default_folder import GRID
 from rlzoo.comparing.grid import NO_SWEEP, Grid, GridCell, Identity
+from rlzoo.comparing.on_the_way import EvaluatedStep, read_evaluated_steps
 from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
-from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
+from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.identity import Recorded, trained_in
 from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missing_steps
 from rlzoo.files import read_json_file, read_json_lines
@@ -84,12 +85,25 @@ class FinishedRun:
         with reading(path):
             return {str(name): None if value is None else str(value) for name, value in read_json_file(path).items()}
 
+    @property
+    def decodings(self) -> Sequence[Decoding]:
+        """Those that training evaluated with."""
+        return read_decodings(self.config.evaluation.decodings)
+
     @cached_property
     def held_out(self) -> Mapping[int, float]:
         """Accuracy of every evaluation that training made with its first decoding, by step."""
-        decoding = read_decodings(self.config.evaluation.decodings)[0]
-        evaluations = read_evaluations(self.folder, decoding)
-        return {step: float(evaluation.column("correct").mean()) for step, evaluation in evaluations.items()}
+        return {step: float(evaluated.accuracy.mean()) for step, evaluated in self._evaluated_steps.items()}
+
+    def evaluated_steps(self, decoding: Decoding) -> Mapping[int, EvaluatedStep]:
+        """Every evaluation that training made with a decoding, by step."""
+        is_first = decoding == self.decodings[0]
+        return self._evaluated_steps if is_first else read_evaluated_steps(self.folder, decoding)
+
+    @cached_property
+    def _evaluated_steps(self) -> Mapping[int, EvaluatedStep]:
+        """Those with the first decoding."""
+        return read_evaluated_steps(self.folder, self.decodings[0])
 
     def curve(self, name: str) -> np.ndarray:
         """[steps] values of a metric."""

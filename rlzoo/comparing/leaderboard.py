@@ -13,13 +13,15 @@ import numpy as np
 from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, unknown_code
 from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
+from rlzoo.comparing.on_the_way import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
 from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, accuracies, make_results
 from rlzoo.comparing.scaling_curves import Scaling, scaling_of
 from rlzoo.comparing.sweep import Sweep, number
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
-from rlzoo.statistics.aggregates import area_under_curve, steps_to
+from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Judged
 
 EXAMPLES = 3
@@ -47,8 +49,6 @@ class Training:
     seconds_per_step: float
     tokens_per_second: float
     touched: Sequence[Touched]
-    area: float | None
-    """Under the curve of held-out accuracy over the steps, mean over runs; None without evaluations on the way."""
     steps_to_baseline: Sequence[int | None]
     """Of each run, the first evaluated step as good as the baseline's mean after its last."""
     accuracy_curves: np.ndarray
@@ -166,9 +166,10 @@ def make_leaderboard(
         of_row.setdefault(run.identity, []).append(run)
     decodings: list[Place] = list(runs[0].files)
     parts = next(iter(with_macro_averages(decodings).values()))
-    scored = {row: [_scored(run) for run in of_row[row]] for row in of_row}
-    base = _baseline(baseline, of_row, scored, runs[0].objective.key, parts)
-    results = make_results(scored, base, decodings, equivalence / 100, looks)
+    steps = {decoding: shared_steps([run.folder for run in runs], decoding) for decoding in runs[0].decodings}
+    scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
+    base, *swept = _baselines(baseline, of_row, scored, runs[0].objective.key, parts)
+    results = make_results(scored, base, decodings, equivalence / 100, looks, swept)
     names, target = _names(of_row), _last_accuracy(of_row[base])
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
@@ -197,11 +198,17 @@ def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:
     return sorted(rows, key=lambda row: -next(iter(row.results.values())).accuracy.mean)
 
 
-def _scored(run: FinishedRun) -> ScoredRun:
+def _scored(run: FinishedRun, steps: Mapping[Decoding, Sequence[int]]) -> ScoredRun:
+    """`steps` are those after which all runs were evaluated."""
     answers: dict[Place, Answers] = {
-        decoding: Answers.of(evaluation) for decoding, evaluation in run.evaluations.items()
+        decoding: Answers.of(evaluation, _area(run, decoding, steps.get(decoding, ())))
+        for decoding, evaluation in run.evaluations.items()
     }
     return ScoredRun(run.config.seed, answers)
+
+
+def _area(run: FinishedRun, decoding: Decoding, steps: Sequence[int]) -> Area | None:
+    return Area.under(run.evaluated_steps(decoding), steps) if steps else None
 
 
 def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
@@ -215,23 +222,21 @@ def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
 
 
-def _baseline(
+def _baselines(
     asked: str,
     of_row: FinishedRuns,
     scored: Mapping[Identity, Sequence[ScoredRun]],
     first: str,
     parts: Sequence[Place],
-) -> Identity:
-    """The row of what was asked for; if it was swept, the one with the best mean, as the other rows are shown at
-    their best as well.
-    """
+) -> list[Identity]:
+    """The rows of what was asked for, one for each value if it was swept, the one with the best mean first."""
     key = parse(asked or "grpo", imports=False).key
     keys = {identity[0] for identity in of_row}
     if asked and key not in keys:
         shown = told_apart(runs[0].objective for runs in of_row.values())
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
     rows = [row for row in of_row if row[0] == (key if key in keys else first)]
-    return max(rows, key=lambda row: accuracies(scored[row], parts).mean())
+    return sorted(rows, key=lambda row: -accuracies(scored[row], parts).mean())
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
@@ -262,7 +267,7 @@ def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training
     entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
     timings = [line for run in runs for line in run.timings]
     seconds = sum(line["seconds"] for line in timings)
-    has_curves = all(len(run.held_out) > 2 for run in runs)
+    has_curves = all(len(run.held_out) >= LEAST_EVALUATIONS for run in runs)
     return Training(
         entropy=float(entropy[:, -1].mean()),
         drift=float(np.abs(entropy - entropy[:, :1]).mean()),
@@ -270,7 +275,6 @@ def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training
         seconds_per_step=seconds / len(timings),
         tokens_per_second=sum(line["tokens"] for line in timings) / seconds,
         touched=_touched([line for run in runs for line in run.metrics]),
-        area=float(np.mean([area_under_curve(run.held_out) for run in runs])) if has_curves else None,
         steps_to_baseline=[steps_to(run.held_out, baseline_accuracy) for run in runs] if has_curves else [],
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlzoo.comparing.grid import Identity
+from rlzoo.comparing.on_the_way import Area
 from rlzoo.comparing.problem_sets import Place, set_of, with_macro_averages
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.statistics.accuracy import pass_at_k, powers_of_two
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.verdicts import Difference, Judged, Measure, Measured, judge
+from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.verdicts import Difference, Judged, Measured, judge
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Answers:
     """Mean tokens of a response."""
     truncated: float | None = None
     """The share of responses that were stopped by length."""
+    area: Area | None = None
+    """Under the curve of its accuracy; None where not all runs were evaluated on the way."""
 
     @property
     def samples(self) -> int:
@@ -36,7 +40,7 @@ class Answers:
         return int(self.correct.shape[1])
 
     @classmethod
-    def of(cls, evaluation: Evaluation) -> "Answers":
+    def of(cls, evaluation: Evaluation, area: Area | None = None) -> "Answers":
         """Those that an evaluation kept."""
         return cls(
             evaluation.column("correct"),
@@ -44,6 +48,7 @@ class Answers:
             evaluation.majorities,
             float(evaluation.column("tokens").mean()),
             evaluation.truncated,
+            area,
         )
 
 
@@ -57,14 +62,34 @@ class ScoredRun:
 
 RunsOf = Mapping[Identity, Sequence[ScoredRun]]
 """By row."""
-ACCURACY = "avg"
-MEASURES: Mapping[str, Callable[[Answers], np.ndarray | None]] = {
-    ACCURACY: lambda answers: np.asarray(answers.correct.mean(axis=1)),
-    "pass": lambda answers: pass_at_k(answers.correct, answers.samples),
-    "maj": lambda answers: answers.majorities,
+ACCURACY, AREA = "avg", "area"
+
+
+@dataclass(frozen=True)
+class AnswerMeasure:
+    """What is judged of the answers of one model at one place, k being all samples."""
+
+    values: Callable[[Answers], np.ndarray | None]
+    """[problems] from 0 to 1; None where it cannot be known."""
+    unit: Callable[[Answers], float] = lambda answers: 1.0
+    """Values of a problem are multiples of it."""
+    answered: Callable[[Answers], Hashable] = lambda answers: answers.texts
+    """Equal for models of which it says the same, as they answered just the same."""
+
+
+MEASURES: Mapping[str, AnswerMeasure] = {
+    ACCURACY: AnswerMeasure(
+        lambda answers: np.asarray(answers.correct.mean(axis=1)), lambda answers: 1 / answers.samples
+    ),
+    "pass": AnswerMeasure(lambda answers: pass_at_k(answers.correct, answers.samples)),
+    "maj": AnswerMeasure(lambda answers: answers.majorities),
+    AREA: AnswerMeasure(
+        lambda answers: answers.area and answers.area.values,
+        lambda answers: answers.area.unit / answers.samples if answers.area else 1.0,
+        lambda answers: answers.area and answers.area.answers,
+    ),
 }
-"""What is judged, k being all samples: [problems] values of one model at one place, under the name that stands before
-@k; None where it cannot be known."""
+"""By name: pass is called pass@k."""
 
 
 @dataclass(frozen=True)
@@ -115,25 +140,37 @@ class Results:
 
 
 def make_results(
-    runs: RunsOf, baseline: Identity, places: Sequence[Place], equivalence: float = 0.0, looks: int = 1
+    runs: RunsOf,
+    baseline: Identity,
+    places: Sequence[Place],
+    equivalence: float = 0.0,
+    looks: int = 1,
+    swept: Sequence[Identity] = (),
 ) -> Results:
-    """Every row at every place; `equivalence` is a share, as accuracies are.
+    """Every row at every place; `equivalence` is a share, as accuracies are, and `swept` are rows that are the baseline
+    with other values.
 
     Several problem sets have macro averages before them, which are judged as they are. All measures at all places
     are one family of tests.
     """
     parts_of, first = with_macro_averages(places), runs[baseline][0].answers
-    names = [name for name, of in MEASURES.items() if all(of(answers) is not None for answers in first.values())]
-    alike = {shown: _same_as(runs, baseline, parts) for shown, parts in parts_of.items()}
+    names = [name for name, of in MEASURES.items() if all(of.values(answers) is not None for answers in first.values())]
     judged_at = [(name, shown) for name in names for shown in parts_of]
-    measures = []
-    for name, shown in judged_at:
-        scores = {row: _scores(of_row, parts_of[shown], MEASURES[name]) for row, of_row in runs.items()}
-        step = 1 / min(answers.samples for answers in first.values()) if name == ACCURACY else 1.0
-        measures.append(
-            Measure(scores, step, alike[shown], by=name, problems=set_of(shown), is_average=len(parts_of[shown]) > 1)
+    measures = [
+        Measure(
+            {row: _scores(of_row, parts_of[shown], MEASURES[name].values) for row, of_row in runs.items()},
+            max(MEASURES[name].unit(answers) for answers in first.values()),
+            _same_as(runs, baseline, parts_of[shown], MEASURES[name].answered),
+            by=name,
+            problems=set_of(shown),
+            is_average=len(parts_of[shown]) > 1,
         )
-    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
+        for name, shown in judged_at
+    ]
+    alike = {
+        shown: measure.same_as for (name, shown), measure in zip(judged_at, measures, strict=True) if name == ACCURACY
+    }
+    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks, swept), strict=True))
     rows = {
         shown: {
             row: _result({name: judged[name, shown].rows[row] for name in names}, of_row, parts)
@@ -178,7 +215,9 @@ def accuracies(runs: Sequence[ScoredRun], parts: Sequence[Place]) -> np.ndarray:
     return np.array([[run.answers[part].correct.mean() for part in parts] for run in runs])
 
 
-def _same_as(runs: RunsOf, baseline: Identity, parts: Sequence[Place]) -> dict[Identity, Identity]:
+def _same_as(
+    runs: RunsOf, baseline: Identity, parts: Sequence[Place], answered_by: Callable[[Answers], Hashable]
+) -> dict[Identity, Identity]:
     """For every row the first whose runs answered just the same, seed by seed, the baseline before all.
 
     Only the baseline may have further seeds: a row's figures are those of its own runs.
@@ -186,7 +225,7 @@ def _same_as(runs: RunsOf, baseline: Identity, parts: Sequence[Place]) -> dict[I
     answered: dict[Identity, dict[int, tuple[Hashable, ...]]] = {}
     same_as = {}
     for row in sorted(runs, key=lambda row: row != baseline):
-        answers = {run.seed: tuple(run.answers[part].texts for part in parts) for run in runs[row]}
+        answers = {run.seed: tuple(answered_by(run.answers[part]) for part in parts) for run in runs[row]}
         like_baseline = answers.items() <= answered.get(baseline, {}).items()
         earlier = [other for other, theirs in answered.items() if answers == theirs]
         same_as[row] = baseline if like_baseline else next(iter(earlier), row)

@@ -199,7 +199,8 @@ class EvaluationConfig:
     stop: Annotated[list[str], EVALUATION, EVALUATES] = field(default_factory=list)
     """Texts that end a response, which is graded without them: `["\\n\\n", "Question:"]`."""
     every: Annotated[Natural, RECORDS] = 0
-    """Evaluate every so many steps as well as before and after; 0 is only before and after."""
+    """Evaluate every so many steps as well as before and after; 0 is only before and after. A board whose runs all were
+    judges the area under the curve as well."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, set_of
-from rlzoo.comparing.results import Alike
+from rlzoo.comparing.results import AREA, Alike
 from rlzoo.report.formatting import signed, tokens
 from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
@@ -35,6 +35,7 @@ def headlines(board: Leaderboard) -> list[str]:
     else is worth a look.
     """
     claims = [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
+    claims += [line for decoding in board.decodings for line in _on_the_way(board, decoding)]
     return [*claims, *discoveries(board)] if has_discoveries(board) else claims
 
 
@@ -73,6 +74,19 @@ def _headline(board: Leaderboard, decoding: Place) -> str:
     order = list(Finding)
     verdicts = sorted(groups, key=lambda verdict: order.index(verdict.finding))
     return f"At {decoding}, {'; '.join(_group(verdict, groups[verdict], board, decoding) for verdict in verdicts)}."
+
+
+def _on_the_way(board: Leaderboard, decoding: Place) -> list[str]:
+    """What may be claimed of the area under the curve; nothing where nothing is."""
+    claims = dict[Finding, list[str]]()
+    for row in board.rows:
+        measured = row.results[decoding].measured.get(AREA)
+        if measured and measured.verdict.is_claim:
+            name = f"{row.name}{_by_how_much(measured.difference)}"
+            claims.setdefault(measured.verdict.finding, []).append(name)
+    groups = [f"{finding.value} than {board.baseline.name}: {', '.join(names)}" for finding, names in claims.items()]
+    area = f"At {decoding}, by the area under the curve of avg@{board.samples_at[decoding]}"
+    return [f"{area}, {'; '.join(groups)}."] if groups else []
 
 
 def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decoding: Place) -> str:
@@ -168,7 +182,11 @@ def notes(board: Leaderboard) -> list[str]:
     if len({row.seeds for row in board.rows}) > 1:
         lines.append("Rows have different seeds; runs are paired as far as they share them.")
     if any(row.identity[0] == board.baseline.identity[0] and not row.is_baseline for row in board.rows):
-        lines.append(f"The baseline was swept; differences are to it where it is best, {board.baseline.name}.")
+        lines.append(
+            f"The baseline was swept, and no value of it was chosen: differences are to whichever is best, as far as "
+            f"the runs say {board.baseline.name}. Better is better than each of its values, worse is worse than any, "
+            "and verdicts are corrected for all."
+        )
     for decoding in board.decodings:
         unstable = [str(row.name) for row in board.rows if row.results[decoding].average.verdict.is_unstable]
         if unstable:

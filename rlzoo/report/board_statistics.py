@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
-from rlzoo.comparing.results import ACCURACY, MEASURES
+from rlzoo.comparing.results import ACCURACY, AREA, MEASURES
 from rlzoo.comparing.scaling_curves import RowScaling
 from rlzoo.report.board_sentences import has_discoveries
 from rlzoo.report.formatting import percent, points, tokens
@@ -128,10 +128,15 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
         Statistic("p_improvement", "P(improvement)", _improvement),
         Statistic("collapsed", "collapsed runs (%)", _collapse, in_percent),
-        *(Statistic(name, name + "@{k}", _measured(name), in_percent) for name in MEASURES if name != ACCURACY),
+        *(
+            Statistic(name, name + "@{k}", _measured(name), in_percent)
+            for name in MEASURES
+            if name not in (ACCURACY, AREA)
+        ),
         Statistic("length", "length", lambda board, row, at: row.results[at].length, "{:.1f}".format),
         Statistic("truncated", "truncated (%)", lambda board, row, at: row.results[at].truncated, in_percent),
     ),
+    "area under the curve": (Statistic("held_out_area", "area under avg@{k}", _measured(AREA), in_percent),),
     "interquartile means and performance profiles of the runs": (
         Statistic("interquartile_mean", "interquartile mean", _interquartile_mean, in_percent),
         Statistic("above_", "runs above ", _profile, place="{:.0%}"),
@@ -148,7 +153,6 @@ BY_ROW: Mapping[str, Sequence[Statistic]] = {
         Statistic("at_equal_steps", "at equal steps (%)", _when_spent(lambda row: row.at_equal_steps), in_percent),
     ),
     "Held-out accuracy on the way": (
-        Statistic("held_out_area", "mean over the steps (%)", _trained(lambda runs: runs.area), in_percent),
         Statistic("steps_to_baseline_seed_", STEPS_TO_BASELINE, _steps_to_baseline, "{:.0f}".format),
     ),
     "Training": (

@@ -21,8 +21,8 @@ def markdown(board: Leaderboard) -> str:
     for decoding in board.decodings:
         lines += [f"## {in_markdown(str(decoding))}", "", *_results(board, decoding), ""]
         for title, statistics in BY_DECODING.items():
-            lines += [f"<details><summary>{title}</summary>", "", *_statistics(statistics, board, decoding)]
-            lines += ["", "</details>", ""]
+            if table := _statistics(statistics, board, decoding):
+                lines += [f"<details><summary>{title}</summary>", "", *table, "", "</details>", ""]
     for title, statistics in BY_ROW.items():
         if table := _statistics(statistics, board, board.decodings[0]):
             lines += [f"## {title}", "", *table, ""]

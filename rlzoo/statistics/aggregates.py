@@ -28,10 +28,10 @@ def improvement(scores: np.ndarray, baseline: np.ndarray) -> float:
     return float(np.mean([np.mean((margin > 0) + 0.5 * (margin == 0)) for margin in ahead]))
 
 
-def area_under_curve(accuracies: Mapping[int, float]) -> float:
-    """The mean held-out accuracy over the steps of training, straight between evaluations; by step."""
+def area_under_curve(accuracies: Mapping[int, np.ndarray]) -> np.ndarray:
+    """[problems] the mean accuracy over the steps of training, straight between evaluations; [problems] by step."""
     steps = sorted(accuracies)
-    return float(np.trapezoid([accuracies[step] for step in steps], steps) / (steps[-1] - steps[0]))
+    return np.trapezoid([accuracies[step] for step in steps], steps, axis=0) / (steps[-1] - steps[0])
 
 
 def steps_to(accuracies: Mapping[int, float], threshold: float) -> int | None:

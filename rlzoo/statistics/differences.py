@@ -85,36 +85,81 @@ def compare_rows(rows: Sequence[RunScores], baseline: int, step: float) -> Diffe
 
     Values of a problem are multiples of `step`, so that unequal runs can look equal.
     """
-    repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
-    places = {row: place for place, row in enumerate(repeated)}
-    alone_spread, paired = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
-    spread = paired.spread if paired else alone_spread
-    problems = rows[0].problems
-    by_problem = np.stack([scores.values.mean(axis=0) for scores in rows], axis=1)
-    alone = resampled_deviations(by_problem)
-    against = alone - alone[:, [baseline]]
-    means, differences = list[Distribution](), list[Distribution | None]()
-    for row, scores in enumerate(rows):
-        center = float(by_problem[:, row].mean())
-        seeds = _errors(alone_spread, places[row], len(scores.seeds)) if alone_spread and row in places else []
-        means.append(Distribution(center, seeds, nodes_of(alone[:, row], problems, shrinkage(scores.values))))
+    return compare_with_each(rows, [baseline], step)[0]
+
+
+def compare_with_each(rows: Sequence[RunScores], baselines: Sequence[int], step: float) -> list[Differences]:
+    """Compares every row with each of several baselines."""
+    known, every = _KnownRows.of(rows, step), range(len(rows))
+    means, collapses = [known.mean(row) for row in every], [known.collapse(row) for row in every]
+    return [
+        Differences(
+            means,
+            [known.difference(row, baseline) for row in every],
+            baseline,
+            known.spread,
+            known.paired,
+            known.places,
+            collapses,
+        )
+        for baseline in baselines
+    ]
+
+
+@dataclass(frozen=True)
+class _KnownRows:
+    """What all rows say together, before any is compared."""
+
+    rows: Sequence[RunScores]
+    places: Mapping[int, int]
+    """Of the rows that have several seeds in the spreads."""
+    alone: Spread | None
+    """Of each row by itself."""
+    paired: PairedSpread | None
+    """Of its runs against those of the same seed."""
+    by_problem: np.ndarray
+    """[problems, rows]."""
+    resampled: np.ndarray
+    """[resamples, rows] deviations."""
+
+    @classmethod
+    def of(cls, rows: Sequence[RunScores], step: float) -> "_KnownRows":
+        repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
+        spreads = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
+        by_problem = np.stack([scores.values.mean(axis=0) for scores in rows], axis=1)
+        places = {row: place for place, row in enumerate(repeated)}
+        return cls(rows, places, *spreads, by_problem, resampled_deviations(by_problem))
+
+    @property
+    def spread(self) -> Spread | None:
+        return self.paired.spread if self.paired else self.alone
+
+    def center(self, row: int) -> float:
+        return float(self.by_problem[:, row].mean())
+
+    def mean(self, row: int) -> Distribution:
+        scores = self.rows[row]
+        seeds = _errors(self.alone, self.places[row], len(scores.seeds)) if self.alone and row in self.places else []
+        deviations = nodes_of(self.resampled[:, row], self.rows[0].problems, shrinkage(scores.values))
+        return Distribution(self.center(row), seeds, deviations)
+
+    def difference(self, row: int, baseline: int) -> Distribution | None:
         if row == baseline:
-            differences.append(None)
-            continue
-        both = spread and {row, baseline} <= set(places)
-        seeds = []
-        if spread and both:
-            unshared = _unshared(scores.seeds, rows[baseline].seeds, paired)
-            counts = (len(scores.seeds), len(rows[baseline].seeds))
-            seeds = _pair_errors(spread, (places[row], places[baseline]), counts, unshared)
-        center -= float(by_problem[:, baseline].mean())
-        differences.append(Distribution(center, seeds, _problems(scores, rows[baseline], against[:, row])))
-    collapses = [Collapse(0, len(scores.seeds)) for scores in rows]
-    for row, place in places.items() if spread else ():
-        assert spread
-        runs = paired.residuals[place] if paired else rows[row].values.mean(axis=1)
-        collapses[row] = collapse_of(runs, float(np.sqrt(spread.prior_variance)), spread.pooled_degrees)
-    return Differences(means, differences, baseline, spread, paired, places, collapses)
+            return None
+        scores, others, seeds = self.rows[row], self.rows[baseline], list[SeedError]()
+        if self.spread and {row, baseline} <= set(self.places):
+            unshared = _unshared(scores.seeds, others.seeds, self.paired)
+            pair, counts = (self.places[row], self.places[baseline]), (len(scores.seeds), len(others.seeds))
+            seeds = _pair_errors(self.spread, pair, counts, unshared)
+        deviations = _problems(scores, others, self.resampled[:, row] - self.resampled[:, baseline])
+        return Distribution(self.center(row) - self.center(baseline), seeds, deviations)
+
+    def collapse(self, row: int) -> Collapse:
+        spread, scores = self.spread, self.rows[row]
+        if spread is None or row not in self.places:
+            return Collapse(0, len(scores.seeds))
+        runs = self.paired.residuals[self.places[row]] if self.paired else scores.values.mean(axis=1)
+        return collapse_of(runs, float(np.sqrt(spread.prior_variance)), spread.pooled_degrees)
 
 
 def _spreads(rows: Sequence[RunScores], step: float) -> tuple[Spread, PairedSpread | None]:

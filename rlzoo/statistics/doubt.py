@@ -10,7 +10,7 @@ measure find as much as before. (The decoding that doubts most would cost a sixt
 
 import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -28,20 +28,25 @@ def share_doubt(
 
     `names` are of the rows of each, `measures` of what each is by: those of one name differ by their decoding.
     """
+    stable = stable_rows(compared, names, measures)
+    return [doubted(differences, stable, of_rows) for differences, of_rows in zip(compared, names, strict=True)]
+
+
+def stable_rows(
+    compared: Sequence[Differences], names: Sequence[Sequence[Name]], measures: Sequence[str]
+) -> dict[Name, float]:
+    """The probability that each row with several seeds is stable."""
     known: dict[Name, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for differences, of_rows, measure in zip(compared, names, measures, strict=True):
         for row, place in differences.places.items():
             if differences.spread:
                 known[of_rows[row]][measure].append(float(differences.spread.weights[place, 0]))
-    stable = {name: min(float(np.mean(values)) for values in of.values()) for name, of in known.items()}
-    return [
-        _doubted(differences, [stable.get(name, 1.0) for name in of_rows])
-        for differences, of_rows in zip(compared, names, strict=True)
-    ]
+    return {name: min(float(np.mean(values)) for values in of.values()) for name, of in known.items()}
 
 
-def _doubted(differences: Differences, stable: Sequence[float]) -> Differences:
+def doubted(differences: Differences, stable_by_name: Mapping[Name, float], names: Sequence[Name]) -> Differences:
     """With these probabilities that rows are stable."""
+    stable = [stable_by_name.get(name, 1.0) for name in names]
     to_baseline = list(differences.to_baseline)
     for row, known in enumerate(to_baseline):
         if known and known.seeds:

@@ -1,15 +1,15 @@
 """What may be said of the rows of a page: intervals, differences to the baseline, verdicts."""
 
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic
 
-from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows, false_discovery_rates
-from rlzoo.statistics.doubt import share_doubt
-from rlzoo.statistics.intervals import Distribution, Estimate, share
+from rlzoo.statistics.differences import Family, false_discovery_rates
+from rlzoo.statistics.intervals import Estimate, share
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse
+from rlzoo.statistics.page_tests import Measure, MeasuredPage, Name, RowTest, all_tests
 from rlzoo.statistics.planning import detectable, seeds_needed
 
 SIGNIFICANCE = 0.05
@@ -17,8 +17,6 @@ FALSE_DISCOVERIES = 0.05
 """The share of a list of discoveries that may be false."""
 HOPELESS = 0.5
 """If so large a difference would have been missed, the seeds are too few to say that nothing was found."""
-Name = TypeVar("Name", bound=Hashable)
-"""What a row is known by."""
 
 
 @dataclass(frozen=True)
@@ -102,30 +100,6 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Measure(Generic[Name]):
-    """What the runs of all rows scored by one measure with one decoding."""
-
-    scores: Mapping[Name, RunScores]
-    step: float
-    """Values of a problem are multiples of it."""
-    same_as: Mapping[Name, Name]
-    """For each row the first that answered just the same with the same seeds, itself if none did. A row that answered
-    as the baseline did, which may have further seeds, has the baseline here."""
-    by: str = ""
-    """What is measured, such as pass@k. Decodings that are measured by the same have one doubt of a row in common."""
-    problems: Hashable = ""
-    """The set that is answered. A row may be stable on one and not on another."""
-    is_average: bool = False
-    """Whether it is the average of sets that are judged as well: whoever doubts it doubts one of them."""
-
-    def distinct(self) -> list[Name]:
-        """Rows of which no two are the same runs."""
-        return [
-            name for name, other in self.same_as.items() if self.scores[name].seeds != self.scores[other].seeds
-        ] + list(dict.fromkeys(self.same_as.values()))
-
-
-@dataclass(frozen=True)
 class Judged(Generic[Name]):
     """All rows by one measure, with verdicts."""
 
@@ -138,71 +112,48 @@ class Judged(Generic[Name]):
 
 
 def judge(
-    measures: Sequence[Measure[Name]], baseline: Name, equivalence: float = 0.0, looks: int = 1
+    measures: Sequence[Measure[Name]],
+    baseline: Name,
+    equivalence: float = 0.0,
+    looks: int = 1,
+    swept: Sequence[Name] = (),
 ) -> list[Judged[Name]]:
     """Judges the rows of a page by all its measures, which are one family of tests.
 
     A row that is surely less than `equivalence` from the baseline is called the same. The page is one of so many
-    `looks` at a grid to which seeds are added. Rows that are the same runs are tested once.
+    `looks` at a grid to which seeds are added. Rows that are the same runs are tested once. `swept` are further rows
+    that are the baseline with other values: differences are to the best of all (`swept_baseline.py`).
     """
-    places = [{name: place for place, name in enumerate(measure.distinct())} for measure in measures]
-    compared = _compared(measures, places, baseline)
-    tests, by_measure = list[tuple[int, int, Distribution]](), [dict[int, Difference]() for _ in measures]
-    for number, (measure, place) in enumerate(zip(measures, places, strict=True)):
-        rows = [place[name] for name in place if measure.same_as[name] != baseline]
-        tests += [(number, row, known) for row in rows if (known := compared[number].to_baseline[row])]
-    tests.sort(key=lambda test: not test[-1].seeds)  # those of a single seed stay outside the family
-    several = {
-        problems: max(len(compared[number].places) for number in numbers)
-        for problems, numbers in _by_problems(measures).items()
-        if not all(measures[number].is_average for number in numbers)
-    }
-    family = Family(sum(bool(known.seeds) for *_, known in tests), looks, sum(several.values()))
-    if_stable = [known.if_stable().p_value() for *_, known in tests]
-    corrected = family.adjusted([known.p_value() for *_, known in tests], if_stable)
+    tested = all_tests(measures, baseline, looks, swept)
+    tests, family, pages = tested.tests, tested.family, tested.pages
     rates = _false_discovery_rates(tests, looks)
-    outside = [p_different(known, equivalence) if equivalence else 1.0 for *_, known in tests]
-    for (number, row, known), *p_values in zip(tests, corrected, family.adjusted(outside), rates, strict=True):
-        by_measure[number][row] = _difference(compared[number], row, known, family, *p_values)
+    outside = [test.against.p_different(equivalence) if equivalence else 1.0 for test in tests]
+    rows_tested = replace(family, tests=sum(test.against.has_seeds for test in tests))
+    by_measure = [dict[int, _JudgedRow]() for _ in measures]
+    for test, *figures in zip(tests, tested.p_values, rows_tested.adjusted(outside), rates, strict=True):
+        difference = _difference(test, family, *figures)
+        by_measure[test.page.number][test.row] = _JudgedRow(difference, test.against.is_split)
     return [
-        _judged(measure, baseline, place, differences, by_row, equivalence)
-        for measure, place, differences, by_row in zip(measures, places, compared, by_measure, strict=True)
+        _judged(measure, baseline, page, of_rows, equivalence)
+        for measure, page, of_rows in zip(measures, pages, by_measure, strict=True)
     ]
 
 
-def _false_discovery_rates(tests: Sequence[tuple[int, int, Distribution]], looks: int) -> list[float]:
+@dataclass(frozen=True)
+class _JudgedRow:
+    difference: Difference
+    is_split: bool
+
+
+def _false_discovery_rates(tests: Sequence[RowTest], looks: int) -> list[float]:
     """Of each test, in the list of its measure and decoding: a list of all would not hold for each by itself."""
     rates = [1.0] * len(tests)
-    for number in {number for number, *_ in tests}:
-        places = [place for place, (of_list, _, known) in enumerate(tests) if of_list == number and known.seeds]
-        listed = false_discovery_rates([tests[place][-1].p_value() for place in places], looks)
+    for number in {test.page.number for test in tests}:
+        places = [place for place, test in enumerate(tests) if test.page.number == number and test.against.has_seeds]
+        listed = false_discovery_rates([tests[place].against.p_alone() for place in places], looks)
         for place, rate in zip(places, listed, strict=True):
             rates[place] = rate
     return rates
-
-
-def _compared(
-    measures: Sequence[Measure[Name]], places: Sequence[Mapping[Name, int]], baseline: Name
-) -> list[Differences]:
-    """With one doubt of each row on each set of problems."""
-    compared = [
-        compare_rows([measure.scores[name] for name in place], place[baseline], measure.step)
-        for measure, place in zip(measures, places, strict=True)
-    ]
-    for numbers in _by_problems(measures).values():
-        names, by = [list(places[number]) for number in numbers], [measures[number].by for number in numbers]
-        shared = share_doubt([compared[number] for number in numbers], names, by)
-        for number, differences in zip(numbers, shared, strict=True):
-            compared[number] = differences
-    return compared
-
-
-def _by_problems(measures: Sequence[Measure[Name]]) -> dict[Hashable, list[int]]:
-    """Which measures are of each set."""
-    numbers: dict[Hashable, list[int]] = {}
-    for number, measure in enumerate(measures):
-        numbers.setdefault(measure.problems, []).append(number)
-    return numbers
 
 
 NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 1.0, 0.0, 0, (0, 0))
@@ -212,22 +163,21 @@ NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 1.0
 def _judged(
     measure: Measure[Name],
     baseline: Name,
-    places: Mapping[Name, int],
-    compared: Differences,
-    by_row: Mapping[int, Difference],
+    page: MeasuredPage[Name],
+    by_row: Mapping[int, _JudgedRow],
     equivalence: float,
 ) -> Judged[Name]:
-    rows = {}
+    rows, compared, names = {}, page.first, list(page.places)
+    fewest = min(len(measure.scores[names[value]].seeds) for value in page.compared)
     for name, scores in measure.scores.items():
-        place = places[name if name in places else measure.same_as[name]]
-        difference = None if name == baseline else by_row.get(place, NO_DIFFERENCE)
-        fewest = min(len(scores.seeds), len(measure.scores[baseline].seeds))
-        is_split = any(compared.collapses[row].runs for row in (place, compared.baseline))
+        place = page.places[name if name in page.places else measure.same_as[name]]
+        judged = by_row.get(place, _JudgedRow(NO_DIFFERENCE, is_split=False))
+        difference, seeds = None if name == baseline else judged.difference, min(len(scores.seeds), fewest)
         rows[name] = Measured(
             share(compared.means[place], scores.problems),
             tuple(map(float, scores.values.mean(axis=1))),
             difference,
-            verdict(difference, fewest, compared.is_unstable(place), equivalence, is_split),
+            verdict(difference, seeds, compared.is_unstable(place), equivalence, judged.is_split),
             compared.collapses[place],
         )
     known = [row for row in rows.values() if row.difference and row.difference.detectable > 0]
@@ -237,16 +187,16 @@ def _judged(
     return Judged(rows, correlation, statistics.median(reach) if reach else None)
 
 
-def _difference(
-    compared: Differences, row: int, known: Distribution, family: Family, p_value: float, p_outside: float, rate: float
-) -> Difference:
-    spread, pair = compared.spread, compared.pair(row)
-    together, alone = known.interval(1 - family.level), known.interval()
+def _difference(test: RowTest, family: Family, p_value: float, p_outside: float, rate: float) -> Difference:
+    nearest = test.against.nearest
+    compared, known = test.page.compared[nearest.baseline], nearest.known
+    spread, pair = compared.spread, compared.pair(test.row)
+    together, alone = test.against.interval(1 - family.level), test.against.alone()
     further, nearer = sorted((alone.low, alone.high), key=abs, reverse=True)
-    ends = (known.center, further, nearer if nearer * further > 0 else 0.0)
+    ends = (test.against.mean, further, nearer if nearer * further > 0 else 0.0)
     needed = [seeds_needed(spread, pair, known, end, family.level) if spread and pair else 0 for end in ends]
     return Difference(
-        known.center,
+        test.against.mean,
         max(-1.0, together.low),
         min(1.0, together.high),
         alone=alone,
@@ -257,11 +207,6 @@ def _difference(
         seeds_needed=needed[0],
         seeds_range=(needed[1], needed[2]),
     )
-
-
-def p_different(known: Distribution, margin: float) -> float:
-    """The larger of two one-sided p-values, of the truth being above `margin` and below -`margin` (Schuirmann 1987)."""
-    return max(known.below(-margin), 1 - known.below(margin))
 
 
 def verdict(
@@ -281,7 +226,7 @@ def verdict(
 def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_split: bool) -> Finding:
     if difference is None:
         return Finding.BASELINE
-    if difference.mean == difference.low == difference.high == 0:
+    if difference == NO_DIFFERENCE:
         return Finding.SAME_RESPONSES
     if seeds == 1:
         return Finding.ONE_SEED

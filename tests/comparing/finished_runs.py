@@ -1,6 +1,7 @@
 """Run folders made up from nothing, as a finished run would leave them."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,17 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
         Evaluation(records(generator, accuracy), SAMPLES).save(run.evaluation(STEPS, decoding))
     run.end.write_text(json.dumps({"step": config.train.steps}))
     return folder
+
+
+def evaluate_on_the_way(
+    folder: Path, accuracies: Mapping[int, float], decodings: Sequence[Decoding] = DECODINGS
+) -> None:
+    """Evaluations of a run that `make_run` made, of these accuracies after these steps."""
+    run = RunFolder(folder)
+    for step, accuracy in accuracies.items():
+        for place, decoding in enumerate(decodings):
+            generator = np.random.default_rng([step, place, *folder.name.encode()])
+            Evaluation(records(generator, accuracy), SAMPLES).save(run.evaluation(step, decoding))
 
 
 def records(generator: np.random.Generator, accuracy: float, samples: int = SAMPLES) -> list[dict[str, object]]:

@@ -23,7 +23,8 @@ from rlzoo.report.page import page
 from rlzoo.statistics.accuracy import macro_average
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.verdicts import Finding, Measure, judge
+from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.verdicts import Finding, judge
 from rlzoo.tasks.benchmarks import BENCHMARKS
 from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
 from tests.conftest import error_of

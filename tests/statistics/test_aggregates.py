@@ -39,7 +39,8 @@ def test_the_probability_of_improvement_is_mann_whitneys_averaged_over_problem_s
 def test_the_area_under_a_curve_is_its_mean_over_the_steps() -> None:
     curve = {0: 0.1, 10: 0.5, 40: 0.2}
     finely = np.interp(np.linspace(0, 40, 400_001), list(curve), list(curve.values()))
-    assert area_under_curve(curve) == pytest.approx(finely.mean(), abs=1e-5)
+    problems = {step: np.array([accuracy, 1 - accuracy]) for step, accuracy in curve.items()}
+    assert area_under_curve(problems) == pytest.approx([finely.mean(), 1 - finely.mean()], abs=1e-5)
     assert [steps_to(curve, it) for it in (0.1, 0.3, 0.5, 0.6)] == [0, 10, 10, None]
 
 

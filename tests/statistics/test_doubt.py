@@ -5,7 +5,8 @@ import pytest
 
 from rlzoo.statistics.differences import Family, RunScores, compare_rows
 from rlzoo.statistics.doubt import share_doubt
-from rlzoo.statistics.verdicts import Measure, judge
+from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.verdicts import judge
 
 
 def page_of(decodings: int, better: float = 0.0) -> list[dict[str, RunScores]]:

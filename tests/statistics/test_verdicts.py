@@ -13,17 +13,17 @@ from rlzoo.report.verdict_words import verdict_from_words, verdict_words
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse, collapse_of, could_miss
+from rlzoo.statistics.page_tests import Measure
 from rlzoo.statistics.planning import detectable, seeds_needed
 from rlzoo.statistics.spread import PRIOR_DEGREES, PairedSpread, _log_density, learn_paired_spread, learn_spread
+from rlzoo.statistics.swept_baseline import AgainstBest, AgainstValue
 from rlzoo.statistics.verdicts import (
     HOPELESS,
     Difference,
     Finding,
     Judged,
-    Measure,
     Verdict,
     judge,
-    p_different,
     verdict,
 )
 
@@ -377,8 +377,8 @@ def test_methods_that_differ_by_the_margin_are_seldom_called_the_same() -> None:
         family = Family.of(comparisons)
         known = [it for it in comparisons[0].to_baseline if it]
         moved = [replace(it, center=it.center + margin) for it in known]
-        errors += min(family.adjusted([p_different(it, margin) for it in moved])) < 0.05
-        held += p_different(known[0], 2 * margin) < family.level
+        errors += min(family.adjusted([AgainstBest([AgainstValue(0, it)]).p_different(margin) for it in moved])) < 0.05
+        held += AgainstBest([AgainstValue(0, known[0])]).p_different(2 * margin) < family.level
     assert errors <= 9 and held >= 90
 
 

@@ -1,0 +1,122 @@
+"""The area under the curve: a measure with verdicts where all runs were evaluated while they trained."""
+
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from rich.console import Console
+
+from rlzoo.comparing.finished_runs import read_runs
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
+from rlzoo.comparing.results import ACCURACY, AREA
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report import picture
+from rlzoo.report.board_sentences import headlines
+from rlzoo.report.leaderboard_csv import records
+from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.leaderboard_page import print_leaderboard
+from rlzoo.report.page import page
+from rlzoo.statistics.verdicts import Finding
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, evaluate_on_the_way, make_run
+
+STARTS, SLOW, SOON = 0.2, 0.3, 0.75
+HEADING = f"area under avg@{SAMPLES}"
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rows that end alike, answer by answer; dapo gets there sooner."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1, 2):
+        for name, halfway in (("grpo", SLOW), ("dapo", SOON)):
+            run = make_run(folder / f"{name}-{seed}", name, seed, 0.6)
+            evaluate_on_the_way(run, {0: STARTS, 2: halfway + 0.01 * seed})
+        for path in (folder / f"grpo-{seed}" / "evaluation").glob(f"step-{STEPS:06d}-*"):
+            shutil.copy(path, folder / f"dapo-{seed}" / "evaluation")
+    return folder
+
+
+@pytest.fixture
+def folder(made_once: Path, tmp_path: Path) -> Path:
+    """These runs, in a folder of the test's own."""
+    return shutil.copytree(made_once, tmp_path / "runs")
+
+
+def board_of(folder: Path) -> Leaderboard:
+    """The leaderboard of all runs in a folder."""
+    runs, baseline, notes = read_runs([str(folder)])
+    return make_leaderboard(runs, baseline, notes=notes)
+
+
+def row_of(board: Leaderboard, name: str) -> BoardRow:
+    """The row that is called so."""
+    return next(row for row in board.rows if str(row.name) == name)
+
+
+def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apart_that_end_alike(folder: Path) -> None:
+    dapo = row_of(board_of(folder), "dapo")
+    for decoding in DECODINGS:
+        measured = dapo.results[decoding].measured
+        assert measured[ACCURACY].verdict.finding is Finding.SAME_RESPONSES
+        assert measured[AREA].verdict.finding is Finding.BETTER
+        for seed, area in zip(dapo.seeds, measured[AREA].by_seed, strict=True):
+            run = RunFolder(folder / f"dapo-{seed}")
+            points = {
+                step: Evaluation.load(run.evaluation(step, decoding)).column("correct").mean() for step in (0, 2, STEPS)
+            }
+            finely = np.interp(np.linspace(0, STEPS, 100_001), list(points), list(points.values()))
+            assert area == pytest.approx(finely.mean(), abs=1e-4)
+
+
+def test_the_area_is_of_one_family_with_the_other_measures(folder: Path) -> None:
+    """Where it is judged as well, the others are corrected for it."""
+    for seed in (0, 1, 2):
+        evaluate_on_the_way(make_run(folder / f"stapo-{seed}", "stapo", seed, 0.65), {0: STARTS, 2: 0.4})
+    with_area = row_of(board_of(folder), "stapo").results[DECODINGS[0]].average.difference
+    for path in folder.glob("*/evaluation/step-000002-*"):
+        path.unlink()
+    without = row_of(board_of(folder), "stapo").results[DECODINGS[0]].average.difference
+    assert with_area and without and with_area.alone == without.alone
+    assert with_area.low < without.low and with_area.p_value > without.p_value
+
+
+def test_there_is_no_area_where_a_run_was_evaluated_before_and_after_alone(folder: Path) -> None:
+    for path in (folder / "dapo-1" / "evaluation").glob("step-000002-*"):
+        path.unlink()
+    board = board_of(folder)
+    assert all(AREA not in result.measured for row in board.rows for result in row.results.values())
+    assert HEADING not in page(board) and HEADING not in markdown(board) and "area under the curve<" not in page(board)
+    assert all(record["held_out_area"] is None for record in records(board))
+
+
+def test_the_area_counts_the_steps_that_all_runs_have(folder: Path) -> None:
+    evaluate_on_the_way(folder / "dapo-0", {3: 1.0})
+    before = row_of(board_of(folder), "dapo").results[DECODINGS[0]].measured[AREA]
+    for path in (folder / "dapo-0" / "evaluation").glob("step-000003-*"):
+        path.unlink()
+    assert row_of(board_of(folder), "dapo").results[DECODINGS[0]].measured[AREA] == before
+
+
+@pytest.mark.slow
+def test_the_area_is_in_all_five_views_with_interval_difference_and_verdict(made_once: Path) -> None:
+    board, console = board_of(made_once), Console(file=io.StringIO(), width=120)
+    print_leaderboard(board, console)
+    shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    for decoding in DECODINGS:
+        measured = row_of(board, "dapo").results[decoding].measured[AREA]
+        assert measured.difference
+        mean, difference = f"{100 * measured.estimate.mean:.1f}", f"{100 * measured.difference.mean:+.1f}"
+        for text in (page(board), markdown(board), shown):
+            assert mean in text and difference in text
+        claim = f"At {decoding}, by the area under the curve of avg@{SAMPLES}, better than grpo: dapo ({difference})."
+        assert claim in headlines(board)
+    for text in (page(board), markdown(board)):
+        assert text.count(HEADING) == len(DECODINGS)
+    drawn = picture._figure(board).findobj(Axes)
+    assert any(axis.get_title(loc="left") == HEADING for axis in drawn)
+    figures = {"", "_low", "_high", "_difference", "_difference_low", "_p_page", "_verdict", "_seed_0"}
+    assert all({f"held_out_area{name}" for name in figures} <= set(record) for record in records(board))
