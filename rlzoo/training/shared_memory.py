@@ -33,13 +33,10 @@ def moment_bytes(config: Config, shape: Shape, trained: int) -> float:
     if config.train.optimizer == "adamw" or config.model.lora.rank:
         return 8.0 * trained
     queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    rows_of = {
-        shape.hidden: shape.layers * (queries + 2 * keys + 2 * shape.intermediate),
-        queries: shape.layers * shape.hidden,
-        shape.intermediate: shape.layers * shape.hidden,
-    }
-    linear = sum(rows * row * _bytes_of_row(row) for row, rows in rows_of.items())
-    return linear + (shape.parameters - shape.linear) * _bytes_of_row(shape.hidden)
+    into_layer = shape.hidden * (queries + 2 * keys + 2 * shape.intermediate)
+    layer = into_layer * _bytes_of_row(shape.hidden) + shape.hidden * queries * _bytes_of_row(queries)
+    layer += shape.hidden * shape.intermediate * _bytes_of_row(shape.intermediate)
+    return shape.layers * layer + (shape.parameters - shape.linear) * _bytes_of_row(shape.hidden)
 
 
 def _bytes_of_row(row: int) -> float:
