@@ -12,6 +12,7 @@ from torch.distributed import HashStore, init_process_group, is_initialized
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import TrainConfig
@@ -69,8 +70,11 @@ def sharding_of(train: TrainConfig, processes: int, device: torch.device) -> Sha
         return None
     if not is_initialized():
         init_process_group(world_size=1, rank=0, store=HashStore())
+    _clear_sharding_prop_cache()  # which takes the mesh of an earlier run of this process, and its group, for this one
     copies = processes // (train.shards or processes)
-    mesh = init_device_mesh(device.type, (processes,) if copies == 1 else (copies, processes // copies))
+    if copies == 1:
+        return Sharding(init_device_mesh(device.type, (processes,)), train.cpu_offload)
+    mesh = init_device_mesh(device.type, (copies, processes // copies), mesh_dim_names=("copies", "shards"))
     return Sharding(mesh, train.cpu_offload)
 
 
