@@ -39,8 +39,9 @@ def _check_lora(config: Config) -> None:
 def _check_sharding(train: TrainConfig) -> None:
     for key, value in (("shards", train.shards), ("cpu_offload", train.cpu_offload)):
         if value and train.sharding == "none":
-            value = str(value).lower()
-            raise UserError(f"train.{key}={value} has no effect without train.sharding=fsdp; set that, or leave it out")
+            raise UserError(
+                f"train.{key}={str(value).lower()} has no effect without train.sharding=fsdp; set that, or leave it out"
+            )
     if train.cpu_offload and train.optimizer == "adamw_8bit":
         raise UserError(
             "train.optimizer=adamw_8bit: with train.cpu_offload=true moments take nothing of the GPU, and torchao's "

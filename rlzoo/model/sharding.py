@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
-from torch.distributed import HashStore, init_process_group, is_initialized
+from torch.distributed import HashStore, init_process_group, is_initialized  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -85,9 +85,10 @@ def shard(module: Module, sharding: Sharding = OVER_ALL) -> Module:
     stay there.
     """
     precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)
-    layers = [layer for layer in module.modules() if isinstance(layer, GradientCheckpointingLayer)]
-    for part in (*layers, module):
-        fully_shard(part, mesh=sharding.mesh, mp_policy=precision, offload_policy=sharding.offload_policy)
+    units: list[nn.Module] = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
+    units.append(module)
+    for unit in units:
+        fully_shard(unit, mesh=sharding.mesh, mp_policy=precision, offload_policy=sharding.offload_policy)
     return module
 
 
@@ -117,7 +118,11 @@ def whole(tensor: Tensor) -> Tensor:
 
     All processes must ask for it together.
     """
-    return tensor.to(tensor.device_mesh.device_type).full_tensor() if isinstance(tensor, DTensor) else tensor
+    if not isinstance(tensor, DTensor):
+        return tensor
+    there = tensor.to(tensor.device_mesh.device_type)
+    assert isinstance(there, DTensor)
+    return there.full_tensor()
 
 
 def described(tensor: Tensor) -> Tensor:

@@ -172,7 +172,12 @@ def leave_group() -> None:
 def same(found: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]], shards: int) -> None:
     """The same steps but for rounding."""
     for a, b in zip(found, expected, strict=True):
-        assert a["tokens"] == b["tokens"]
+        assert unpadded(a["tokens"]) == unpadded(b["tokens"])
         agree(a["metrics"], b["metrics"])
         assert a["handed_over"] == b["handed_over"] and len(a["handed_over"]) > 50
         assert a["weights_here"] * shards == b["weights_here"]
+
+
+def unpadded(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Without the zeros behind them, of which more processes may have more."""
+    return [list(row[: max(place for place, token in enumerate(row, 1) if token)]) for row in rows]
