@@ -1,10 +1,11 @@
-"""Run by test_sharding.py under torchrun: steps of the embedded default whose copies are shared in several ways.
+"""Run under torchrun by shared_copies.py: steps of the embedded default whose copies are shared in several ways.
 
-`python -m torch.distributed.run ... -m tests.training.rank_shards FOLDER`
+`python -m torch.distributed.run ... -m tests.training.rank_shards FOLDER NAME...`
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,15 @@ FIRST = 2
 """Steps before the checkpoint; one comes behind it."""
 
 
-def main(folder: Path) -> None:
-    """Trains each run from its start, and goes on from what one process has saved; writes what happened."""
+def main(folder: Path, names: Sequence[str]) -> None:
+    """Trains runs from its start, and goes on from what one process has saved; writes what happened."""
     accelerator = make_accelerator("float32")
     written = {
         name: {
-            "begun": steps(folder / f"several-{name}", accelerator, FIRST, *SHARED, *words),
-            "resumed": steps(folder / f"one-{name}", accelerator, FIRST + 1, *SHARED, *words),
+            "begun": steps(folder / f"several-{name}", accelerator, FIRST, *SHARED, *RUNS[name]),
+            "resumed": steps(folder / f"one-{name}", accelerator, FIRST + 1, *SHARED, *RUNS[name]),
         }
-        for name, words in RUNS.items()
+        for name in names
     }
     if accelerator.is_main_process:
         (folder / "several.json").write_text(json.dumps(written))
@@ -60,4 +61,4 @@ def steps(folder: Path, accelerator: Accelerator, last: int, *words: str) -> lis
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,23 +1,16 @@
 """Processes that share copies of the weights, or leave them in the machine's memory, train as one does."""
 
-import json
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor, distributed
 from torch.distributed.fsdp import FSDPModule
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from objectives import parse
 from rlzoo.config import check_agreement, load_config
 from rlzoo.errors import UserError
-from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.shape import Shape
@@ -35,21 +28,9 @@ from rlzoo.training.memory import predict
 from rlzoo.training.shared_memory import offloaded_bytes
 from tests.conftest import error_of
 from tests.model.tiny_models import responses, tiny_policy
-from tests.processes import FOUR, launch
-from tests.training.rank_shards import FIRST, RUNS, steps
-from tests.training.test_ranks import agree
+from tests.training.shared_copies import hold_several_to_one, pretended, same
 
 SHAPE = Shape(2048, 6144, 28, 16, 8, 128, 151_936, tied=True)
-
-
-@contextmanager
-def pretended(process: int, processes: int) -> Iterator[None]:
-    """As if this were one of so many, who say nothing to each other."""
-    distributed.init_process_group("fake", store=FakeStore(), rank=process, world_size=processes)
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
 
 
 def shared(policy: Policy, processes: int, *words: str) -> Policy:
@@ -144,40 +125,5 @@ def test_fit_counts_a_copy_over_those_who_share_it_and_none_where_it_is_offloade
 
 @pytest.mark.slow
 def test_processes_that_share_copies_train_and_resume_as_one_does(tmp_path: Path) -> None:
-    accelerator = make_accelerator("float32")
-    whole = {}
-    for name, words in RUNS.items():
-        alone = ("train.sharding=fsdp", *words) if name == "cpu_offload" else words
-        begun, ended = tmp_path / f"one-{name}", tmp_path / f"whole-{name}"
-        whole[name] = steps(begun, accelerator, FIRST, *alone)
-        leave_group()
-        shutil.copytree(begun, ended)
-        whole[name] += steps(ended, accelerator, FIRST + 1, *alone)
-        leave_group()
+    whole = hold_several_to_one(tmp_path, "adamw", "cpu_offload")
     same(whole["cpu_offload"], whole["adamw"], shards=1)
-    launch([*FOUR, "-m", "tests.training.rank_shards", tmp_path])
-    several: dict[str, dict[str, Any]] = json.loads((tmp_path / "several.json").read_text())
-    for name, words in RUNS.items():
-        resumed = steps(tmp_path / f"several-{name}", accelerator, FIRST + 1, *(words if name != "cpu_offload" else ()))
-        same(several[name]["begun"] + several[name]["resumed"], whole[name], shards=2)
-        same(resumed, whole[name][FIRST:], shards=1)
-
-
-def leave_group() -> None:
-    """As the end of a run does, here of one that is offloaded."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
-
-
-def same(found: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]], shards: int) -> None:
-    """The same steps but for rounding."""
-    for a, b in zip(found, expected, strict=True):
-        assert unpadded(a["tokens"]) == unpadded(b["tokens"])
-        agree(a["metrics"], b["metrics"])
-        assert a["handed_over"] == b["handed_over"] and len(a["handed_over"]) > 50
-        assert a["weights_here"] * shards == b["weights_here"]
-
-
-def unpadded(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Without the zeros behind them, of which more processes may have more."""
-    return [list(row[: max(place for place, token in enumerate(row, 1) if token)]) for row in rows]

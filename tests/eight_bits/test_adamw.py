@@ -14,10 +14,9 @@ from rlzoo.model.sharding import CPU, here, rows_here, shard, sharding_of
 from rlzoo.training.adamw import MOMENTS, make_optimizer, plain_parts, take_step, zero_moment
 from rlzoo.training.checkpoint import load_optimizer
 from rlzoo.training.shared_memory import moment_bytes
-from tests.training.test_sharding import pretended
+from tests.training.shared_copies import hold_several_to_one, pretended
 from tests.training.test_train import run
 
-pytestmark = pytest.mark.slow  # torchao takes two seconds to import
 EIGHT_BITS = "train.optimizer=adamw_8bit"
 
 
@@ -115,3 +114,8 @@ def test_what_fit_counts_as_moments_is_what_they_are() -> None:
         for part in plain_parts(optimizer.state[weight][name], weight).values()
     ]
     assert sum(part.nbytes for part in parts) == moment_bytes(load_config([EIGHT_BITS]), shape, shape.parameters)
+
+
+@pytest.mark.slow
+def test_processes_that_share_copies_train_and_resume_as_one_does(tmp_path: Path) -> None:
+    hold_several_to_one(tmp_path, "adamw_8bit")
