@@ -6,7 +6,7 @@
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-vllm-slow   ten steps of SmolLM2 with it, each night
 # make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer;
-#                   and, beside it, environments of verifiers and OpenEnv in rlzoo's own loop
+#                   and, beside it, environments of verifiers and OpenEnv, and torchao's optimiser, in rlzoo's own loop
 # make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
 # make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
@@ -69,10 +69,10 @@ test-vllm-slow: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --numprocesses=0 --timeout=3600 -m slow tests/vllm
 
 test-trl: $(TRL)/test
-	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl tests/environments
+	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl tests/environments tests/eight_bits
 
 test-trl-slow: $(TRL)/test
-	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl
+	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl tests/eight_bits
 
 test-verl: $(VERL)/test
 	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --dist=loadfile --timeout=1800 tests/adapters_verl
@@ -187,7 +187,7 @@ $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 
 $(TRL)/test: pyproject.toml locks/venv-trl.txt
 	$(call venv,$(TRL))
-	$(call pip,$(TRL)) --editable '.[test,trl,verifiers,openenv]'
+	$(call pip,$(TRL)) --editable '.[test,trl,verifiers,openenv,torchao]'
 	touch $@
 
 # verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ONE = [sys.executable]
 TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+FOUR = [*TWO[:-1], "4"]
 
 
 def launch(command: Sequence[str | Path], folder: Path = ROOT) -> str:

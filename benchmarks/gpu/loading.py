@@ -23,6 +23,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.accelerator import gathered, make_accelerator
+from rlzoo.model.sharding import OVER_ALL
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
@@ -82,10 +83,10 @@ def peaks(experiment: Experiment, accelerator: Accelerator, folder: Path) -> dic
     main, device = accelerator.is_main_process, accelerator.device
 
     def loaded(needs: frozenset[str], checkpoint: Path | None = None) -> Models:
-        return load_models(experiment, needs, checkpoint, device, sharded=True)
+        return load_models(experiment, needs, checkpoint, device, OVER_ALL)
 
     embedded = check(load_config([*WORDS, f"output={experiment.folder}"]))
-    load_models(embedded, frozenset(), None, device, sharded=True)  # what is imported once is no part of a model
+    load_models(embedded, frozenset(), None, device, OVER_ALL)  # what is imported once is no part of a model
     with peak(found, "policy"):
         models = loaded(frozenset())
     with peak(found, "engine"):

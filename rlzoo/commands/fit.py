@@ -22,16 +22,20 @@ def run(arguments: Namespace) -> int:
     objective = parse(config.objective)
 
     from rlzoo.model.shape import shape_of, teacher_shape
-    from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
+    from rlzoo.model.sharding import check_shards
+    from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_room
     from rlzoo.rollout.cache import GIB
     from rlzoo.training.arithmetic import arithmetic
     from rlzoo.training.memory import fit, host_bytes
+    from rlzoo.training.shared_memory import offloaded_bytes
 
+    check_shards(config.train, machine.gpus)
     shape = shape_of(config.model)
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
     print_fit(prediction, config.model.name, machine.gpus)
     print_host(host_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
+    print_offloaded(offloaded_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
     return int(not prediction.fits)

@@ -1,7 +1,7 @@
 """What keys of an experiment say together."""
 
 from rlzoo.config.decoding import read_decodings
-from rlzoo.config.sections import Config
+from rlzoo.config.sections import Config, TrainConfig
 from rlzoo.errors import UserError
 
 
@@ -12,6 +12,7 @@ def check_agreement(config: Config) -> None:
     if config.model.attention.startswith("flash") and config.model.precision == "float32":
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     _check_lora(config)
+    _check_sharding(config.train)
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
         raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
@@ -33,3 +34,16 @@ def _check_lora(config: Config) -> None:
             raise UserError(
                 f"model.lora.{key}={value} has no effect without model.lora.rank; set that, or leave it out"
             )
+
+
+def _check_sharding(train: TrainConfig) -> None:
+    for key, value in (("shards", train.shards), ("cpu_offload", train.cpu_offload)):
+        if value and train.sharding == "none":
+            raise UserError(
+                f"train.{key}={str(value).lower()} has no effect without train.sharding=fsdp; set that, or leave it out"
+            )
+    if train.cpu_offload and train.optimizer == "adamw_8bit":
+        raise UserError(
+            "train.optimizer=adamw_8bit: with train.cpu_offload=true moments take nothing of the GPU, and torchao's "
+            "8-bit updates are made there; leave one of the two out"
+        )

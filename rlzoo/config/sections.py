@@ -166,6 +166,9 @@ class TrainConfig:
     """Rollout steps."""
     learning_rate: Annotated[Number, Ge(0), RESULTS] = 1e-6
     """The rate of AdamW after the warm-up."""
+    optimizer: Annotated[Literal["adamw", "adamw_8bit"], RESULTS, FIT] = "adamw"
+    """`adamw`; or `adamw_8bit`, torchao's, whose moments have one byte a number in place of four, in blocks of at most
+    256 numbers with a scale of their own."""
     schedule: Annotated[Literal["constant", "linear", "cosine"], RESULTS] = "constant"
     """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: Annotated[Natural, RESULTS] = 0
@@ -182,6 +185,12 @@ class TrainConfig:
     """Token positions (prompt and response, padding included) of one forward and backward."""
     sharding: Annotated[Literal["none", "fsdp"], MACHINE, FIT] = "none"
     """`fsdp` shares weights, gradients and moments out over the processes (FSDP2); `none` leaves each a whole copy."""
+    shards: Annotated[Annotated[int, Ge(2)] | None, MACHINE, FIT] = None
+    """How many processes share one copy under `train.sharding=fsdp` (HSDP): with 8 on machines of eight GPUs each has a
+    copy, gathers layers by itself, and adds up gradients with the others once an update. All share one unless set."""
+    cpu_offload: Annotated[bool, MACHINE, FIT] = False
+    """Keep weights, gradients and moments under `train.sharding=fsdp` in the machine's memory: a layer at a time goes
+    to the GPU, and the CPU makes the updates. It is slow, and works with one GPU too."""
     deterministic: Annotated[bool, MACHINE] = False
     """Score and train on CUDA by deterministic algorithms alone, which are slower: the same rollouts then give the same
     weights, bit for bit. On the CPU they always do, and it is refused."""

@@ -29,13 +29,17 @@ MEANT = {
     "lora": "model.lora.rank",
     "peft": "model.lora.rank",
     "lora_alpha": "model.lora.alpha",
+    "optim": "train.optimizer",
+    "fsdp_size": "train.shards",
+    "offload": "train.cpu_offload",
+    "param_offload": "train.cpu_offload",
+    "optimizer_offload": "train.cpu_offload",
     "scheduler": "train.schedule",
     "lr_scheduler_type": "train.schedule",
 }
 """What others call it, alone or behind its last dot -> its key."""
 
 ABSENT = {
-    "optimizer": "there is one optimiser, AdamW: train.learning_rate, train.betas, train.weight_decay",
     "beta": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
     "kl_coef": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
     "epsilon": "it is a parameter of the objective: objective='grpo+clip(low=0.2)'",

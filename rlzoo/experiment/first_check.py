@@ -35,6 +35,10 @@ def check_words(config: Config) -> None:
             f"model.lora.rank={config.model.lora.rank} needs the package peft; pip install 'rlzoo-llm[lora]', or leave "
             f"it out"
         )
+    if config.train.optimizer == "adamw_8bit" and find_spec("torchao") is None:
+        raise UserError(
+            "train.optimizer=adamw_8bit needs the package torchao; pip install 'rlzoo-llm[torchao]', or leave it out"
+        )
     check_task(config.task)
 
 

@@ -20,6 +20,8 @@ from accelerate.utils import (
 
 from rlzoo.errors import UserError
 
+BOTH_MEMORIES = "cuda:nccl,cpu:gloo"
+"""How processes tell each other what lies on their GPUs, and what is offloaded from them."""
 LONGEST_WAIT = timedelta(hours=6)
 """How long processes wait for each other: the longest responses and the checkpoints of large models take their time."""
 
@@ -30,8 +32,10 @@ _REMEDY = "start N of them with torchrun --nproc_per_node=N -m rlzoo ..."
 T = TypeVar("T")
 
 
-def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path | None = None) -> Accelerator:
-    """For `model.precision`, with trackers that write into `folder`.
+def make_accelerator(
+    precision: str, trackers: Sequence[str] = (), folder: Path | None = None, cpu_offload: bool = False
+) -> Accelerator:
+    """For `model.precision` and `train.cpu_offload`, with trackers that write into `folder`.
 
     Raises UserError for a tracker that is unknown, and for a launcher whose processes did not join.
     """
@@ -45,7 +49,7 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
             kwargs_handlers=[
                 AutocastKwargs(cache_enabled=False),  # which would keep a cast of every weight until the pass ends
                 DistributedDataParallelKwargs(broadcast_buffers=False),  # no model here changes its buffers
-                InitProcessGroupKwargs(timeout=LONGEST_WAIT),
+                InitProcessGroupKwargs(timeout=LONGEST_WAIT, **_backend(cpu_offload)),
             ],
         )
     except ValueError as error:
@@ -55,6 +59,12 @@ def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path 
         kind = accelerator.distributed_type.value
         raise UserError(f"accelerate is configured for {kind}; start without that, and set train.sharding=fsdp")
     return accelerator
+
+
+def _backend(cpu_offload: bool) -> dict[str, str]:
+    """What Accelerate, whose choice is NCCL alone, has to be told where processes on GPUs are about to join."""
+    joins_gpus = torch.cuda.is_available() and "LOCAL_RANK" in os.environ
+    return {"backend": BOTH_MEMORIES} if cpu_offload and joins_gpus else {}
 
 
 def check_joined(processes: int, environment: Mapping[str, str]) -> None:

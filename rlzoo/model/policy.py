@@ -19,7 +19,7 @@ from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.outline import materialised, outline
 from rlzoo.model.pretrained import locate, refuse_adapters, without_progress_bars
-from rlzoo.model.sharding import is_sharded, whole_parameters
+from rlzoo.model.sharding import device_of, is_sharded, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.transfer import sent
@@ -87,7 +87,7 @@ class Policy(nn.Module):
         They are those of softmax(logits / temperature), float32 also under autocast. Only positions that predict a
         token of the mask reach the head. The padding of the responses makes no difference.
         """
-        tokens, mask, device = responses.tokens, responses.mask, self.model.device
+        tokens, mask, device = responses.tokens, responses.mask, self.device
         layout = self._layout(responses.prompts, tokens, responses.lengths.tolist())
         seen = mask[torch.arange(tokens.shape[1]) < responses.lengths[:, None]]
         layout = layout.of(seen).on(device)
@@ -193,7 +193,7 @@ class Policy(nn.Module):
     def _whole_sampling_copy(self, dtype: torch.dtype) -> "Policy":
         empty = Policy(outline(self.model), self.tokenizer)
         empty.calculates_as(self)
-        made = materialised(empty.sampling_copy(dtype, share_head=False), self.model.device).to(self.model.device)
+        made = materialised(empty.sampling_copy(dtype, share_head=False), self.device).to(self.device)
         made.copy_weights(self)
         return made
 
@@ -207,6 +207,11 @@ class Policy(nn.Module):
             del parameters[name]
         if parameters:
             raise RuntimeError(f"the policy that trains did not hand over {', '.join(list(parameters)[:3])}, ...")
+
+    @property
+    def device(self) -> torch.device:
+        """Where it calculates."""
+        return device_of(self)
 
     @property
     def _head(self) -> nn.Linear:

@@ -1,30 +1,94 @@
 """Weights sharded over processes (FSDP2): each has its rows of every weight; whole ones from them, one at a time."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed import HashStore, init_process_group, is_initialized  # type: ignore[attr-defined]
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from rlzoo.config import TrainConfig
+from rlzoo.errors import UserError
+
 Module = TypeVar("Module", bound=nn.Module)
+CPU = torch.device("cpu")
 
 
-def shard(module: Module) -> Module:
+@dataclass(frozen=True)
+class Sharding:
+    """Who shares a copy of the weights, and where its parts lie."""
+
+    mesh: DeviceMesh | None = None
+    """[P] processes that share one copy; or [copies, P] (HSDP). None is all processes."""
+    cpu_offload: bool = False
+    """Whether weights, gradients and moments lie in the machine's memory."""
+
+    def home(self, device: torch.device) -> torch.device:
+        """Where the weights lie of a model that calculates on this device."""
+        return CPU if self.cpu_offload else device
+
+    @property
+    def offload_policy(self) -> OffloadPolicy:
+        """FSDP2's; memory is pinned for a GPU, without which none can be."""
+        return CPUOffloadPolicy(pin_memory=torch.accelerator.is_available()) if self.cpu_offload else OffloadPolicy()
+
+
+OVER_ALL = Sharding()
+"""One copy for all processes, on the device that each calculates on."""
+
+
+def check_shards(train: TrainConfig, processes: int) -> None:
+    """Raises UserError for `train.shards` of which so many processes are no multiple."""
+    if train.shards is not None and processes % train.shards:
+        started = f"{processes} process{'es' * (processes > 1)}"
+        raise UserError(
+            f"train.shards={train.shards}: {started} cannot be dealt over copies of {train.shards} each; start a "
+            f"multiple of that, or leave it out"
+        )
+
+
+def check_offload(train: TrainConfig, device: torch.device) -> None:
+    """Raises UserError for `train.cpu_offload` where there is nothing to leave."""
+    if train.cpu_offload and device.type == "cpu":
+        raise UserError("train.cpu_offload=true has no effect on cpu: all lies in the machine's memory; leave it out")
+
+
+def sharding_of(train: TrainConfig, processes: int, device: torch.device) -> Sharding | None:
+    """How the models of a run are shared out; None if each process has them whole. All processes ask together.
+
+    One process has nobody to share with, but its weights can lie elsewhere.
+    """
+    if train.sharding == "none" or (processes == 1 and not train.cpu_offload):
+        return None
+    if not is_initialized():
+        init_process_group(world_size=1, rank=0, store=HashStore())
+    _clear_sharding_prop_cache()  # which takes the mesh of an earlier run of this process, and its group, for this one
+    copies = processes // (train.shards or processes)
+    if copies == 1:
+        return Sharding(init_device_mesh(device.type, (processes,)), train.cpu_offload)
+    mesh = init_device_mesh(device.type, (copies, processes // copies), mesh_dim_names=("copies", "shards"))
+    return Sharding(mesh, train.cpu_offload)
+
+
+def shard(module: Module, sharding: Sharding = OVER_ALL) -> Module:
     """Leaves to each process its part of the weights, their gradients and moments; layers are gathered as they run.
 
     Weights and sums of gradients stay float32, so that training is that of whole weights. Those on the meta device
     stay there.
     """
     precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)
-    for layer in module.modules():
-        if isinstance(layer, GradientCheckpointingLayer):
-            fully_shard(layer, mp_policy=precision)
-    fully_shard(module, mp_policy=precision)
+    units: list[nn.Module] = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
+    units.append(module)
+    for unit in units:
+        fully_shard(unit, mesh=sharding.mesh, mp_policy=precision, offload_policy=sharding.offload_policy)
     return module
 
 
@@ -33,9 +97,32 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
+def device_of(module: nn.Module) -> torch.device:
+    """Where it calculates: offloaded weights lie elsewhere."""
+    weight = next(module.parameters())
+    kind = weight.device_mesh.device_type if isinstance(weight, DTensor) else weight.device.type
+    return weight.device if kind == weight.device.type else torch.device(kind, torch.accelerator.current_device_index())
+
+
+def add_up_copies(module: nn.Module, is_last: bool) -> None:
+    """Whether the next backward pass adds up the gradients of all copies: that of the last micro-batch does.
+
+    Offloaded gradients are added up at once, as sums that wait do so on the GPU. All processes say the same.
+    """
+    if isinstance(module, FSDPModule):
+        module.set_requires_all_reduce(is_last or device_of(module) != next(module.parameters()).device)
+
+
 def whole(tensor: Tensor) -> Tensor:
-    """The whole of a sharded tensor, which all processes must ask for together; another as it is."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    """The whole of a sharded tensor, where its model calculates; another as it is.
+
+    All processes must ask for it together.
+    """
+    if not isinstance(tensor, DTensor):
+        return tensor
+    there = tensor.to(tensor.device_mesh.device_type)
+    assert isinstance(there, DTensor)
+    return there.full_tensor()
 
 
 def described(tensor: Tensor) -> Tensor:
@@ -47,8 +134,9 @@ def rows_here(like: Tensor) -> slice:
     """Which rows of a tensor this process has: its part of one that is sharded, all of another."""
     if not isinstance(like, DTensor):
         return slice(None)
-    most = -(-len(like) // like.device_mesh.size())
-    first = min(like.device_mesh.get_local_rank() * most, len(like))
+    among = next(dimension for dimension, placement in enumerate(like.placements) if placement.is_shard())
+    most = -(-len(like) // like.device_mesh.size(among))
+    first = min(like.device_mesh.get_local_rank(among) * most, len(like))
     return slice(first, min(first + most, len(like)))
 
 
@@ -67,11 +155,16 @@ def here(tensor: Tensor) -> Tensor:
 
 
 def sharded_as(rows: Tensor, like: Tensor) -> Tensor:
-    """A tensor of the size of `like` of which this process has these rows; the rows if `like` is not sharded."""
+    """A tensor with as many rows as `like` of which this process has these; the rows if `like` is not sharded.
+
+    They stay in the memory in which they are.
+    """
     if not isinstance(like, DTensor):
         return rows
-    mesh, placements = like.device_mesh, like.placements
-    return DTensor.from_local(rows, mesh, placements, run_check=False, shape=like.shape, stride=like.stride())
+    shape = torch.Size([len(like), *rows.shape[1:]])
+    stride = torch.empty(shape, device="meta").stride()
+    made = DTensor.from_local(rows, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride)
+    return made.to(rows.device)
 
 
 def resharded(module: Module) -> Module:

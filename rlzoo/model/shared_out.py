@@ -19,7 +19,7 @@ from rlzoo.files import read_json
 from rlzoo.model.outline import first_layers, materialised, with_buffers
 from rlzoo.model.policy import Policy, pretrained_model
 from rlzoo.model.pretrained import Pretrained, locate, refuse_adapters, without_progress_bars
-from rlzoo.model.sharding import here, resharded, rows_here, saved_rows, shard
+from rlzoo.model.sharding import OVER_ALL, Sharding, here, resharded, rows_here, saved_rows, shard
 from rlzoo.model.tokenizer import Tokenizer
 
 ReadRows = Callable[[str], Tensor]
@@ -28,7 +28,13 @@ PLAIN = ("F64", "F32", "F16", "BF16")
 """How safetensors calls the dtypes of weights that are nothing but rounded."""
 
 
-def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.device, learns: bool = True) -> Policy:
+def load_shared_out(
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    device: torch.device,
+    sharding: Sharding = OVER_ALL,
+    learns: bool = True,
+) -> Policy:
     """`load_policy` by all processes together, each of which reads and holds its rows of every weight.
 
     Raises UserError on all of them.
@@ -36,7 +42,7 @@ def load_shared_out(config: ModelConfig, tokenizer: Tokenizer, device: torch.dev
     model = with_buffers(pretrained_model(config, tokenizer, device_map="meta"))
     policy = Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts).requires_grad_(learns)
     policy.calculates_as(Policy(first_layers(model), tokenizer, share_prompts=config.share_prompts))
-    materialised(shard(policy), device)
+    materialised(shard(policy, sharding), sharding.home(device))
     try:
         fill(policy, locate(config))
     except ValueError as error:

@@ -47,7 +47,7 @@ def check_agreement(engine: RolloutEngine, policy: Policy, config: RolloutConfig
     prompts = [[97 * number % size] for number in range(8)]
     rollouts = engine.generate(prompts, 4, Sampling(min(8, config.max_response_tokens)), seed=0)
     # As in training: some attention kernels refuse the float32 weights by themselves.
-    with torch.autocast(policy.model.device.type, torch.bfloat16, enabled=model.precision == "bfloat16"):
+    with torch.autocast(policy.device.type, torch.bfloat16, enabled=model.precision == "bfloat16"):
         stats = policy(rollouts.responses(), 1.0)
     difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
     if not difference < LARGEST_DIFFERENCE:

@@ -97,7 +97,7 @@ class VllmEngine:
     ) -> None:
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.dtype = torch.bfloat16 if model.precision == "bfloat16" else torch.float32
-        self.sleeps_here = policy.model.device.type == "cuda"
+        self.sleeps_here = policy.device.type == "cuda"
         self.asleep, self.keeps_weights, self.goes_on = False, is_sharded(policy), False
         self.llm = _start(policy, tokenizer, config, model, sleep_mode=self.sleeps_here)
         # A tied head goes over too where vLLM has one: what it prepared from the head does not follow by itself.
@@ -222,7 +222,7 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
                 kv_cache_memory_bytes=int(set_aside_gib(config, VllmEngine.kv_cache_gib) * GIB),
                 gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
                 enable_sleep_mode=sleep_mode,
-                enforce_eager=policy.model.device.type == "cpu",  # compiling takes a minute and saves little there
+                enforce_eager=policy.device.type == "cpu",  # compiling takes a minute and saves little there
                 distributed_executor_backend="external_launcher" if distributed else None,
             )
     except Exception as error:  # whatever the libraries underneath stumble over

@@ -144,8 +144,8 @@ class VllmServer:
         with self._heard(self.config, self.model):
             if self.transfer.is_sender:
                 self._call("POST", "pause?mode=wait")
-            if policy.model.device.type == "cuda":  # the sender's stream waits for no other, such as the optimiser's
-                torch.cuda.synchronize(policy.model.device)
+            if policy.device.type == "cuda":  # the sender's stream waits for no other, such as the optimiser's
+                torch.cuda.synchronize(policy.device)
             self.transfer.send_weights()
             if self.transfer.is_sender:
                 self._call("POST", "update_weight_version", {"new_version": f"{uuid4()}/{version}"})

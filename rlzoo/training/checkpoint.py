@@ -2,7 +2,7 @@
 
 import shutil
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -34,13 +34,11 @@ from rlzoo.model.lora import adapters, set_adapters
 from rlzoo.model.manifest import has_manifest, write_manifest
 from rlzoo.model.policy import Policy
 from rlzoo.model.pretrained import Pretrained
-from rlzoo.model.sharding import described, is_sharded, resharded, saved_rows, sharded_as, whole
+from rlzoo.model.sharding import described, here, is_sharded, resharded, saved_rows, sharded_as, whole
 from rlzoo.model.shared_out import fill
 from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.training.adamw import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 from rlzoo.training.tensor_files import TensorFile, write_model_files
-
-_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
-"""What AdamW keeps of a parameter."""
 
 
 class CheckpointTimes:
@@ -119,10 +117,19 @@ def _gather_for_another(policy: Policy, optimizer: torch.optim.Optimizer) -> Non
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """By the number of the parameter and what the optimiser calls it."""
+    """By the number of the parameter and what the optimiser calls it; those in eight bits as tensors of a file."""
+    eight_bits, parameters = has_eight_bits(optimizer), _parameters(optimizer)
     for number, values in optimizer.state_dict()["state"].items():
         for name, tensor in values.items():
-            yield f"{number}.{name}", tensor
+            if eight_bits and name in MOMENTS and block_size(parameters[number]):
+                for part, plain in plain_parts(tensor, parameters[number]).items():
+                    yield f"{number}.{name}.{part}", plain
+            else:
+                yield f"{number}.{name}", tensor
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
@@ -172,13 +179,16 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
     Of sharded parameters each process reads its rows alone. Raises ValueError on all of them for moments that no
     training leaves, and for a parameter that has lost its own: without them it would learn another thing.
     """
-    state: dict[int, dict[str, Tensor]] = {}
-    wrong: list[str] = []
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     with safe_open(checkpoint / OPTIMIZER, "pt") as file:
         shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    if has_eight_bits(optimizer):
+        _fill_moments(checkpoint / OPTIMIZER, shapes, optimizer)
+        return
+    state: dict[int, dict[str, Tensor]] = {}
+    wrong: list[str] = []
+    parameters = _parameters(optimizer)
     for key, shape in shapes.items():
-        number, name = key.split(".")
+        number, name = key.split(".", 1)
         parameter = parameters[int(number)]
         like = parameter if shape else torch.empty(())  # counts of steps are whole everywhere
         try:
@@ -186,23 +196,42 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
             state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device, copy=True), like)
         except ValueError as error:
             wrong.append(str(error))
-    if everywhere := sorted(gather_object(wrong)):
-        raise ValueError(everywhere[0])
+    _raise_everywhere(wrong)
     is_begun = progress.updates > progress.updates_skipped
     moved = [*range(len(parameters) if is_begun else 0)]
     if has_manifest(checkpoint):  # then a parameter that lacks had no gradient: an expert that no token chose
         moved = [*state]
     for number in moved:
-        if lacking := _MOMENTS - state.get(number, {}).keys():
+        if lacking := {"step", *MOMENTS} - state.get(number, {}).keys():
             raise ValueError(f"{OPTIMIZER}: parameter {number} has no {', '.join(sorted(lacking))}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+@torch.no_grad()
+def _fill_moments(path: Path, shapes: Mapping[str, tuple[int, ...]], optimizer: torch.optim.Optimizer) -> None:
+    """Takes over this process's rows of moments in eight bits, which are there before the first update."""
+    moments, wrong = dict(_moments(optimizer)), []
+    if differing := sorted(moments.keys() ^ shapes.keys()):
+        raise ValueError(f"{OPTIMIZER}: {differing[0]} is {'lacking' if differing[0] in moments else 'no moment'}")
+    for key, moment in moments.items():
+        try:
+            here(moment).copy_(_moment(path, key, shapes[key], moment))
+        except ValueError as error:
+            wrong.append(str(error))
+    _raise_everywhere(wrong)
+
+
+def _raise_everywhere(wrong: Sequence[str]) -> None:
+    """Raises ValueError on all processes if something is wrong on any."""
+    if everywhere := sorted(gather_object(wrong)):
+        raise ValueError(everywhere[0])
 
 
 def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """The rows of a saved moment that this process has."""
     rows = saved_rows(path, key, like) if shape == like.shape else None
-    if rows is None or not rows.isfinite().all():
+    if rows is None or rows.dtype != like.dtype or not rows.isfinite().all():
         raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
-    if key.endswith(".exp_avg_sq") and (rows < 0).any():
+    if key.endswith((".exp_avg_sq", f".{SCALE}")) and (rows < 0).any():
         raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
     return rows

@@ -20,6 +20,7 @@ from rlzoo.model.shape import Shape
 from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes
+from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
@@ -112,10 +113,10 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     """The phases of a step on one of so many GPUs; `teacher` is the shape of one with weights of its own."""
     train, rollout, model = config.train, config.rollout, config.model
     bfloat16 = model.precision == "bfloat16"
-    share = gpus if train.sharding == "fsdp" else 1
+    share = gpu_share(train, gpus)
     weights = shape.parameters
     trained = shape.adapters(model.lora.rank) if model.lora.rank else weights
-    held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
+    held = {"weights": 4.0 * weights / share, "Adam": moment_bytes(config, shape, trained) / share}
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
         held["reference"] = 4.0 * weights / share
     if teacher is not None and not (model.lora.rank and model.teacher == INITIAL):
@@ -130,7 +131,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     widest = max(_kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
     layer = positions * (widest + _mask_per_position(masked, bfloat16) + masked)
     head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
-    gathered = {"gathered weights": gathered_bytes(shape)} if share > 1 else {}
+    gathered = {"gathered weights": (1 + on_their_way(train, gpus)) * gathered_bytes(shape)} if share > 1 else {}
     tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
     buckets = {"DDP's buckets": 4.0 * trained} if gpus > 1 and share == 1 else {}
     merged = {"merged adapters": 4.0 * shape.linear} if model.lora.rank and (needs_copy or engine.apart) else {}
@@ -187,7 +188,7 @@ def host_bytes(
     """
     weights, adapted = float(shape.parameters), bool(config.model.lora.rank)
     number = 2.0 if config.model.precision == "bfloat16" else 4.0
-    if config.train.sharding == "fsdp" and gpus > 1:
+    if is_shared_out(config.train, gpus):
         sleeping = number * weights if engine_class(config.rollout.engine).sleeps else 0.0
         trial = 4.0 * max(_trial(model) for model in (shape, teacher or shape))
         return {"start": max(trial, sleeping), "always": sleeping, "checkpoint": 4.0 * shape.largest}

@@ -10,6 +10,7 @@ from rlzoo.experiment.progress import readable
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming
+from rlzoo.model.sharding import Sharding
 from rlzoo.model.shared_out import load_shared_out
 from rlzoo.training.checkpoint import load_weights
 
@@ -24,22 +25,26 @@ class Models:
 
 
 def load_models(
-    experiment: Experiment, needs: frozenset[str], checkpoint: Path | None, device: torch.device, sharded: bool
+    experiment: Experiment,
+    needs: frozenset[str],
+    checkpoint: Path | None,
+    device: torch.device,
+    sharding: Sharding | None = None,
 ) -> Models:
     """The policy at a checkpoint, if there is one, and what the fields `needs` are scored by.
 
     Sharded models are never whole on any process, and all processes must load them together.
     """
     config, tokenizer = experiment.config.model, experiment.tokenizer
-    policy = load_shared_out(config, tokenizer, device) if sharded else load_policy(config, tokenizer)
+    policy = load_shared_out(config, tokenizer, device, sharding) if sharding else load_policy(config, tokenizer)
     if config.lora.rank:
         add_adapters(policy.model, config.lora)
 
     def frozen(name: str) -> Policy:
         """A model that does not learn; `initial` is the policy before its checkpoint."""
         named = config if name == INITIAL else replace(config, name=name, revision=None)
-        if sharded:
-            return load_shared_out(named, tokenizer, device, learns=False)
+        if sharding:
+            return load_shared_out(named, tokenizer, device, sharding, learns=False)
         return (policy if name == INITIAL else load_policy(named, tokenizer)).frozen_copy().to(device)
 
     reference, teacher = None, None
@@ -52,4 +57,4 @@ def load_models(
     if checkpoint is not None:
         with readable(checkpoint):
             load_weights(checkpoint, policy)
-    return Models(policy.to(device), reference, teacher)
+    return Models(policy if sharding else policy.to(device), reference, teacher)

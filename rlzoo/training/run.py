@@ -25,7 +25,7 @@ from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
-from rlzoo.model.sharding import is_sharded
+from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
 from rlzoo.signals import Interrupted, number_of
@@ -37,7 +37,7 @@ from rlzoo.training.interruption import Interruption
 from rlzoo.training.models import load_models
 from rlzoo.training.scoring import Scorer
 from rlzoo.training.standstill import PATIENCE, SKIPPED
-from rlzoo.training.trainer import Trainer, is_to_be_sharded
+from rlzoo.training.trainer import Trainer
 
 PHASES = ("generate", "grade", "score", "plan", "train", "sync")
 MODEL_PHASES = ("generate", "score", "train")
@@ -111,7 +111,9 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     """
     experiment = check(config)
     folder = RunFolder(experiment.folder)
-    accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path)
+    accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path, config.train.cpu_offload)
+    check_shards(config.train, accelerator.num_processes)
+    check_offload(config.train, accelerator.device)
     prepare_deterministic(config.train.deterministic, accelerator.device)
     if not accelerator.is_main_process:
         view.silence()
@@ -214,8 +216,10 @@ def load(
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         needs = experiment.objective.needs | needs
-        sharded = issubclass(kind, Trainer) and is_to_be_sharded(config.train, accelerator)
-        models = load_models(experiment, needs, checkpoint, accelerator.device, sharded)
+        sharding = None
+        if issubclass(kind, Trainer):
+            sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device)
+        models = load_models(experiment, needs, checkpoint, accelerator.device, sharding)
         policy, tokenizer = models.policy, experiment.tokenizer
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         engine = load_engine(config.rollout, config.model, policy, tokenizer, progress.updates)

@@ -10,23 +10,18 @@ import torch
 from accelerate import Accelerator
 
 from objectives import Advantage, Loop, Plan, Prepared, Step, Update
-from rlzoo.config import TrainConfig
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.deterministic import deterministic
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import is_sharded, resharded
+from rlzoo.model.sharding import add_up_copies, is_sharded, resharded
 from rlzoo.rollout.sampler import Environment, GradedRollouts
+from rlzoo.training.adamw import make_optimizer, set_rate, take_step
 from rlzoo.training.ahead import begun, first_round
 from rlzoo.training.collect import Collected, Share, sample
 from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.scoring import ANY_ROW, Scorer
 from rlzoo.training.tally import Tally, rollout_metrics
-
-
-def is_to_be_sharded(train: TrainConfig, accelerator: Accelerator) -> bool:
-    """One process has nobody to share with."""
-    return train.sharding == "fsdp" and accelerator.num_processes > 1
 
 
 class Trainer(Scorer):
@@ -46,9 +41,7 @@ class Trainer(Scorer):
         self.rate_fraction = rate_fraction(train)
         self.sharded = is_sharded(policy)
         trained = [parameter for parameter in resharded(policy).parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(
-            trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
-        )
+        optimizer = make_optimizer(train, trained)
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         policy, self.optimizer = prepared
         super().__init__(experiment, accelerator, policy, reference, sampler, progress, teacher)
@@ -127,7 +120,9 @@ class Trainer(Scorer):
         active = plan.active.cpu()[share.batch]
         together = self._in_step(self._micro_batches(collected, share[active])) or [None]
         for i, part in enumerate(together):
-            adds_up = self.sharded or i == len(together) - 1  # gradients that wait for the last would be whole ones
+            is_last = i == len(together) - 1
+            add_up_copies(self.policy, is_last)
+            adds_up = self.sharded or is_last  # gradients that wait for the last would be whole ones
             with nullcontext() if adds_up else self.accelerator.no_sync(self.policy):
                 if part is None:
                     stats = self._forward(self.policy, collected, ANY_ROW, with_entropy, "train")
@@ -147,12 +142,11 @@ class Trainer(Scorer):
         finite = bool(torch.isfinite(norm))
         if finite:
             tally.add_gradient(float(norm))
-            self.optimizer.step()
+            take_step(self.optimizer)
         self.optimizer.zero_grad()
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
         rate = self.config.train.learning_rate * self.rate_fraction(step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate)
         return rate

@@ -51,6 +51,8 @@ def another(key: Key) -> str:
         value = str(not key.default).lower()
     elif isinstance(key.default, int):
         value = key.default + 1
+    elif int in typing.get_args(key.type):
+        value = 2
     else:
         number = 0.25 if key.default == 0.5 else 0.5
         value = number if float in (key.type, *typing.get_args(key.type)) else "other"

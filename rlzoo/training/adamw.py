@@ -1,0 +1,93 @@
+"""AdamW, torch's own or torchao's, whose moments have eight bits a number (Dettmers et al., arXiv:2110.02861)."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rlzoo.config import TrainConfig
+from rlzoo.model.sharding import here, sharded_as
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Means of gradients and of their squares, which AdamW keeps of a parameter beside its count of steps."""
+BLOCKS = (256, 128, 64)
+"""Numbers that share a scale, the most that a row of a parameter is made of; torchao's own choice is 256."""
+FEWEST = 4096
+"""Numbers of a parameter whose moments have eight bits; those of smaller ones stay float32, as torchao has it."""
+CODES, SCALE = "codes", "scale"
+"""Of a moment in eight bits its bytes, shaped as the parameter, and a float32 for each block: [rows, blocks of one]."""
+
+
+def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Optimizer:
+    """That of `train.optimizer` for these parameters, which may be sharded."""
+    betas = (train.betas[0], train.betas[1])
+    if train.optimizer == "adamw":
+        return torch.optim.AdamW(
+            parameters, lr=train.learning_rate, betas=betas, weight_decay=train.weight_decay, fused=True
+        )
+    from torchao.optim import AdamW8bit
+
+    groups = [{"params": parameters, "eight_bits": True}]
+    optimizer: Optimizer = AdamW8bit(groups, lr=train.learning_rate, betas=betas, weight_decay=train.weight_decay)
+    for parameter in parameters:  # else torchao would cut each process's rows into blocks that others have otherwise
+        moments = {name: zero_moment(parameter, name) for name in MOMENTS}
+        optimizer.state[parameter] = {"step": torch.tensor(0.0), **moments}
+    return optimizer
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Sets the learning rate; torchao keeps it in a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def take_step(optimizer: Optimizer) -> None:
+    """One update. torchao compiles its own on a GPU; on the CPU it is calculated as it stands, without a compiler."""
+    on_cpu = optimizer.param_groups[0]["params"][0].device.type == "cpu"
+    with torch.compiler.set_stance("force_eager") if on_cpu and has_eight_bits(optimizer) else nullcontext():
+        optimizer.step()
+
+
+def has_eight_bits(optimizer: Optimizer) -> bool:
+    """Whether it is torchao's."""
+    return bool(optimizer.param_groups[0].get("eight_bits"))
+
+
+def block_size(parameter: Tensor) -> int:
+    """Numbers of a block of its moments; 0 if these stay float32.
+
+    Blocks lie within rows, so that they are the same over however many processes the rows are dealt.
+    """
+    return block_of_row(parameter.numel() // len(parameter)) if parameter.numel() >= FEWEST else 0
+
+
+def block_of_row(numbers: int) -> int:
+    """Numbers of a block where a row has so many; 0 if it is not made of blocks."""
+    return next((size for size in BLOCKS if numbers % size == 0), 0)
+
+
+def zero_moment(parameter: Tensor, name: str) -> Tensor:
+    """The moment of that name, in eight bits if the parameter's are, before the first update."""
+    rows, size = here(parameter.detach()), block_size(parameter)
+    if not size or not rows.numel():
+        return torch.zeros_like(parameter.detach())
+    from torchao.optim.subclass_8bit import OptimState8bit
+
+    signed = name == MOMENTS[0]
+    return sharded_as(OptimState8bit.zeros(rows.shape, signed, size, rows.device, dtype=rows.dtype), parameter)
+
+
+def plain_parts(moment: Tensor, parameter: Tensor) -> Mapping[str, Tensor]:
+    """A moment in eight bits as tensors of a file, by `CODES` and `SCALE`: in its memory, and sharded as it is."""
+    rows, size = here(moment), block_size(parameter)
+    scales = (len(rows), parameter.numel() // len(parameter) // size)
+    if not rows.numel():  # this process has no row
+        parts = rows.to(torch.uint8), rows.new_zeros(scales)
+    else:
+        parts = rows.codes, rows.scale.view(scales)  # type: ignore[attr-defined]
+    return {name: sharded_as(part, parameter) for name, part in zip((CODES, SCALE), parts, strict=True)}
