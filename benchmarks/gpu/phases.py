@@ -165,28 +165,20 @@ def predicted_here(config: Config, shape: Shape, processes: int) -> dict[str, fl
     phases = {phase.name: phase for phase in predict(config, shape, objective, processes)}
     taken = {name: phase.total - phase.parts["reserved"] for name, phase in phases.items()}
     host = host_bytes(config, shape, objective, processes)
-    beside = phases["start"].parts.get("reference", 0.0)
+    beside, handed = (phases["start"].parts.get(name, 0.0) for name in ("reference", "a gathered weight"))
     return {
         **taken,
         "start": max(taken["start"], host["start"]),
         "checkpoint": taken["hand-over"],
-        "resume": max(taken["hand-over"], host["resume"] + beside),
+        "resume": max(taken["start"], taken["hand-over"] - handed, host["resume"] + beside),
     }
 
 
 def staged(shape: Shape) -> dict[str, float]:
-    """Bytes that gloo copies in each phase, where it gathers a layer, the embedding, or a weight."""
-    unit = 4.0 * max(shape.linear / shape.layers, shape.parameters - shape.linear)
+    """Bytes that gloo copies at the peak of a phase, in which a layer or the largest weight is gathered."""
     weight, layer = 4.0 * shape.largest, 4.0 * shape.linear / shape.layers
-    return {
-        "start": weight,
-        "rollout": 0.0,
-        "scoring": unit,
-        "training": layer,
-        "hand-over": weight,
-        "checkpoint": weight,
-        "resume": weight,
-    }
+    of_weight = dict.fromkeys(("start", "hand-over", "checkpoint"), weight)
+    return {**of_weight, "scoring": layer, "training": layer}
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         held["teacher"] = 4.0 * teacher.parameters / share
     engine = engine_class(rollout.engine)
     needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
-    copy = {"sampler's weights": (2.0 if bfloat16 else 4.0) * weights} if needs_copy else {}
+    copy = {"sampler's weights": copy_bytes(shape, bfloat16, share, engine.shares_weights)} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     cache = _cache(config, shape, gpus)
     positions = max(train.tokens_per_micro_batch, longest)
@@ -120,6 +120,17 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         max((Phase("training", {**learns, **it, **reserved}) for it in moments), key=lambda phase: phase.total),
         Phase("hand-over", {**held, **buckets, **copy, **merged, **handed, **tokens, **reserved}),
     ]
+
+
+def copy_bytes(shape: Shape, bfloat16: bool, share: int, by_policy: bool) -> float:
+    """Bytes of the weights that an engine samples with beside the policy's.
+
+    A copy of the policy has its head in float32, the policy's own where that is whole; an embedding is then another.
+    """
+    number, embedding = 2.0 if bfloat16 else 4.0, shape.vocabulary * shape.hidden
+    if not by_policy:
+        return number * shape.parameters
+    return number * (shape.linear + embedding) + (4.0 * embedding if share > 1 else 0.0)
 
 
 def gathered_bytes(shape: Shape) -> float:

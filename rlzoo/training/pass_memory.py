@@ -85,10 +85,11 @@ def _gradients(shape: Shape, rank: int) -> tuple[float, float, float]:
 def logits_bytes(shape: Shape, positions: int, with_entropy: bool) -> float:
     """Bytes of the blocks of logits of so many positions.
 
-    A block is there until the next one is, and if an entropy is asked for, so are its exponentials.
+    A block is there until the next one is; if an entropy is asked for, so are its exponentials, and products of both.
     """
     width = _block_width(shape, positions)
-    return 4.0 * positions * width * (1 + with_entropy + (width < shape.vocabulary))
+    several = 2 if width < shape.vocabulary else 1
+    return 4.0 * positions * width * (3 if with_entropy else several)
 
 
 def _block_width(shape: Shape, positions: int) -> int:

@@ -18,7 +18,7 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.shape import Shape
 from rlzoo.model.sharding import shard
-from rlzoo.training.memory import gathered_bytes
+from rlzoo.training.memory import copy_bytes, gathered_bytes
 from rlzoo.training.pass_memory import training_moments
 from tests.model.tiny_models import tiny_tokenizer
 from tests.simulated_device.updates import counting
@@ -113,6 +113,19 @@ def test_a_share_takes_what_is_counted_of_whole_weights_and_gradients(
     word = f"model.gradient_checkpointing={str(checkpointing).lower()}"
     measured = taken(shard(policy_of(shape, checkpointing)), rows, length, False, False)
     assert abs(counted(shape, rows, length, PROCESSES, word) / measured - 1) < 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [MANY_WORDS, UNTIED])
+@pytest.mark.parametrize("share", [1, PROCESSES])
+def test_a_copy_that_samples_is_counted_with_its_head(
+    shape: Shape, dtype: torch.dtype, share: int, one_of_four: None
+) -> None:
+    policy = policy_of(shape, checkpointing=False)
+    copied = (shard(policy) if share > 1 else policy).sampling_copy(dtype)
+    shared = {weight.data_ptr() for weight in policy.parameters()} if share == 1 else set()
+    measured = sum(weight.nbytes for weight in copied.parameters() if weight.data_ptr() not in shared)
+    assert copy_bytes(shape, dtype == torch.bfloat16, share, by_policy=True) == pytest.approx(measured, rel=0.02)
 
 
 def test_a_sharded_reference_has_but_its_share_once_it_has_scored(one_of_four: None, tiny_model: Path) -> None:
