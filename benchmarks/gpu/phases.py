@@ -118,6 +118,7 @@ def measured(experiment: Experiment, accelerator: Accelerator) -> Peaks:
             _steps(trainer, peaks, folder)
         context.__exit__(None, None, None)
         del trainer, context
+        accelerator.free_memory()  # it remembers what it has prepared, and a run that resumes is another process
     return peaks
 
 
