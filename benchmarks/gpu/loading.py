@@ -49,8 +49,8 @@ def main(folder: Path, layers: int) -> None:
     accelerator.end_training()
 
 
-def make_model(folder: Path, layers: int) -> None:
-    """A random Qwen3 whose layers hold nearly all of its weights."""
+def make_model(folder: Path, layers: int, vocabulary: int = 2048) -> None:
+    """A random Qwen3; with a small vocabulary its layers hold nearly all of its weights."""
     tokenizer = load_tokenizer(load_config([]).model)
     config = Qwen3Config(
         hidden_size=1024,
@@ -59,7 +59,7 @@ def make_model(folder: Path, layers: int) -> None:
         num_attention_heads=16,
         num_key_value_heads=8,
         head_dim=64,
-        vocab_size=2048,
+        vocab_size=vocabulary,
         max_position_embeddings=512,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.backend.eos_token_id,

@@ -43,12 +43,13 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
 
 def print_host(host: Mapping[str, float], gpus: int) -> None:
     """What a machine needs of its own memory, with no more than `NODE` of so many GPUs."""
-    start, always, more = (host[name] / GIB for name in ("start", "always", "checkpoint"))
-    here = min(gpus, NODE)
+    start, resumed, always, more = (host[name] / GIB for name in ("start", "resume", "always", "checkpoint"))
+    here, most = min(gpus, NODE), max(start, resumed)
     sleeping = f"vLLM sleeps with {always:.1f} of it on each all the time; " if always else ""
     _console().print(
-        f"Host memory: {start:.1f} GiB for each process as models load, {here * start:.1f} for the {here} of a "
-        f"machine; {sleeping}a checkpoint takes {more:.1f} more on the main process."
+        f"Host memory: {start:.1f} GiB for each process as models load, {resumed:.1f} as a run resumes, "
+        f"{here * most:.1f} for the {here} of a machine; {sleeping}a checkpoint takes {more:.1f} more on the main "
+        f"process."
     )
 
 

@@ -17,9 +17,9 @@ from rlzoo.config import Config
 from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
-from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes
+from rlzoo.training.pass_memory import kept_per_position, logits_bytes, mask_per_position, training_moments
 from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
 
 RESERVED = 2 * GIB
@@ -28,8 +28,8 @@ TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher"}
 )
 """Fields of a batch that are [N, T] and filled by forward passes."""
-BLOCKS = 3
-"""Blocks of logits that are alive at once: the logits, their weights, and the gradient."""
+ENTROPIES = frozenset({"entropy_old", "entropy"})
+"""Those of them that take exponentials of logits beside these."""
 
 
 @dataclass(frozen=True)
@@ -66,37 +66,6 @@ class Fit:
         return max(self.phases, key=lambda phase: phase.total)
 
 
-def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool, masked: int = 0) -> float:
-    """Bytes that a forward pass over so many token positions keeps for the backward pass.
-
-    Under bfloat16 autocast the residual stream and the norms stay float32, and the weights of the layers that are kept
-    are kept in bfloat16 too.
-    Where masks keep responses apart in rows of `masked` positions, every layer keeps them as numbers.
-    """
-    layer = float(positions * (_kept_per_position(shape, bfloat16) + _mask_per_position(masked, bfloat16)))
-    if bfloat16:
-        layer += 2 * shape.linear / shape.layers
-    once = positions * (12 * shape.hidden + 4 + masked) + rows * 24
-    if checkpointing:  # inputs of all layers, and one layer calculated again
-        return once + positions * 4 * shape.hidden * shape.layers + layer
-    return once + layer * shape.layers
-
-
-def _kept_per_position(shape: Shape, bfloat16: bool) -> int:
-    """Bytes of one layer and position: norms, projections, rotated queries and keys, attention, and the MLP."""
-    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    number = 2 if bfloat16 else 4
-    norms = 16 * shape.hidden + (10 if bfloat16 else 8) * shape.hidden + 8  # inputs of projections are cast one by one
-    attention = number * 2 * (queries + keys) + 4 * shape.heads
-    normalised = (number + 4) * (queries + keys) + 4 * (shape.heads + shape.kv_heads) if shape.qk_norm else 0
-    return norms + attention + normalised + number * 4 * shape.intermediate
-
-
-def _mask_per_position(masked: int, bfloat16: bool) -> int:
-    """Bytes of a layer's mask for one position in rows of so many."""
-    return masked * (2 if bfloat16 else 4)
-
-
 def _masked_row(config: Config, shape: Shape) -> int:
     """The positions of the longest row whose responses are kept apart by masks; 0 where the attention has none.
 
@@ -123,34 +92,46 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         held["teacher"] = 4.0 * teacher.parameters / share
     engine = engine_class(rollout.engine)
     needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
-    copy = {"sampler's weights": (2.0 if bfloat16 else 4.0) * weights} if needs_copy else {}
+    copy = {"sampler's weights": copy_bytes(shape, bfloat16, share, engine.shares_weights)} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     cache = _cache(config, shape, gpus)
     positions = max(train.tokens_per_micro_batch, longest)
     masked = _masked_row(config, shape)
-    widest = max(_kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
-    layer = positions * (widest + _mask_per_position(masked, bfloat16) + masked)
-    head = {"logits": 4.0 * BLOCKS * GPU_BLOCK}
+    widest = max(kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
+    layer = positions * (widest + mask_per_position(masked, bfloat16) + masked)
+    head = {"logits": logits_bytes(shape, positions, bool(objective.needs & ENTROPIES))}
     gathered = {"gathered weights": (1 + on_their_way(train, gpus)) * gathered_bytes(shape)} if share > 1 else {}
+    others = [other for name, other in (("reference", shape), ("teacher", teacher or shape)) if name in held]
+    also = {"gathered of others": max(map(root_bytes, others))} if share > 1 and others else {}
     tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
     buckets = {"DDP's buckets": 4.0 * trained} if gpus > 1 and share == 1 else {}
     merged = {"merged adapters": 4.0 * shape.linear} if model.lora.rank and (needs_copy or engine.apart) else {}
     resident = {} if engine.sleeps else copy
-    rows = math.ceil(positions / longest)
-    kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
-    gradients = 4.0 * trained / share + 4.0 * (0 if model.lora.rank else shape.vocabulary * shape.hidden)
     reserved = {"reserved": float(RESERVED)}
     models = {name: size for name, size in held.items() if name != "Adam"}
     handed = {"a gathered weight": gathered_weight_bytes(shape, bfloat16)} if share > 1 else {}
     set_aside = {"KV cache": cache} if engine.kv_cache_gib is not None else {}
     trains = {**held, **resident, **buckets, **gathered, **tokens}
+    learns = {**trains, "gradients": 4.0 * trained / share}
+    moments = training_moments(config, shape, objective, share, positions, masked)
     return [
         Phase("start", {**models, **copy, **merged, **handed, **set_aside, **reserved}),
         Phase("rollout", {**held, **buckets, **copy, **tokens, "KV cache": cache, **reserved}),
-        Phase("scoring", {**trains, "activations": float(layer), **head, **reserved}),
-        Phase("training", {**trains, "gradients": gradients, "activations": kept, **head, **reserved}),
+        Phase("scoring", {**trains, **also, "activations": float(layer), **head, **reserved}),
+        max((Phase("training", {**learns, **it, **reserved}) for it in moments), key=lambda phase: phase.total),
         Phase("hand-over", {**held, **buckets, **copy, **merged, **handed, **tokens, **reserved}),
     ]
+
+
+def copy_bytes(shape: Shape, bfloat16: bool, share: float, by_policy: bool) -> float:
+    """Bytes of the weights that an engine samples with beside the policy's.
+
+    A copy of the policy has its head in float32, the policy's own where that is whole; an embedding is then another.
+    """
+    number, embedding = 2.0 if bfloat16 else 4.0, shape.vocabulary * shape.hidden
+    if not by_policy:
+        return number * shape.parameters
+    return number * (shape.linear + embedding) + (4.0 * embedding if share > 1 else 0.0)
 
 
 def gathered_bytes(shape: Shape) -> float:
@@ -159,7 +140,12 @@ def gathered_bytes(shape: Shape) -> float:
     Two layers, the one that runs and the next; and embedding and head, the root's unit, which stays gathered from a
     step's first forward pass to the end of the backward one.
     """
-    return 8.0 * shape.linear / shape.layers + 4.0 * (shape.parameters - shape.linear)
+    return 8.0 * shape.linear / shape.layers + root_bytes(shape)
+
+
+def root_bytes(shape: Shape) -> float:
+    """Bytes of whole embedding and head."""
+    return 4.0 * (shape.parameters - shape.linear)
 
 
 def gathered_weight_bytes(shape: Shape, bfloat16: bool) -> float:
@@ -179,25 +165,34 @@ def token_bytes(objective: Objective) -> int:
 def host_bytes(
     config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None
 ) -> Mapping[str, float]:
-    """Bytes of the machine's memory: of each process at the start and all the time, and what a checkpoint adds on the
-    main process; `teacher` is the shape of one with weights of its own.
+    """Bytes of the machine's memory: of each process at the start, as it resumes, and all the time, and what a
+    checkpoint adds on the main process; `teacher` is the shape of one with weights of its own.
 
     Sharded models go to the GPU row by row, behind a trial of a layer with embedding and head; vLLM, which keeps
     sharded weights, sleeps with them there. Others are loaded in float32 before they go to the GPU: the policy, and
     beside it a model that does not learn, with the copy that stays, or the checkpoint that a run resumes from.
     """
-    weights, adapted = float(shape.parameters), bool(config.model.lora.rank)
-    number = 2.0 if config.model.precision == "bfloat16" else 4.0
+    weights, adapted = 4.0 * shape.parameters, bool(config.model.lora.rank)
     if is_shared_out(config.train, gpus):
-        sleeping = number * weights if engine_class(config.rollout.engine).sleeps else 0.0
-        trial = 4.0 * max(_trial(model) for model in (shape, teacher or shape))
-        return {"start": max(trial, sleeping), "always": sleeping, "checkpoint": 4.0 * shape.largest}
-    beside = [0.0 if adapted else weights]
-    if "logp_ref" in objective.needs and config.model.reference != INITIAL:
-        beside.append(2.0 * weights)
-    if teacher is not None and config.model.teacher != INITIAL:
-        beside.append(2.0 * teacher.parameters)
-    return {"start": 4.0 * (weights + max(beside)), "always": 0.0, "checkpoint": 4.0 * weights}
+        number = 2.0 if config.model.precision == "bfloat16" else 4.0
+        sleeping = number * shape.parameters if engine_class(config.rollout.engine).sleeps else 0.0
+        start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape)), sleeping)
+        return {"start": start, "resume": start, "always": sleeping, "checkpoint": 4.0 * shape.largest}
+    beside = [_checked(shape)]
+    if "logp_ref" in objective.needs:
+        copied = 0.0 if adapted else weights
+        beside.append(copied if config.model.reference == INITIAL else 2 * weights)
+    if teacher is not None:
+        copied = 0.0 if adapted else 4.0 * teacher.parameters
+        beside.append(copied if config.model.teacher == INITIAL else 8.0 * teacher.parameters)
+    saved = 0.0 if adapted else weights + _checked(shape)
+    start = weights + max(beside)
+    return {"start": start, "resume": max(start, weights + saved), "always": 0.0, "checkpoint": weights}
+
+
+def _checked(shape: Shape) -> float:
+    """Bytes that it takes to ask whether the largest weight is finite: its absolute values, and two answers."""
+    return 6.0 * shape.largest
 
 
 def _trial(shape: Shape) -> float:

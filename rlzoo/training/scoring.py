@@ -19,6 +19,7 @@ from rlzoo.experiment.teacher import teacher_prompt
 from rlzoo.model.flops import forward_flops
 from rlzoo.model.layout import Responses, balanced, following
 from rlzoo.model.policy import Policy, TokenStats
+from rlzoo.model.sharding import resharded
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Environment, GradedRollouts
@@ -153,6 +154,8 @@ class Scorer:
             for whole, values in ((logp, stats.logp), (entropy, stats.entropy), (squares, stats.squares)):
                 if whole is not None and values is not None:
                     whole[local, : values.shape[1]] = values
+        if policy is not self.policy:
+            resharded(policy)
         logp = collected.everywhere(self.accelerator, logp)
         entropy, squares = (
             None if values is None else collected.everywhere(self.accelerator, values) for values in (entropy, squares)
