@@ -5,6 +5,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
+from rlzoo.rollout.base import Rollouts
+from rlzoo.training.collect import Collected
 from tests.objectives.zoo_sample import SAMPLE, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
@@ -43,14 +46,35 @@ def main(model: str, output: Path) -> None:
         policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable
     old, moved, reference, teacher = (with_noise(policy, seed) for seed in range(4))
     trainer = Recording(experiment, accelerator, policy, reference, sampler=None, teacher=teacher)
+    dealt = trainer._redistributed(replace(collected, teacher_prompts=[[*prompt, 1] for prompt in sampled.prompts]))
+    check_rows(dealt, sampled)
     gradients: dict[str, Tensor] = {}
     metrics = {}
     for expression in EXPRESSIONS:
-        metrics[expression] = trainer.record(expression, collected, old, moved)
+        metrics[expression] = trainer.record(expression, replace(dealt, teacher_prompts=None), old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
+    tokens = [int(part.rollouts.lengths.sum()) for part in (collected, dealt)]
+    everyone = accelerator.gather(torch.tensor(tokens)).view(-1, 2).T.tolist()
     if accelerator.is_main_process:
         save_file(gradients, output)
-        output.with_suffix(".json").write_text(json.dumps({"processes": accelerator.num_processes, **metrics}))
+        written = {
+            "processes": accelerator.num_processes,
+            "tokens": dict(zip(("before", "after"), everyone, strict=True)),
+            **metrics,
+        }
+        output.with_suffix(".json").write_text(json.dumps(written))
+
+
+def check_rows(dealt: Collected, sampled: Rollouts) -> None:
+    """What this process holds is what all of them sampled, in the rows that are said."""
+    here, rows = dealt.rollouts, sampled.rows(dealt.share.batch)
+    assert dealt.share.local.tolist() == list(range(len(here.prompt)))
+    for name, values in rows.tensors().items():
+        assert name == "prompt" or torch.equal(getattr(here, name), values), name
+    assert [list(prompt) for prompt in here.prompt_tokens()] == rows.prompt_tokens()
+    assert dealt.teacher_prompts is not None
+    informed = [dealt.teacher_prompts[number] for number in here.prompt.tolist()]
+    assert informed == [[*prompt, 1] for prompt in rows.prompt_tokens()]
 
 
 if __name__ == "__main__":
