@@ -46,7 +46,7 @@ def processes_by_work(work: Work, minibatches: int, processes: int, longest_tree
     """[N] int64 on the CPU: the process of each row of a batch, chosen for each mini-batch by itself."""
     process_of = torch.zeros(len(work.group), dtype=torch.long)
     for rows in whole_groups(torch.tensor(work.group), minibatches):
-        process_of[rows] = torch.tensor(dealt(work.rows(rows.tolist()), processes, longest_tree))
+        process_of[rows] = torch.tensor(dealt(work.rows(rows.tolist()), processes, longest_tree), dtype=torch.long)
     return process_of
 
 

@@ -18,10 +18,12 @@ from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.collect import Collected
+from rlzoo.training.trainer import Trainer
 from tests.objectives.zoo_sample import SAMPLE, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = (
+    "model.share_prompts=false",  # what is shared sums gradients in a norm's float32
     "rollout.responses_per_prompt=4",
     "train.minibatches_per_step=2",
     "train.tokens_per_micro_batch=60",
@@ -46,12 +48,11 @@ def main(model: str, output: Path) -> None:
         policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable
     old, moved, reference, teacher = (with_noise(policy, seed) for seed in range(4))
     trainer = Recording(experiment, accelerator, policy, reference, sampler=None, teacher=teacher)
-    dealt = trainer._redistributed(replace(collected, teacher_prompts=[[*prompt, 1] for prompt in sampled.prompts]))
-    check_rows(dealt, sampled)
+    dealt = redealt(collected, sampled, trainer)
     gradients: dict[str, Tensor] = {}
     metrics = {}
     for expression in EXPRESSIONS:
-        metrics[expression] = trainer.record(expression, replace(dealt, teacher_prompts=None), old, moved)
+        metrics[expression] = trainer.record(expression, dealt, old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
     tokens = [int(part.rollouts.lengths.sum()) for part in (collected, dealt)]
     everyone = accelerator.gather(torch.tensor(tokens)).view(-1, 2).T.tolist()
@@ -65,16 +66,18 @@ def main(model: str, output: Path) -> None:
         output.with_suffix(".json").write_text(json.dumps(written))
 
 
-def check_rows(dealt: Collected, sampled: Rollouts) -> None:
-    """What this process holds is what all of them sampled, in the rows that are said."""
-    here, rows = dealt.rollouts, sampled.rows(dealt.share.batch)
-    assert dealt.share.local.tolist() == list(range(len(here.prompt)))
+def redealt(collected: Collected, sampled: Rollouts, trainer: Trainer) -> Collected:
+    """What the processes are to train, groups split among them; it is what all of them sampled, in the rows said."""
+    informed = [[*prompt, 1] for prompt in sampled.prompts]
+    dealt = trainer._redistributed(replace(collected, teacher_prompts=informed))
+    rows = sampled.rows(dealt.share.batch)
     for name, values in rows.tensors().items():
-        assert name == "prompt" or torch.equal(getattr(here, name), values), name
-    assert [list(prompt) for prompt in here.prompt_tokens()] == rows.prompt_tokens()
-    assert dealt.teacher_prompts is not None
-    informed = [dealt.teacher_prompts[number] for number in here.prompt.tolist()]
-    assert informed == [[*prompt, 1] for prompt in rows.prompt_tokens()]
+        assert name == "prompt" or torch.equal(getattr(dealt.rollouts, name), values), name
+    assert dealt.rollouts.prompt_tokens() == rows.prompt_tokens() and dealt.teacher_prompts is not None
+    assert [dealt.teacher_prompts[number] for number in dealt.rollouts.prompt] == [
+        informed[number] for number in rows.prompt
+    ]
+    return replace(dealt, teacher_prompts=None)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,6 @@ def one_step(trainer: Trainer) -> dict[str, Any]:
         "tokens": tokens.tolist(),
         "rounds": len(collected.examples),
         "longest": longest.flatten().tolist(),
-        "trained": trainer.accelerator.gather(torch.tensor(trainer.positions["train"])).flatten().tolist(),
         "handed_over": handed_over(trainer),
         "weights_here": sum(map(local_size, trainer.policy.parameters())),
     }
