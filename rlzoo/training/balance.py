@@ -30,9 +30,12 @@ class Work:
 
     def rows(self, index: Sequence[int]) -> "Work":
         """That of some rows."""
-        columns = (self.group, self.prompt_lengths, self.lengths, self.learns)
-        group, prompt_lengths, lengths, learns = ([column[row] for row in index] for column in columns)
-        return Work(group, prompt_lengths, lengths, learns)
+        return Work(
+            group=[self.group[row] for row in index],
+            prompt_lengths=[self.prompt_lengths[row] for row in index],
+            lengths=[self.lengths[row] for row in index],
+            learns=[self.learns[row] for row in index],
+        )
 
     def trees(self, learning: bool, longest: int) -> list[Tree]:
         """The rows that learn, or the others, as forward passes share prompts among them; the largest first."""
