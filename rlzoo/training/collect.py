@@ -50,9 +50,10 @@ class Share:
 class Collected:
     """The rollouts of a step.
 
-    `batch` has the rows of all processes in the order of the problems, shaped and selected; `rollouts` those sampled by
-    this process, as wide as the batch, and `share` says which rows of the batch they are. `reward` [N] is as graded.
-    `examples` are some of this process's graded responses.
+    `batch` has the rows of all processes in the order of the problems, shaped and selected; `rollouts` those that this
+    process holds, as wide as the batch, and `share` says which rows of the batch they are: those that it sampled, until
+    `redistributed` deals them anew. `reward` [N] is as graded. `examples` are some of the responses that this process
+    graded.
     """
 
     batch: TokenBatch
@@ -63,11 +64,14 @@ class Collected:
     problems_used: int
     metrics: dict[str, float]
     seconds: dict[str, float]
+    teacher_prompts: Sequence[Sequence[int]] | None = None
+    """What the teacher reads in place of each of the rollouts' prompts; None: these."""
 
     def everywhere(self, accelerator: Accelerator, values: Tensor) -> Tensor:
-        """[n, t] values of this process's rows -> [N, T] values of all rows, on every process."""
-        result = values.new_zeros(self.batch.mask.shape)
-        result[sent(self.share.batch, values.device), : values.shape[1]] = values
+        """[n] or [n, t] values of this process's rows -> [N] or [N, T] values of all rows, on every process."""
+        result = values.new_zeros(self.batch.mask.shape[: values.dim()])
+        places = sent(self.share.batch, values.device), slice(None, values.shape[-1])
+        result[places[: values.dim()]] = values
         return accelerator.reduce(result, reduction="sum")
 
     def sampled_by(self, version: int) -> bool:

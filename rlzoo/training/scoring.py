@@ -63,8 +63,15 @@ class Scorer:
 
     def collect(self, further: frozenset[str] = frozenset()) -> Collected:
         """The rollouts of the step that comes next, with `further` fields of turns than the objective reads."""
-        done, first = self.progress, self.ahead
-        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, first, further)
+        done, first, task = self.progress, self.ahead, self.config.task
+        collected = collect(
+            self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, first, further
+        )
+        if not task.teacher_prompt:
+            return collected
+        problems = [problem for graded in collected.examples for problem in graded.problems]
+        informed = [replace(problem, prompt=teacher_prompt(task, problem)) for problem in problems]
+        return replace(collected, teacher_prompts=self.sampler.prompts(informed))
 
     def has_moved(self, collected: Collected) -> bool:
         """Whether some process has rollouts of an older policy."""
@@ -108,19 +115,10 @@ class Scorer:
                 assert self.reference is not None
                 fields["logp_ref"] = self._statistics(self.reference, collected, with_entropy=False)[0]
             if "logp_teacher" in needs:
-                fields["logp_teacher"] = self._statistics(self.teacher, self._for_teacher(collected), False)[0]
+                fields["logp_teacher"] = self._statistics(self.teacher, _as_the_teacher_reads(collected), False)[0]
             if "logp_prompt" in needs:
                 fields["logp_prompt"] = self._prompt_statistics(collected)
         return collected.batch.with_fields(**fields)
-
-    def _for_teacher(self, collected: Collected) -> Collected:
-        """The rollouts behind the prompts that the teacher reads."""
-        task = self.config.task
-        if not task.teacher_prompt:
-            return collected
-        problems = [problem for graded in collected.examples for problem in graded.problems]
-        informed = [replace(problem, prompt=teacher_prompt(task, problem)) for problem in problems]
-        return replace(collected, rollouts=replace(collected.rollouts, prompts=self.sampler.prompts(informed)))
 
     def current(self, collected: Collected, rows: Tensor, share: Share) -> tuple[Tensor, Tensor | None]:
         """[M, T] log-probs, and entropies if they are read, of some `rows` of the batch under the policy as it is now.
@@ -180,7 +178,7 @@ class Scorer:
             part = asked.rows(rows)
             stats = self._calculate(self.policy, part, False, "score")
             mean[sent(here[rows], device)] = stats.logp.sum(1) / sent(part.lengths, device)
-        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device), None])[:, 0]
+        return collected.everywhere(self.accelerator, mean[sent(rollouts.prompt, device)])
 
     def _forward(
         self,
@@ -227,7 +225,7 @@ class Scorer:
         Not of those that run: as in verl, micro-batches here hold about as many tokens each, long and short responses
         mixed, whereas a forward pass is cheapest with responses of one length.
         """
-        number = torch.zeros(len(collected.share.local), 1)
+        number = torch.zeros(len(collected.share.local))
         first = self.accelerator.process_index * len(collected.batch.mask)
         local = collected.share.among(rows).local
         part = collected.rollouts.rows(local)
@@ -235,8 +233,8 @@ class Scorer:
             len(prompt) + length for prompt, length in zip(part.prompt_tokens(), part.lengths.tolist(), strict=True)
         ]
         balance = balanced(sizes, self.config.train.tokens_per_micro_batch)
-        number[local] = first + torch.tensor(balance, dtype=number.dtype)[:, None]
-        everywhere = collected.everywhere(self.accelerator, sent(number, self.accelerator.device))[:, 0].long()
+        number[local] = first + torch.tensor(balance, dtype=number.dtype)
+        everywhere = collected.everywhere(self.accelerator, sent(number, self.accelerator.device)).long()
         return everywhere[sent(rows, everywhere.device)]
 
     @contextmanager
@@ -246,3 +244,10 @@ class Scorer:
         yield
         within = sum(self.seconds.values()) - before
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within
+
+
+def _as_the_teacher_reads(collected: Collected) -> Collected:
+    """The rollouts behind the prompts that the teacher reads."""
+    if collected.teacher_prompts is None:
+        return collected
+    return replace(collected, rollouts=replace(collected.rollouts, prompts=collected.teacher_prompts))

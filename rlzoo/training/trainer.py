@@ -19,6 +19,7 @@ from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.adamw import make_optimizer, set_rate, take_step
 from rlzoo.training.ahead import begun, first_round
 from rlzoo.training.collect import Collected, Share, sample
+from rlzoo.training.exchange import redistributed
 from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.scoring import ANY_ROW, Scorer
 from rlzoo.training.tally import Tally, rollout_metrics
@@ -79,6 +80,7 @@ class Trainer(Scorer):
 
     def learn(self, collected: Collected) -> tuple[Prepared, Tally, int]:
         """All updates of a step on these rollouts; returns the prepared batch, what was done, how many it skipped."""
+        collected = self._redistributed(collected)
         loop = Loop(self.objective, self.config.train.minibatches_per_step, self.has_moved(collected))
         step = loop.begin(self.scored_by_age(collected, loop.needs, loop.moved), self.progress.objective_state)
         tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
@@ -92,6 +94,15 @@ class Trainer(Scorer):
         part = first_round(self.config.rollout, problems_used, self.accelerator)
         with self._timed("generate"):
             return begun(lambda: sample(self.experiment, self.sampler, part, step), self.engine.apart)
+
+    def _redistributed(self, collected: Collected) -> Collected:
+        """The rollouts, dealt to the processes so that they have nearly equal work in each mini-batch."""
+        if self.accelerator.num_processes == 1:
+            return collected
+        with self._timed("plan"):
+            batch, minibatches = self.objective.select(collected.batch), self.config.train.minibatches_per_step
+            longest_tree = self.accelerator.unwrap_model(self.policy).longest_tree
+            return redistributed(collected, batch, minibatches, longest_tree, self.accelerator)
 
     # ---- one optimiser update ------------------------------------------------------------------------------------
 

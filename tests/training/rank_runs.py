@@ -63,7 +63,7 @@ FURTHER = {
 """Expression -> further words."""
 STEPS = 4
 WORDS = (
-    "rollout.prompts_per_step=6",  # so that no two processes have equal shares of a mini-batch
+    "rollout.prompts_per_step=6",  # so that two processes sample unequal shares of a mini-batch
     "rollout.responses_per_prompt=4",
     "rollout.max_refills=50",
     "train.minibatches_per_step=2",

@@ -40,8 +40,10 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, t
         largest[expression] = max(largest[expression], gradient.abs().max().item())
     assert min(largest.values()) > 0
     metrics = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two")]
+    sampled, trained = metrics[1]["tokens"].values()
+    assert sum(sampled) == sum(trained) and max(sampled) - min(sampled) > 4 * (max(trained) - min(trained))
     for expression, values in metrics[0].items():
-        if expression not in (*apart, "processes"):
+        if expression not in (*apart, "processes", "tokens"):
             assert metrics[1][expression] == pytest.approx(values, rel=1e-9, abs=1e-12), expression
 
 

@@ -62,6 +62,23 @@ def test_rollouts_of_the_policy_itself_have_a_ratio_of_one(recorded: tuple[Recor
     assert (stale - trainer.gradients.pop()).abs().max() > 1e-3 * stale.abs().max()
 
 
+def test_what_is_trained_here_is_what_was_dealt_and_the_parts_add_up(
+    recorded: tuple[Recording, Collected], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, collected = recorded
+    trainer.policy.longest_tree = 0  # a prompt that several responses share sums their gradients in a norm's float32
+    gradients = []
+    for here in (collected.share.batch >= 0, collected.share.batch % 3 == 0, collected.share.batch % 3 > 0):
+        rows = here.nonzero()[:, 0]
+        part = replace(collected, rollouts=collected.rollouts.rows(rows), share=Share(torch.arange(len(rows)), rows))
+        monkeypatch.setattr(trainer, "_redistributed", lambda collected, part=part: part)
+        trainer.learn(collected)
+        gradients.append(trainer.gradients.pop())
+    whole, *parts = gradients
+    assert (whole - sum(parts)).abs().max() <= 1e-9 * whole.abs().max()
+    assert min(part.abs().max() for part in parts) > 1e-3 * whole.abs().max()
+
+
 def by_hand(trainer: Recording, collected: Collected) -> Tensor:
     """The gradient of GRPO's clipped loss, from its equation, with the ratio to the policy that sampled."""
     batch, own = collected.batch, collected.rollouts
