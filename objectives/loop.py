@@ -67,7 +67,7 @@ class Loop:
 
     def begin(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> "Step":
         """Prepares the rollouts of a step; `state` is that of the last one's controllers."""
-        prepared = self.objective.prepare(self._before(batch, self.moved), state)
+        prepared = self.objective.prepare(self._with_current(batch, self.moved), state)
         return Step(self, prepared, self.objective.passes(prepared))
 
     @without_gradients
@@ -80,10 +80,10 @@ class Loop:
     ) -> Plan:
         """The plan of a mini-batch, the rows [M] of all processes.
 
-        `statistics` are asked for where a part reads them and the policy has moved, `micro_batch` for the number [M] of
-        each row's micro-batch where a part works within these; without them the fields of the mini-batch count.
+        `statistics` are asked for where the update `is_scored`, `micro_batch` for the number [M] of each row's
+        micro-batch where a part works within these; without them the fields of the mini-batch count.
         """
-        minibatch = self._before(minibatch, update.moved)
+        minibatch = self._with_current(minibatch, update.moved)
         if self.is_scored(update) and statistics is not None:
             logp, entropy = statistics()
             minibatch = minibatch.with_fields(logp=logp, entropy=entropy)
@@ -91,11 +91,8 @@ class Loop:
             minibatch = minibatch.with_fields(micro_batch=micro_batch())
         return self.objective.plan(minibatch)
 
-    def _before(self, batch: Batch, moved: bool) -> Batch:
-        """Says whether the old statistics are those of the policy that is updated next, and what are the current ones.
-
-        Until the policy has `moved` these are the old ones, unless the batch has better ones.
-        """
+    def _with_current(self, batch: Batch, moved: bool) -> Batch:
+        """The batch with current statistics, unless the policy has `moved`: the old ones if it has no others."""
         if moved:
             return batch.with_fields(on_policy=False)
         logp = batch.logp_old if batch.logp is None else batch.logp

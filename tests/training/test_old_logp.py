@@ -115,6 +115,8 @@ def test_entropies_that_the_engine_does_not_see_are_the_policys_own(
         ("grpo-kl+stare(adaptive=true)", "transformers", set(), False),
         ("grpo-kl+stare(adaptive=true)", "vllm", {"entropy_old"}, False),
         ("stapo+stare(adaptive=true)", "vllm", {"entropy_old", "entropy", "logp"}, False),
+        ("stapo(source=old)", "transformers", set(), False),
+        ("stapo(source=old)", "vllm", {"entropy_old"}, False),
         ("otb", "transformers", {"sum_pi_squared_old"}, False),
         ("dapo+fipo", "transformers", set(), True),
         ("grpo-kl+off_policy_mask(delta=1,anchor=sampler)", "transformers", set(), True),
