@@ -29,7 +29,7 @@ from tests.training.test_trainer import by_hand
 ENGINE, POLICY = "rollout.old_logp=engine", "rollout.old_logp=policy"
 WORDS = ("rollout.responses_per_prompt=4", "task.problems=8", "evaluation.problems=1")
 HALVES, WHOLE = "train.minibatches_per_step=2", "train.minibatches_per_step=1"
-OBJECTIVES = ["grpo-kl", "dapo", "stapo(tau_p=0.2)", "grpo-kl+stare(adaptive=true)+lopti", "grpo-kl+fipo"]
+OBJECTIVES = ["grpo-kl", "dapo", "stapo(tau_p=0.2)", "grpo-kl+stare(adaptive=true)+lopti(portion=0.5)", "grpo-kl+fipo"]
 """Two that read old log-probs, entropies of the policy as it is, those at rollout time, and a comparison of both."""
 
 
@@ -170,7 +170,7 @@ def test_where_it_has_no_effect_or_no_meaning_a_line_says_so(words: list[str], s
 def test_fit_says_what_it_saves(capsys: pytest.CaptureFixture[str]) -> None:
     def said(*words: str) -> str:
         main(["fit", "train.minibatches_per_step=4", *words])
-        return " ".join(capsys.readouterr().out.split()).rpartition("on top. ")[2]
+        return " ".join(capsys.readouterr().out.split()).rpartition("on top.")[2].strip()
 
     whole = "of what it takes to score and train with policy."
     assert said("objective=stapo") == f"rollout.old_logp=engine would save {1 / 4.75:.0%} {whole}"
