@@ -58,9 +58,10 @@ def watched(model: Path, *words: str, noise: float = 0.0) -> tuple[Watched, Coll
     return trainer, collected_by(sampled, batch.with_fields(logp_sampler=logp))
 
 
-def learnt(model: Path, *words: str, noise: float = 0.0) -> list[Tensor]:
-    """The gradient of each update of a step."""
-    trainer, collected = watched(model, *words, noise=noise)
+def learnt(trainer: Watched, collected: Collected, old_logp: str) -> list[Tensor]:
+    """The gradient of each update of a step; the policy stays where it is."""
+    trainer.config.rollout.old_logp, trainer.gradients = old_logp, []
+    trainer.tokens.clear()
     trainer.learn(collected)
     return trainer.gradients
 
@@ -76,33 +77,30 @@ def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
 def test_of_an_engine_that_agrees_is_learnt_what_the_policys_own_log_probs_teach(
     expression: str, tiny_model: Path
 ) -> None:
-    words = (f"objective={expression}", HALVES)
-    assert_same(learnt(tiny_model, *words, ENGINE), learnt(tiny_model, *words, POLICY))
+    trained = watched(tiny_model, f"objective={expression}", HALVES)
+    assert_same(learnt(*trained, "engine"), learnt(*trained, "policy"))
 
 
 @pytest.mark.usefixtures("float64")
 def test_the_ratio_is_to_what_the_engine_reported_and_the_difference_is_measured(tiny_model: Path) -> None:
-    trainer, collected = watched(tiny_model, "objective=grpo-kl", WHOLE, ENGINE, noise=0.2)
+    trainer, collected = watched(tiny_model, "objective=grpo-kl", WHOLE, noise=0.2)
     assert collected.sampled_by(trainer.progress.updates)
-    _, tally, _ = trainer.learn(collected)
     expected = by_hand(trainer, collected)
-    assert_same(trainer.gradients, [expected])
-    assert (learnt(tiny_model, "objective=grpo-kl", WHOLE, POLICY, noise=0.2)[0] - expected).abs().max() > 1e-3
-    assert tally.metrics(trainer.accelerator)["sampler/difference"] == pytest.approx(0.2 * 0.8, rel=0.3)
+    assert (learnt(trainer, collected, "policy")[0] - expected).abs().max() > 1e-3
+    assert_same(learnt(trainer, collected, "engine"), [expected])
     assert trainer.tokens.keys() == {"train"}, "nothing is scored for it"
+    _, tally, _ = trainer.learn(collected)
+    assert tally.metrics(trainer.accelerator)["sampler/difference"] == pytest.approx(0.2 * 0.8, rel=0.3)
 
 
 @pytest.mark.usefixtures("float64")
 def test_entropies_that_the_engine_does_not_see_are_the_policys_own(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("objective=stapo(tau_p=0.2)", HALVES)
-    expected = learnt(tiny_model, *words, POLICY)
     monkeypatch.setattr(TransformersEngine, "sees_entropy", False)
-    trainer, collected = watched(tiny_model, *words, ENGINE)
+    trainer, collected = watched(tiny_model, "objective=stapo(tau_p=0.2)", HALVES)
     collected.rollouts.entropy.zero_()
-    trainer.learn(collected)
-    assert_same(trainer.gradients, expected)
+    assert_same(learnt(trainer, collected, "policy"), learnt(trainer, collected, "engine"))
     assert trainer.tokens["score"] == int(collected.rollouts.mask.sum()), "each mini-batch once, and no pass before"
 
 
