@@ -10,12 +10,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import parse
+from objectives import Loop, parse
 from rlzoo.commands import main
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.old_logp import check_old_logp
+from rlzoo.experiment.progress import Progress
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.rollout.base import Rollouts
@@ -91,6 +92,21 @@ def test_the_ratio_is_to_what_the_engine_reported_and_the_difference_is_measured
     assert trainer.tokens.keys() == {"train"}, "nothing is scored for it"
     _, tally, _ = trainer.learn(collected)
     assert tally.metrics(trainer.accelerator)["sampler/difference"] == pytest.approx(0.2 * 0.8, rel=0.3)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("expression", ["grpo-kl+fipo", "grpo-kl+cov_penalty(fraction=0.5,beta=5)"])
+def test_an_engine_that_differs_is_to_every_part_a_policy_that_differs(expression: str, tiny_model: Path) -> None:
+    trainer, collected = watched(tiny_model, f"objective={expression}", WHOLE, noise=0.2)
+    by_engine = learnt(trainer, collected, "engine")
+    trainer.progress = Progress(step=1, updates=1)
+    assert not collected.sampled_by(trainer.progress.updates)
+    assert_same(by_engine, learnt(trainer, collected, "policy"))
+
+
+def test_a_single_update_reads_the_samplers_log_probs_and_not_its_own() -> None:
+    sampled, own = (Loop(parse("grpo-kl"), old_of_sampler=whose).needs for whose in (True, False))
+    assert sampled - own == {"logp_old"}
 
 
 @pytest.mark.usefixtures("float64")
