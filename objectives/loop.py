@@ -44,6 +44,10 @@ class Loop:
     minibatches: int = 1
     moved: bool = False
     """Whether the policy differs from the one that sampled before the first update already."""
+    old_of_sampler: bool = False
+    """Whether the old statistics are what the sampler said of itself, which the policy's are only nearly."""
+    scores_first: bool = False
+    """Whether the plan of the first update takes a forward pass, too: the sampler's do not serve as current ones."""
 
     def __len__(self) -> int:
         return self.objective.pass_count * self.minibatches
@@ -51,19 +55,19 @@ class Loop:
     @property
     def needs(self) -> frozenset[str]:
         """Fields of the batch that are read."""
-        return self.objective.requires(on_policy=not self.moved and len(self) == 1)
+        return self.objective.requires(on_policy=not self.moved and not self.old_of_sampler and len(self) == 1)
 
     def update(self, number: int) -> Update:
         """The update of that number."""
         return Update(number, *divmod(number, self.minibatches), moved=self.moved or number > 0)
 
     def is_scored(self, update: Update) -> bool:
-        """Whether an update's plan takes a forward pass over its mini-batch: it reads a policy that has moved."""
-        return update.moved and self.objective.reads_current
+        """Whether an update's plan takes a forward pass over its mini-batch, to read the policy as it is by then."""
+        return self.objective.reads_current and (update.moved or self.scores_first)
 
     def begin(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> "Step":
         """Prepares the rollouts of a step; `state` is that of the last one's controllers."""
-        prepared = self.objective.prepare(_on_policy(batch, not self.moved), state)
+        prepared = self.objective.prepare(self._with_current(batch, self.moved), state)
         return Step(self, prepared, self.objective.passes(prepared))
 
     @without_gradients
@@ -76,16 +80,24 @@ class Loop:
     ) -> Plan:
         """The plan of a mini-batch, the rows [M] of all processes.
 
-        `statistics` are asked for where a part reads them and the policy has moved, `micro_batch` for the number [M] of
-        each row's micro-batch where a part works within these; without them the fields of the mini-batch count.
+        `statistics` are asked for where the update `is_scored`, `micro_batch` for the number [M] of each row's
+        micro-batch where a part works within these; without them the fields of the mini-batch count.
         """
-        minibatch = _on_policy(minibatch, not update.moved)
+        minibatch = self._with_current(minibatch, update.moved)
         if self.is_scored(update) and statistics is not None:
             logp, entropy = statistics()
             minibatch = minibatch.with_fields(logp=logp, entropy=entropy)
         if self.objective.reads_micro_batches and micro_batch is not None:
             minibatch = minibatch.with_fields(micro_batch=micro_batch())
         return self.objective.plan(minibatch)
+
+    def _with_current(self, batch: Batch, moved: bool) -> Batch:
+        """The batch with current statistics, unless the policy has `moved`: the old ones if it has no others."""
+        if moved:
+            return batch.with_fields(on_policy=False)
+        logp = batch.logp_old if batch.logp is None else batch.logp
+        entropy = batch.entropy_old if batch.entropy is None else batch.entropy
+        return batch.with_fields(on_policy=not self.old_of_sampler, logp=logp, entropy=entropy)
 
 
 @dataclass(frozen=True)
@@ -133,12 +145,3 @@ def whole_groups(group: Tensor, minibatches: int) -> list[Tensor]:
     group = group.cpu()
     groups = torch.tensor(list(dict.fromkeys(group.tolist())))
     return [torch.isin(group, part).nonzero()[:, 0] for part in groups.tensor_split(minibatches)]
-
-
-def _on_policy(batch: Batch, on_policy: bool) -> Batch:
-    """Says whether the policy is the one that sampled, whose current statistics are then those of the rollouts."""
-    if not on_policy:
-        return batch.with_fields(on_policy=False)
-    logp = batch.logp_old if batch.logp is None else batch.logp
-    entropy = batch.entropy_old if batch.entropy is None else batch.entropy
-    return batch.with_fields(on_policy=True, logp=logp, entropy=entropy)

@@ -40,7 +40,10 @@ _BOUNDS = (
 )
 _REWARD = {REWARD_KL: True, REWARD_KIND: ("kl", "k1"), CONTROL: "fixed", REWARD_BETA: "BETA"}
 _LATE = {f"{OVERLONG}enable": True, f"{OVERLONG}penalty_factor": 1.0}
-_OLD = "old log-probs are those of the engine, so that the clip sees its mismatch too"
+_OLD = (
+    "old log-probs are those of the engine, so that the clip sees its mismatch too; without the part, "
+    "rollout.old_logp=engine gives them to every part that reads old ones"
+)
 _DROPPED = "drawn among the tokens that the clip leaves; means and share are a micro-batch's"
 _ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each token has its own"
 _ONE_WEIGHT = "a response is weighted by the geometric mean of its tokens' weights, here each token by its own"

@@ -191,7 +191,15 @@ ADVICE: Mapping[str, Advice] = {
         True,
         "The map's mismatch is random; that of an engine has a pattern, which is its own.",
         ("sampler/kl", "sampler/difference", "sampler/largest_difference"),
-        (_FLOAT, Setting("rollout.top_p=1", "makes both distributions those of the whole vocabulary")),
+        (
+            _FLOAT,
+            Setting("rollout.top_p=1", "makes both distributions those of the whole vocabulary"),
+            Setting(
+                "rollout.old_logp=engine",
+                "takes the ratio to what the engine reported, which weighs the mismatch as far as the clip lets it; "
+                "no forward scores the rollouts, and rlzoo fit says what that saves",
+            ),
+        ),
     ),
     "precision": Advice(
         "mismatched",

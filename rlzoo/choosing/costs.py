@@ -6,7 +6,7 @@ COSTS = {
     "logp_ref": "a frozen reference model, and a forward of it per step",
     "logp_teacher": "a teacher, and a forward of it per step",
     "logp_prompt": "a forward of the prompts per step",
-    "logp_old": "a scoring forward per step (none if a step makes one update)",
+    "logp_old": "a scoring forward per step (none if a step makes one update, or with rollout.old_logp=engine)",
     "sum_pi_squared_old": "sums of squared probabilities at rollout time, from the scoring forward",
     "entropy_old": "entropies at rollout time, from the scoring forward",
 }

@@ -21,15 +21,17 @@ def run(arguments: Namespace) -> int:
     check_agreement(config)
     objective = parse(config.objective)
 
+    from rlzoo.experiment.old_logp import check_old_logp
     from rlzoo.model.shape import shape_of, teacher_shape
     from rlzoo.model.sharding import check_shards
-    from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_room
+    from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
     from rlzoo.rollout.cache import GIB
-    from rlzoo.training.arithmetic import arithmetic
+    from rlzoo.training.arithmetic import arithmetic, saved_by_engine
     from rlzoo.training.memory import fit, host_bytes
     from rlzoo.training.shared_memory import offloaded_bytes
 
     check_shards(config.train, machine.gpus)
+    check_old_logp(objective, config)
     shape = shape_of(config.model)
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
@@ -38,4 +40,5 @@ def run(arguments: Namespace) -> int:
     print_offloaded(offloaded_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
+    print_old_logp(config.rollout.old_logp, saved_by_engine(config, shape, objective, teacher))
     return int(not prediction.fits)

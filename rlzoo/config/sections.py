@@ -153,6 +153,10 @@ class RolloutConfig:
     ahead: Annotated[Literal[0, 1], RESULTS, FIT] = 0
     """1 trains each step on rollouts of the policy before the last step's updates, sampled while these were made where
     the engine is a server; other engines sample them just before. Refills are always the newest policy's."""
+    old_logp: Annotated[Literal["policy", "engine"], RESULTS, FIT] = "policy"
+    """Whose log-probs of the sampled tokens are the old ones, which the ratio compares with: the `policy`'s, of a
+    forward pass where a step reads them; or those that the `engine` reported, which saves that pass, and what engine
+    and trainer calculate differently is then in the ratio. Rollouts sampled ahead have the engine's anyway."""
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
     """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
     noise: Annotated[Positive | None, RESULTS] = None

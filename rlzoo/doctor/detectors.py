@@ -116,6 +116,7 @@ DETECTORS: tuple[Detector, ...] = (
         "nats between a token's log-probs of sampler and trainer",
         "engine_mismatch",
         _SAME_IN_BOTH,
+        reason=reasons.why_mismatch,
     ),
     Detector(
         "sampler_divergence",
@@ -125,6 +126,7 @@ DETECTORS: tuple[Detector, ...] = (
         "nats per token (k3) between sampler and trainer",
         "engine_mismatch",
         _SAME_IN_BOTH,
+        reason=reasons.why_mismatch,
         instead_of="sampler_mismatch",
     ),
     Detector(
@@ -135,6 +137,7 @@ DETECTORS: tuple[Detector, ...] = (
         "between a token's probabilities of sampler and trainer; log-probs differ by more",
         "engine_mismatch",
         _SAME_IN_BOTH,
+        reason=reasons.why_mismatch,
         instead_of="sampler_mismatch",
     ),
     Detector(

@@ -50,9 +50,10 @@ class Following:
         objective: str,
         done: Iterable[Record] = (),
         responses: Path | None = None,
+        old_logp: str = "",
     ) -> None:
-        """`responses` is the file to which the run adds some of each step."""
-        self.size, self.objective = (groups, responses_per_group), objective
+        """`responses` is the file to which the run adds some of each step, `old_logp` its `rollout.old_logp`."""
+        self.size, self.objective, self.old_logp = (groups, responses_per_group), objective, old_logp
         self.responses: Iterable[Record] = () if responses is None else NewLines(responses)
         self.records = list(self._with_repetition(list(done)))
         self.named = {finding.name for finding in self._findings()}
@@ -76,5 +77,5 @@ class Following:
             yield {**record, **({"repetition": sum(known) / len(known)} if known else {})}
 
     def _findings(self) -> tuple[Detection, ...]:
-        table = table_of(run_records(self.records, (), self.size, self.objective))
+        table = table_of(run_records(self.records, (), self.size, self.objective, self.old_logp))
         return examine(table, LIVE).findings if table else ()

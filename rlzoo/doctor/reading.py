@@ -90,12 +90,13 @@ def run_records(
     responses: Iterable[Record] = (),
     size: tuple[int, int] = (0, 0),
     objective: str = "",
+    old_logp: str = "",
 ) -> Iterator[Record]:
     """The records of our own run: its metrics, with what its responses and their number add to them.
 
     `size` is the groups of a step and the responses of a group; 0 says that their number is not known. An `objective`
     whose clip takes whole responses clips half of the tokens of a healthy run (GSPO, arXiv:2507.18071, section 5.2), so
-    that the share says nothing of it.
+    that the share says nothing of it. `old_logp` is the run's `rollout.old_logp`, if it is known.
     """
     meaningless = {"touched/clip/tokens"} if _clips_responses(objective) else set()
     repeated = defaultdict[float | None, list[float]](list)
@@ -104,6 +105,7 @@ def run_records(
     groups, responses_per_step = size[0], size[0] * size[1]
     for record in metrics:
         added = {"groups": float(groups)} if groups else {}
+        added |= {"old_of_sampler": float(old_logp == "engine")} if old_logp else {}
         if shares := repeated.get(_number(record.get("step"))):
             added["repetition"] = sum(shares) / len(shares)
         timed_out, failed = (_number(record.get(name)) for name in ("grading_timed_out", "grading_failed"))
@@ -123,8 +125,9 @@ def _clips_responses(objective: str) -> bool:
 def _records_in_folder(path: Path) -> Iterator[Record]:
     folder = RunFolder(path)
     if folder.metrics.is_file():
-        size, objective = _settings(folder)
-        yield from run_records(json_lines(folder.metrics, _LINE), json_lines(folder.responses, _LINE), size, objective)
+        yield from run_records(
+            json_lines(folder.metrics, _LINE), json_lines(folder.responses, _LINE), *_settings(folder)
+        )
         return
     states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
     if not states:
@@ -132,16 +135,20 @@ def _records_in_folder(path: Path) -> Iterator[Record]:
     yield from _trainer_state(max(states, key=_checkpoint_number))
 
 
-def _settings(folder: RunFolder) -> tuple[tuple[int, int], str]:
-    """Groups of a step and responses of a group, and the objective's name: as text, of which nothing is loaded."""
+def _settings(folder: RunFolder) -> tuple[tuple[int, int], str, str]:
+    """Groups of a step and responses of a group, the objective's name, whose log-probs are the old ones.
+
+    All is text, of which nothing is loaded.
+    """
     if not folder.config.is_file():
-        return (0, 0), ""
+        return (0, 0), "", ""
     try:
         config = folder.read_config()
     except UserError as error:
         _logger.warning("%s; the metrics are examined without it", error)
-        return (0, 0), ""
-    return (config.rollout.prompts_per_step, config.rollout.responses_per_prompt), config.objective
+        return (0, 0), "", ""
+    rollout = config.rollout
+    return (rollout.prompts_per_step, rollout.responses_per_prompt), config.objective, rollout.old_logp
 
 
 def _checkpoint_number(state: Path) -> float:

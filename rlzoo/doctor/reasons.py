@@ -64,5 +64,12 @@ def why_fallen(table: Table, row: int) -> str:
     return f"from {reward[best]:.3g} to {reward[row]:.3g}"
 
 
+def why_mismatch(table: Table, row: int) -> str:
+    """What becomes of the difference, where that is known."""
+    if _at(table, "old_of_sampler", row) != 1:
+        return ""
+    return "the ratio is to the sampler, and takes this for a change of the policy; not so with rollout.old_logp=policy"
+
+
 def _at(table: Table, name: str, row: int) -> float:
     return float(column(table, name)[row])

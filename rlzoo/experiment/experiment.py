@@ -11,6 +11,7 @@ from objectives import OF_TURNS, UNREPORTED, Objective, parse
 from rlzoo.config import Config, ModelConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.first_check import check_words
+from rlzoo.experiment.old_logp import check_old_logp, refuse_comparison
 from rlzoo.experiment.output import output_folder
 from rlzoo.experiment.prompts import check_prompts, check_readable, without_long_prompts
 from rlzoo.experiment.teacher import check_teacher, check_teacher_is_read, check_teacher_is_there
@@ -102,6 +103,7 @@ def check(config: Config) -> Experiment:
     _check_reference_is_read(objective, config.model)
     check_teacher_is_read(objective, config.model, config.task)
     _check_ahead(objective, config)
+    check_old_logp(objective, config)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task)
@@ -138,6 +140,7 @@ def check_objective(objective: Objective, config: Config) -> None:
             f"set model.reference=initial, or remove the part with -{readers[0]}"
         )
     check_teacher_is_there(objective, config.model, config.task)
+    refuse_comparison(objective, config)
     _check_turns(objective, config)
 
 

@@ -24,6 +24,7 @@ from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines, refuse_link
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
+from rlzoo.training.arithmetic import StepScoring
 from rlzoo.training.collect import Collected
 from rlzoo.training.run import load
 from rlzoo.training.scoring import Scorer
@@ -163,8 +164,9 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     ):
         collected = scorer.collect(OF_TURNS)
         observed = any(objective.learns_observations for objective in objectives)
-        batch, minibatches = _scored(scorer, collected, needs, observed), config.train.minibatches_per_step
-        views = [look(objective, batch, minibatches, _state(scorer, folder, objective)) for objective in objectives]
+        scoring = [scorer.step_scoring(collected, objective) for objective in objectives]
+        batch = _scored(scorer, collected, needs, observed, scoring)
+        views = [_view(batch, each, _state(scorer, folder, each.loop.objective)) for each in scoring]
         step = scorer.progress.step
     return Microscope(
         folder, experiment, settings, step, collected, batch, views, _recorded(folder, config.task, step, collected)
@@ -179,23 +181,33 @@ def _tell_of_other_code(folder: RunFolder, experiment: Experiment) -> None:
         _logger.warning("%s has changed since the run in %s was trained; it is shown as it is now", change, folder.path)
 
 
-def _scored(scorer: Scorer, collected: Collected, needs: frozenset[str], observed: bool) -> TokenBatch:
+def _scored(
+    scorer: Scorer, collected: Collected, needs: frozenset[str], observed: bool, scoring: Sequence[StepScoring]
+) -> TokenBatch:
     """The batch on the CPU, as graded: each objective shapes and selects for itself.
 
     It knows the policy that the first update of training meets, and the micro-batches that training would make; if
-    `observed`, that policy's statistics of what the environment wrote, too.
+    `observed`, that policy's statistics of what the environment wrote, too. Old statistics are those of training.
     """
     batch = scorer.scored(collected, needs, observed)
     logp, entropy = batch.logp_old, batch.entropy_old
-    if scorer.has_moved(collected):
-        known = needs if scorer.engine.sees_entropy else needs - {"entropy_old"}
-        batch = scorer.scored_by_age(collected, known, moved=True)
-        batch = batch if scorer.engine.sees_entropy else batch.with_fields(entropy_old=entropy)
+    reported = frozenset[str]().union(*(each.reported for each in scoring))
+    seen = SCORED if scorer.engine.sees_entropy else SCORED - {"entropy_old"}
+    batch = scorer.as_reported(collected, batch, seen if reported else reported)
     numbers = torch.zeros(len(batch.mask), dtype=torch.long, device=batch.mask.device)
     for rows in whole_groups(batch.require("group", "inspect"), scorer.config.train.minibatches_per_step):
         numbers[rows] = scorer.micro_batch_numbers(collected, rows)
     batch = TokenBatch.of(batch, logp=logp, entropy=entropy, micro_batch=numbers, reward=collected.reward)
     return batch.with_fields(account=Account(), **{name: values.cpu() for name, values in batch.tensors().items()})
+
+
+def _view(batch: TokenBatch, scoring: StepScoring, state: Mapping[str, Mapping[str, float]]) -> View:
+    """What an objective does, planned with the statistics that training plans with."""
+    met = None
+    if scoring.plans_by_report:
+        met = batch.require("logp", "inspect"), batch.require("entropy", "inspect")
+        batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
+    return look(scoring.loop.objective, batch, scoring.loop.minibatches, state, met)
 
 
 def _state(scorer: Scorer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:

@@ -86,11 +86,13 @@ def look(
     batch: TokenBatch,
     minibatches: int = 1,
     state: Mapping[str, Mapping[str, float]] | None = None,
+    met: tuple[Tensor, Tensor] | None = None,
 ) -> View:
     """What an objective does with scored rollouts, as its own account says it.
 
     `minibatches` is how many a pass has; `state` is that of its controllers. `batch` has `logp_old` and `entropy_old`,
-    and the other fields that the objective reads; without `logp` the policy is the one that sampled.
+    and the other fields that the objective reads; without `logp` the policy is the one that sampled. `met` are the
+    log-probs and entropies [N, T] of the policy that is updated, where those by which is planned are others.
     """
     if batch.logp is None:
         batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
@@ -104,7 +106,7 @@ def look(
     weights: dict[str, Tensor] = {}
     summands: set[str] = set()
     touched: dict[str, Tensor] = {}
-    for number, rows, plan in _plans(step):
+    for number, rows, plan in _plans(step, met):
         logp = plan.batch.require("logp", "look")
         seen["advantage"][rows] = plan.batch.advantage
         seen["ratio"][rows] = torch.where(plan.batch.mask, objective.the(Ratio).ratio(plan.batch, logp), 0.0).detach()
@@ -133,26 +135,37 @@ def look(
         summands=frozenset(summands),
         left_out={part.name: touched[part.name].any(1) for part in objective.all(Select)},
         silenced={part.name: touched[part.name] for part in masks},
-        without={part.name: _push(objective.without(part.name), batch, minibatches, state) for part in masks},
+        without={part.name: _push(objective.without(part.name), batch, minibatches, state, met) for part in masks},
         touched=touched,
         update_pass=update_pass,
-        logit_push=seen["push"] * -torch.expm1(batch.require("logp", "look")),
+        logit_push=seen["push"] * -torch.expm1(batch.require("logp", "look") if met is None else met[0]),
         **seen,
     )
 
 
-def _plans(step: Step) -> Iterator[tuple[int, Tensor, Plan]]:
-    """The pass from 1, the rows and the plan of every update, with the statistics that the batch has."""
+def _plans(step: Step, met: tuple[Tensor, Tensor] | None) -> Iterator[tuple[int, Tensor, Plan]]:
+    """The pass from 1, the rows and the plan of every update, made with the statistics that the batch has.
+
+    It then has the statistics of the policy that is updated, those of the batch unless they are others.
+    """
     for update in step.updates():
-        yield update.pass_number + 1, step.rows[update.part], step.plan(update)
+        rows, plan = step.rows[update.part], step.plan(update)
+        if met is not None:
+            logp, entropy = (values[rows] for values in met)
+            plan = replace(plan, batch=plan.batch.with_fields(logp=logp, entropy=entropy).blank_outside())
+        yield update.pass_number + 1, rows, plan
 
 
 def _push(
-    objective: Objective, batch: TokenBatch, minibatches: int, state: Mapping[str, Mapping[str, float]] | None
+    objective: Objective,
+    batch: TokenBatch,
+    minibatches: int,
+    state: Mapping[str, Mapping[str, float]] | None,
+    met: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
     step = Loop(objective, minibatches, moved=True).begin(batch, state)
     push = torch.zeros_like(step.prepared.advantage)
-    for _, rows, plan in _plans(step):
+    for _, rows, plan in _plans(step, met):
         push[rows] += objective.push(plan)
     return push
 

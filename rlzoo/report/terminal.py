@@ -129,7 +129,7 @@ class Terminal:
                     self.console.print(line)
                 findings = follow(metrics)
                 for finding in findings:
-                    self.console.print(f"finding: {finding}; rlzoo doctor says more of it", style="bold yellow")
+                    self.console.print(f"finding: {_told(finding)}", style="bold yellow")
                 if warning := watch(metrics):
                     self.console.print(f"warning: {warning}", style="bold red")
                 progress.update(task, completed=metrics["step"])
@@ -226,15 +226,18 @@ class Terminal:
 
 
 def _alert(finding: Detection) -> Alert:
-    parts = filter(None, (str(finding), finding.setting, "rlzoo doctor says more of it"))
-    return Alert(finding.name.replace("_", " "), "; ".join(parts))
+    return Alert(finding.name.replace("_", " "), _told(finding, finding.setting))
+
+
+def _told(finding: Detection, *more: str) -> str:
+    return "; ".join(filter(None, (str(finding), finding.reason, *more, "rlzoo doctor says more of it")))
 
 
 def _following(experiment: Experiment, done: int) -> Following:
     rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
     records = json_lines(folder.metrics, STEP) if done else ()
     size = (rollout.prompts_per_step, rollout.responses_per_prompt)
-    return Following(*size, str(experiment.objective), records, folder.responses)
+    return Following(*size, str(experiment.objective), records, folder.responses, rollout.old_logp)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

@@ -11,8 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import TokenBatch
-from rlzoo.errors import UserError
+from objectives import Objective, TokenBatch
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.experiment.teacher import teacher_prompt
@@ -23,7 +22,7 @@ from rlzoo.model.sharding import resharded
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.sampler import Environment, GradedRollouts
-from rlzoo.training.arithmetic import POLICY, scored_at_first
+from rlzoo.training.arithmetic import POLICY, StepScoring, step_scoring
 from rlzoo.training.collect import Collected, Share, collect
 
 ANY_ROW = torch.zeros(1, dtype=torch.long)
@@ -78,22 +77,18 @@ class Scorer:
         here = torch.tensor([collected.sampled_by(self.progress.updates)], device=self.accelerator.device)
         return not bool(self.accelerator.gather(here).all())
 
-    def scored_by_age(self, collected: Collected, needs: frozenset[str], moved: bool) -> TokenBatch:
-        """Adds the statistics that are among the fields `needs`.
+    def step_scoring(self, collected: Collected, objective: Objective) -> StepScoring:
+        """Where the statistics come from that an objective's updates on these rollouts read."""
+        return step_scoring(self.config, objective, self.has_moved(collected))
 
-        Rollouts of an older policy, which has `moved`, keep the log-probs and entropies that the engine reported of it
-        as the old ones, and get the reference's and the teacher's; what the policy is now is no part of them.
-        """
-        if not moved:
-            return self.scored(collected, needs)
-        if "entropy_old" in needs and not self.engine.sees_entropy:
-            raise UserError(
-                f"objective={self.objective}: a part reads the entropy at rollout time, which rollout.engine="
-                f"{self.config.rollout.engine} does not see of an older policy"
-            )
-        entropy = collected.everywhere(self.accelerator, collected.rollouts.entropy.to(self.accelerator.device))
-        batch = self.scored(collected, scored_at_first(needs, moved))
-        return batch.with_fields(logp_old=batch.logp_sampler, entropy_old=entropy)
+    def as_reported(self, collected: Collected, batch: TokenBatch, fields: frozenset[str]) -> TokenBatch:
+        """The batch of these rollouts with what the engine reported as the old statistics, of the `fields` that are."""
+        if "logp_old" in fields:
+            batch = batch.with_fields(logp_old=batch.logp_sampler)
+        if "entropy_old" in fields:
+            entropy = collected.rollouts.entropy.to(self.accelerator.device)
+            batch = batch.with_fields(entropy_old=collected.everywhere(self.accelerator, entropy))
+        return batch
 
     def scored(self, collected: Collected, needs: frozenset[str], observed: bool = False) -> TokenBatch:
         """Adds the statistics of the policy, the reference and the teacher that are among the fields `needs`.

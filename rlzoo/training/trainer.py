@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from objectives import Advantage, Loop, Plan, Prepared, Step, Update
+from objectives import Advantage, Plan, Prepared, Step, Update
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.deterministic import deterministic
@@ -81,8 +81,9 @@ class Trainer(Scorer):
     def learn(self, collected: Collected) -> tuple[Prepared, Tally, int]:
         """All updates of a step on these rollouts; returns the prepared batch, what was done, how many it skipped."""
         collected = self._redistributed(collected)
-        loop = Loop(self.objective, self.config.train.minibatches_per_step, self.has_moved(collected))
-        step = loop.begin(self.scored_by_age(collected, loop.needs, loop.moved), self.progress.objective_state)
+        scoring = self.step_scoring(collected, self.objective)
+        batch = self.as_reported(collected, self.scored(collected, scoring.scored), scoring.reported)
+        step = scoring.loop.begin(batch, self.progress.objective_state)
         tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
         taken = [self._update(collected, step, update, tally) for update in step.updates()]
         return step.prepared, tally, taken.count(False)
@@ -118,11 +119,11 @@ class Trainer(Scorer):
             )
             tally.add_plan(plan, share)
         with self._timed("train"):
-            self._differentiate(collected, plan, share, tally)
+            self._differentiate(collected, plan, share, tally, update.moved)
             return self._take_step(tally)
 
-    def _differentiate(self, collected: Collected, plan: Plan, share: Share, tally: Tally) -> None:
-        """Accumulates the gradient of this process's share of the plan.
+    def _differentiate(self, collected: Collected, plan: Plan, share: Share, tally: Tally, moved: bool) -> None:
+        """Accumulates the gradient of this process's share of the plan of a policy that has `moved` since the rollouts.
 
         Rows whose gradient is zero for certain are left out. Data-parallel wrappers average over processes, hence the
         factor; all make the same number of backward passes.
@@ -145,7 +146,7 @@ class Trainer(Scorer):
                 loss = self.objective.loss(rows, slice(None), stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             tally.add_rows(rows, there.local, stats.logp.detach(), loss.detach())
-            if plan.batch.on_policy:
+            if not moved:
                 tally.add_unmoved(there.local, stats.logp.detach())
 
     def _take_step(self, tally: Tally) -> bool:

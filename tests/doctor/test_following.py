@@ -10,6 +10,7 @@ from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.following import LIVE, LOOKS, Following
 from rlzoo.doctor.reading import Record
 from rlzoo.files import append_json_line
+from rlzoo.report.terminal import _told
 from tests.doctor.tables import changed, healthy
 from tests.doctor.test_detectors import FIRST, SICK, sick, slow
 from tests.thinned import thinned
@@ -37,6 +38,15 @@ def test_a_run_that_is_resumed_is_not_told_again_and_knows_how_it_began() -> Non
     assert not [finding for line in lines[20:] for finding in follow(line)]
     follow = Following(16, 8, "grpo", lines[:8])
     assert tuple(finding for line in lines[8:] for finding in follow(line)) == examine(table).findings
+
+
+@pytest.mark.parametrize(("old_logp", "says"), [("engine", "rollout.old_logp=policy"), ("policy", ""), ("", "")])
+def test_where_the_ratio_is_to_the_engine_a_mismatch_names_what_mends_it(old_logp: str, says: str) -> None:
+    follow = Following(16, 8, "grpo", old_logp=old_logp)
+    findings = [finding for record in records(sick("sampler_mismatch")) for finding in follow(record)]
+    (finding,) = [finding for finding in findings if finding.name == "sampler_mismatch"]
+    assert says in finding.reason and bool(says) == bool(finding.reason)
+    assert finding.reason in _told(finding)
 
 
 def test_repetition_is_told_while_the_run_goes_on(tmp_path: Path) -> None:

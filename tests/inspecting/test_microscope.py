@@ -69,6 +69,15 @@ def test_rollouts_sampled_ahead_have_the_ratio_that_training_met(tmp_path: Path)
     assert (view.ratio[view.tokens] - 1).abs().max() > 0.2
 
 
+@pytest.mark.slow
+def test_old_log_probs_of_the_engine_have_the_ratio_that_training_met(tmp_path: Path) -> None:
+    words = ("objective=grpo-kl", "rollout.old_logp=engine", "rollout.noise=0.5", "train.minibatches_per_step=1")
+    run = make_run(tmp_path / "run", *words, "train.steps=1", "evaluation.problems=1", "evaluation.samples=1")
+    (view,) = make_scope(run, "step=0").views
+    counted = read_json_lines(run.metrics)[0]["touched/clip/tokens"]
+    assert view.clipped.sum().item() / view.tokens.sum().item() == pytest.approx(counted) and counted > 0
+
+
 def test_looking_changes_nothing_and_leaves_one_page(folder: RunFolder) -> None:
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in folder.path.rglob("*") if path.is_file()}

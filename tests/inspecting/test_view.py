@@ -103,6 +103,18 @@ def test_the_page_says_and_marks_what_the_account_has(expression: str) -> None:
         assert ("p" in marks) == any(bool(first[row, t]) for first in in_first)
 
 
+def test_a_plan_by_reported_statistics_pushes_the_policy_that_is_updated() -> None:
+    objective, batch = parse("stapo(tau_p=0.5,q=1)"), scored_batch()
+    assert batch.logp_old is not None and batch.entropy_old is not None
+    met = 1.05 * batch.logp_old, 2 * batch.entropy_old
+    planned, seen = look(objective, batch), look(objective, batch, met=met)
+    assert planned.silenced["s2t"].any() and torch.equal(seen.silenced["s2t"], planned.silenced["s2t"])
+    ratio = torch.where(batch.mask, (met[0] - batch.logp_old).exp(), 0.0)
+    torch.testing.assert_close(seen.ratio, ratio)
+    pushed = planned.push != 0
+    torch.testing.assert_close(seen.push[pushed], (planned.push * ratio)[pushed])
+
+
 def test_silenced_tokens_have_a_push_of_zero_and_one_without_the_part() -> None:
     batch, objective = scored_batch(), parse("stapo(tau_p=0.5,q=1)")
     view = look(objective, batch)

@@ -45,6 +45,7 @@ SMALL = (
     "evaluation.problems=4",
     "evaluation.samples=1",
 )
+FRESH, STALE, REPORTED = "rollout.ahead=0", "rollout.ahead=1", "rollout.old_logp=engine"
 
 
 def small(*words: str) -> Config:
@@ -194,11 +195,15 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
 
 
 @pytest.mark.parametrize(
-    ("objective", "ahead", "scorings"),
-    [("grpo-kl", 1, 0), ("grpo-kl", 0, 1), ("stapo", 1, 1), ("stapo", 0, 1 + 2 / 3), ("opd", 1, 1), ("opd", 0, 2)],
+    ("objective", "word", "scorings"),
+    [
+        *(("grpo-kl", STALE, 0), ("grpo-kl", FRESH, 1), ("grpo-kl", REPORTED, 0)),
+        *(("stapo", STALE, 1), ("stapo", FRESH, 1 + 2 / 3), ("stapo", REPORTED, 2 / 3)),
+        *(("opd", STALE, 1), ("opd", FRESH, 2), ("grpo-kl+fipo", REPORTED, 1)),
+    ],
 )
 def test_what_fit_counts_as_scoring_is_what_training_scores(
-    objective: str, ahead: int, scorings: float, monkeypatch: pytest.MonkeyPatch
+    objective: str, word: str, scorings: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens, calculate = Counter[str](), Trainer._calculate
 
@@ -207,7 +212,7 @@ def test_what_fit_counts_as_scoring_is_what_training_scores(
         return calculate(trainer, policy, responses, *given)
 
     monkeypatch.setattr(Trainer, "_calculate", counted)
-    words = (f"objective={objective}", f"rollout.ahead={ahead}", "train.minibatches_per_step=3")
+    words = (f"objective={objective}", word, "train.minibatches_per_step=3")
     config = small(*words, *taught(objective))
     shape = shape_of(config.model)
     counted = arithmetic(config, shape, parse(objective))
