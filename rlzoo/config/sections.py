@@ -153,11 +153,20 @@ class RolloutConfig:
     ahead: Annotated[Literal[0, 1], RESULTS, FIT] = 0
     """1 trains each step on rollouts of the policy before the last step's updates, sampled while these were made where
     the engine is a server; other engines sample them just before. Refills are always the newest policy's."""
+    partial_tokens: Annotated[Natural, RESULTS, FIT] = 0
+    """After how many tokens of each response a step looks whether enough groups are finished: what is not goes on in
+    the next one, by the newer policy, and none waits for the longest response. A divisor of `max_response_tokens`; 0
+    samples each response to its end."""
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
     """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
     noise: Annotated[Positive | None, RESULTS] = None
     """Standard deviation of a fixed offset on every token's logit, by which the transformers engine samples otherwise
     than the policy in training, to imitate an engine that disagrees; evaluation samples without it."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether older policies sampled some of the tokens that a step trains on."""
+        return bool(self.ahead or self.partial_tokens)
 
 
 @dataclass

@@ -21,9 +21,11 @@ from rlzoo.model.layout import Responses, balanced, following
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
+from rlzoo.rollout.begun import Begun
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.arithmetic import POLICY, scored_at_first
 from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.training.partial import collect_partial
 
 ANY_ROW = torch.zeros(1, dtype=torch.long)
 """What a process without rows of its own calculates so that sharded models are in step."""
@@ -50,6 +52,8 @@ class Scorer:
         self.progress = progress or Progress()
         self.ahead: GradedRollouts | None = None
         """What was sampled for the step that comes next."""
+        self.begun: Begun | None = None
+        """What is sampled in part, of steps that come; None before the first step."""
         self.one_step: Callable[[], AbstractContextManager[None]] = nullcontext
         """In which a step is taken: what may be lost in one, such as the time of graders, is counted there."""
         self.seconds: dict[str, float] = {}
@@ -62,8 +66,10 @@ class Scorer:
 
     def collect(self, further: frozenset[str] = frozenset()) -> Collected:
         """The rollouts of the step that comes next, with `further` fields of turns than the objective reads."""
-        done, first = self.progress, self.ahead
-        return collect(self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, first, further)
+        done, where = self.progress, (self.experiment, self.sampler, self.accelerator)
+        if self.config.rollout.partial_tokens:
+            return collect_partial(*where, done.step, done.problems_used, self.begun, further)
+        return collect(*where, done.step, done.problems_used, self.ahead, further)
 
     def has_moved(self, collected: Collected) -> bool:
         """Whether some process has rollouts of an older policy."""
