@@ -51,15 +51,14 @@ class Begun:
         return sorted({*range(len(self.problems))} - {*self.unfinished})
 
     def of(self, places: Sequence[int]) -> "Begun":
-        """Some of the groups, by their places, ascending."""
-        rows = self.rollouts.rows(torch.isin(self.rollouts.prompt, torch.tensor(places, dtype=torch.long)))
-        renumbered = torch.searchsorted(torch.tensor(places, dtype=torch.long), rows.prompt)
+        """Some of the groups, by their places, ascending; no wider than their longest response."""
+        chosen = torch.tensor(places, dtype=torch.long)
+        rows = self.rollouts.rows(torch.isin(self.rollouts.prompt, chosen))
+        width = int(rows.lengths.max()) if len(rows.lengths) else 0
+        tensors = {name: tensor[:, :width] if name in _OF_TOKENS else tensor for name, tensor in rows.tensors().items()}
+        tensors["prompt"] = torch.searchsorted(chosen, rows.prompt)
         prompts = [self.rollouts.prompts[place] for place in places]
-        return replace(
-            self,
-            problems=tuple(self.problems[place] for place in places),
-            rollouts=replace(rows, prompts=prompts, prompt=renumbered),
-        )
+        return replace(self, problems=tuple(self.problems[p] for p in places), rollouts=Rollouts(prompts, **tensors))
 
     def with_rows(self, rows: Tensor, whole: Rollouts) -> "Begun":
         """With other responses in the rows [n]; their prompts stay."""

@@ -130,7 +130,8 @@ def _problems(experiment: Experiment, numbers: Sequence[int]) -> list[Problem]:
 
 def begun_tensors(begun: Begun) -> dict[str, Tensor]:
     """What a checkpoint keeps of the groups that wait: their prompts follow from their problems."""
-    return {"problem": torch.tensor(begun.problems, dtype=torch.long), **begun.rollouts.tensors()}
+    tensors = {"problem": torch.tensor(begun.problems, dtype=torch.long), **begun.rollouts.tensors()}
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
 def read_begun(checkpoint: Path, experiment: Experiment, sampler: Environment) -> Begun:
