@@ -164,8 +164,8 @@ class RolloutConfig:
     than the policy in training, to imitate an engine that disagrees; evaluation samples without it."""
 
     @property
-    def is_stale(self) -> bool:
-        """Whether older policies sampled some of the tokens that a step trains on."""
+    def may_be_stale(self) -> bool:
+        """Whether older policies may have sampled some of the tokens that a step trains on."""
         return bool(self.ahead or self.partial_tokens)
 
 

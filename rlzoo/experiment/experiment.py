@@ -159,7 +159,7 @@ def _check_turns(objective: Objective, config: Config) -> None:
 def _check_stale(objective: Objective, config: Config) -> None:
     """Refuses rollouts of older policies of which nobody would know what the objective reads."""
     rollout = config.rollout
-    if not rollout.is_stale:
+    if not rollout.may_be_stale:
         return
     _check_partial(objective, config)
     stale = f"rollout.ahead={rollout.ahead}" if rollout.ahead else f"rollout.partial_tokens={rollout.partial_tokens}"

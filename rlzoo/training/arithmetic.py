@@ -56,7 +56,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
-    loop = Loop(objective, train.minibatches_per_step, moved=rollout.is_stale)
+    loop = Loop(objective, train.minibatches_per_step, moved=rollout.may_be_stale)
     fields = scored_at_first(loop.needs, loop.moved)
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step

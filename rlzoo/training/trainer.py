@@ -83,7 +83,7 @@ class Trainer(Scorer):
         by_reward = bool(self.objective.the(Advantage).needs)
         metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator, by_reward)}
         metrics |= collected.metrics | tally.metrics(self.accelerator)
-        if self.config.rollout.is_stale:
+        if self.config.rollout.may_be_stale:
             metrics |= staleness(collected, done.updates, self.accelerator)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
 

@@ -40,7 +40,7 @@ def test_a_run_whose_responses_end_within_their_first_part_is_bitwise_the_one_wi
 @pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_each_token_has_the_log_prob_of_the_policy_that_its_version_names_and_no_problem_gets_lost() -> None:
-    config = small("objective=grpo-kl", PARTIAL, "train.learning_rate=1e-3")
+    config = small("objective=grpo-kl", PARTIAL)
     mixed, trained = 0, list[int]()
     with made(config) as trainer:
         samplers = [trainer.policy.frozen_copy()]
@@ -61,7 +61,7 @@ def test_each_token_has_the_log_prob_of_the_policy_that_its_version_names_and_no
                 assert not own.any() or off[own].max() < 1e-9
                 assert not own.any() or (said.entropy - rollouts.entropy[:, :width]).abs()[own].max() < 1e-9
                 others = mask & (version != by)
-                assert not others.any() or off[others].max() > 1e-4, "the policies should differ to say anything"
+                assert not others.any() or off[others].max() > 1e-5, "the policies should differ to say anything"
             assert (version.diff(dim=1)[mask[:, 1:]] >= 0).all() and version.max() <= step
             mixed += int((version.where(mask, 99).amin(1) < version.amax(1)).sum())
             behind = (step - version)[mask].double()
