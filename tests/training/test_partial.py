@@ -1,5 +1,6 @@
 """Partial rollouts: what goes on in later steps, by which policy, and that nothing gets lost with it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import BEGUN, OPTIMIZER, PROGRESS
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import inspect_run
+from rlzoo.model.policy import Policy
+from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.begun import Begun
 from rlzoo.training.partial import _groups_to_begin
 from tests.rollout.test_environment import ECHO
@@ -41,38 +44,43 @@ def test_a_run_whose_responses_end_within_their_first_part_is_bitwise_the_one_wi
 @pytest.mark.usefixtures("float64")
 def test_each_token_has_the_log_prob_of_the_policy_that_its_version_names_and_no_problem_gets_lost() -> None:
     config = small("objective=grpo-kl", PARTIAL)
-    mixed, trained = 0, list[int]()
+    continued, trained = 0, list[int]()
     with made(config) as trainer:
-        samplers = [trainer.policy.frozen_copy()]
+        policies = [trainer.policy.frozen_copy()]
         for step in range(5):
             metrics, collected = trainer.step()
-            samplers.append(trainer.policy.frozen_copy())
-            rollouts, mask = collected.rollouts, collected.rollouts.mask
-            assert (
-                len(mask) == 12
-                and not (rollouts.truncated & (rollouts.lengths < config.rollout.max_response_tokens)).any()
-            )
-            with torch.no_grad():
-                stats = [sampler(rollouts.responses(), 1.0, with_entropy=True) for sampler in samplers]
-            width = stats[0].logp.shape[1]
-            version, mask = rollouts.version[:, :width], mask[:, :width]
-            for by, said in enumerate(stats):
-                own, off = mask & (version == by), (said.logp - rollouts.logp[:, :width]).abs()
-                assert not own.any() or off[own].max() < 1e-9
-                assert not own.any() or (said.entropy - rollouts.entropy[:, :width]).abs()[own].max() < 1e-9
-                others = mask & (version != by)
-                assert not others.any() or off[others].max() > 1e-5, "the policies should differ to say anything"
+            policies.append(trainer.policy.frozen_copy())
+            rollouts = collected.rollouts
+            ended = ~rollouts.truncated | (rollouts.lengths == config.rollout.max_response_tokens)
+            assert len(ended) == 12 and ended.all()
+            _check_log_probs(rollouts, policies)
+            version, mask = rollouts.version, rollouts.mask
             assert (version.diff(dim=1)[mask[:, 1:]] >= 0).all() and version.max() <= step
-            mixed += int((version.where(mask, 99).amin(1) < version.amax(1)).sum())
+            continued += int((version[:, 0] < version.amax(1)).sum())
             behind = (step - version)[mask].double()
             assert metrics["staleness"] == pytest.approx(behind.mean().item())
             assert metrics["stale_tokens"] == pytest.approx((behind > 0).double().mean().item())
             group = collected.batch.require("group", "test").tolist()
             assert group == sorted(group)
             trained += sorted(set(group))
-        assert trainer.begun is not None and trainer.begun.problems, "something should wait"
+        assert trainer.begun is not None and trainer.begun.problems, "nothing waits"
         assert sorted([*trained, *trainer.begun.problems]) == [*range(trainer.progress.problems_used)]
-    assert mixed > 5, "no response was sampled by two policies"
+    assert continued > 5, "no response was sampled by two policies"
+
+
+def _check_log_probs(rollouts: Rollouts, policies: Sequence[Policy]) -> None:
+    """Those of each token are its policy's, and not the other policies'."""
+    width = int(rollouts.lengths.max())
+    for version, policy in enumerate(policies):
+        with torch.no_grad():
+            stats = policy(rollouts.responses(), 1.0, with_entropy=True)
+        assert stats.entropy is not None
+        chosen, sampled = rollouts.mask[:, :width], rollouts.version[:, :width] == version
+        for values, reported in ((stats.logp, rollouts.logp), (stats.entropy, rollouts.entropy)):
+            off = (values - reported[:, :width]).abs()
+            assert off[chosen & sampled].lt(1e-9).all()
+            others = off[chosen & ~sampled]
+            assert not len(others) or others.max() > 1e-5, "the policies should differ to say anything"
 
 
 @pytest.mark.slow
