@@ -100,7 +100,7 @@ def _without_tokens(prompts: Sequence[Sequence[int]], responses: int) -> Rollout
     prompt = torch.arange(len(prompts)).repeat_interleave(responses)
     empty = {
         item.name: torch.zeros(
-            (len(prompt), 0) if item.name in _OF_TOKENS else len(prompt), dtype=_DTYPES.get(item.name, torch.long)
+            (len(prompt), 0) if item.name in _OF_TOKENS else (len(prompt),), dtype=_DTYPES.get(item.name, torch.long)
         )
         for item in fields(Rollouts)
         if item.name != "prompts"

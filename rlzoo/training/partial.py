@@ -73,6 +73,8 @@ def _groups_to_begin(begun: Begun, wanted: int) -> int:
 def _gone_on(begun: Begun, experiment: Experiment, sampler: Environment, accelerator: Accelerator, seed: int) -> Begun:
     """One round: all processes sample further what goes on of the groups that they take in turn, and hear of all."""
     rollout, unfinished = experiment.config.rollout, begun.unfinished
+    if not unfinished:
+        return begun
     here = torch.tensor(unfinished[accelerator.process_index :: accelerator.num_processes], dtype=torch.long)
     rows = (begun.going_on & torch.isin(begun.rollouts.prompt, here)).nonzero()[:, 0]
     whole = begun.rollouts.rows(rows)
