@@ -103,8 +103,8 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["rollout.partial_tokens=24"], r"=24 has no effect with rollout.max_response_tokens=24; leave it out"),
-        (["rollout.partial_tokens=7"], r"=7 does not divide rollout.max_response_tokens=24; 8 does"),
+        (["rollout.partial_tokens=24"], r"24 has no effect with rollout.max_response_tokens=24; leave it out"),
+        (["rollout.partial_tokens=7"], r"7 does not divide rollout.max_response_tokens=24; 6 does"),
         ([PARTIAL, "rollout.ahead=1"], r"rollout.ahead=1 .*leave one of them out"),
         ([PARTIAL, "objective=dapo"], r"remove it with -dynamic_sampling, or leave rollout.partial_tokens out"),
         ([PARTIAL, f"task.name={ECHO}"], r"the environment of task.name=.*Echo .*leave rollout.partial_tokens out"),
