@@ -1,7 +1,7 @@
 """What keys of an experiment say together."""
 
 from rlzoo.config.decoding import read_decodings
-from rlzoo.config.sections import Config, TrainConfig
+from rlzoo.config.sections import Config, RolloutConfig, TrainConfig
 from rlzoo.errors import UserError
 
 
@@ -13,6 +13,7 @@ def check_agreement(config: Config) -> None:
         raise UserError(f"model.attention={config.model.attention} needs model.precision=bfloat16")
     _check_lora(config)
     _check_sharding(config.train)
+    _check_partial(config.rollout)
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
         raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
@@ -20,6 +21,21 @@ def check_agreement(config: Config) -> None:
         raise UserError(
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "
             f"rollout.prompts_per_step={config.rollout.prompts_per_step}; groups are never split"
+        )
+
+
+def _check_partial(rollout: RolloutConfig) -> None:
+    part, whole = rollout.partial_tokens, rollout.max_response_tokens
+    key = f"rollout.partial_tokens={part}"
+    if part >= whole:
+        raise UserError(f"{key} has no effect with rollout.max_response_tokens={whole}; leave it out, or take fewer")
+    if part and whole % part:
+        near = min((n for n in range(1, whole) if whole % n == 0), key=lambda n: abs(n - part))
+        raise UserError(f"{key} does not divide rollout.max_response_tokens={whole}; {near} does")
+    if part and rollout.ahead:
+        raise UserError(
+            f"{key} has responses go on in later steps, which rollout.ahead={rollout.ahead} would sample "
+            f"before; leave one of them out"
         )
 
 

@@ -157,11 +157,20 @@ class RolloutConfig:
     """Whose log-probs of the sampled tokens are the old ones, which the ratio compares with: the `policy`'s, of a
     forward pass where a step reads them; or those that the `engine` reported, which saves that pass, and what engine
     and trainer calculate differently is then in the ratio. Rollouts sampled ahead have the engine's anyway."""
+    partial_tokens: Annotated[Natural, RESULTS, FIT] = 0
+    """After how many tokens of each response a step looks whether enough groups are finished: what is not goes on in
+    the next one, by the newer policy, and none waits for the longest response. A divisor of `max_response_tokens`; 0
+    samples each response to its end."""
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
     """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
     noise: Annotated[Positive | None, RESULTS] = None
     """Standard deviation of a fixed offset on every token's logit, by which the transformers engine samples otherwise
     than the policy in training, to imitate an engine that disagrees; evaluation samples without it."""
+
+    @property
+    def may_be_stale(self) -> bool:
+        """Whether older policies may have sampled some of the tokens that a step trains on."""
+        return bool(self.ahead or self.partial_tokens)
 
 
 @dataclass

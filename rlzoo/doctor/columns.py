@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, str] = {
     "sampler_kl": "estimate k3 of the divergence of the trainer from the sampler, mean per token, in nats",
     "sampler_probability_difference": "absolute difference of a token's probability between both, mean",
     "old_of_sampler": "1 where the ratio is to the log-probs that the sampler reported, 0 where it is to the trainer's",
+    "staleness": "updates since the policy that sampled a token, mean per token",
     "updates_skipped": "updates that were left out because their gradient was not finite",
     "grading_lost": "share of responses whose grading timed out or failed",
     "repetition": "share of a response's text that is a unit repeated at its end, mean",

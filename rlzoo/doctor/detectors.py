@@ -207,6 +207,7 @@ DETECTORS: tuple[Detector, ...] = (
         0.07,
         "of the tokens are clipped: the policy has left that of the rollouts",
         "stale_rollouts",
+        reason=reasons.why_stale,
     ),
     Detector(
         "grader_fails",

@@ -57,6 +57,12 @@ def why_truncated(table: Table, row: int) -> str:
     return f"responses have {length:.4g} tokens on average" if np.isfinite(length) else ""
 
 
+def why_stale(table: Table, row: int) -> str:
+    """How old the policy of the tokens is."""
+    behind = _at(table, "staleness", row)
+    return f"the policy of a token is {behind:.3g} updates old on average before the step" if behind > 0 else ""
+
+
 def why_fallen(table: Table, row: int) -> str:
     """What the reward was at its best, and what it is."""
     reward = column(table, "reward")

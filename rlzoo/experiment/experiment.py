@@ -20,6 +20,7 @@ from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class
 from rlzoo.rollout.cache import warn_of_cache
 from rlzoo.rollout.environment import environment_of
+from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task
 
@@ -102,7 +103,7 @@ def check(config: Config) -> Experiment:
     check_objective(objective, config)
     _check_reference_is_read(objective, config.model)
     check_teacher_is_read(objective, config.model, config.task)
-    _check_ahead(objective, config)
+    _check_stale(objective, config)
     check_old_logp(objective, config)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
@@ -116,7 +117,8 @@ def check(config: Config) -> Experiment:
         raise UserError(f"task.name={config.task.name} has {len(task.train)} problems, {len(task.held_out)} held out")
     drawn = (config.train.steps + config.rollout.ahead) * config.rollout.prompts_per_step
     size = len(task.train)
-    training = experiment.problems(0, size if objective.refills else min(drawn, size))  # refills may draw any
+    draws_any = objective.refills or config.rollout.partial_tokens
+    training = experiment.problems(0, size if draws_any else min(drawn, size))
     check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
     check_readable(config.model, tokenizer, training)
     if "logp_teacher" in objective.needs:
@@ -157,23 +159,46 @@ def _check_turns(objective: Objective, config: Config) -> None:
     )
 
 
-def _check_ahead(objective: Objective, config: Config) -> None:
+def _check_stale(objective: Objective, config: Config) -> None:
+    """Refuses rollouts of older policies of which nobody would know what the objective reads."""
     rollout = config.rollout
+    if not rollout.may_be_stale:
+        return
+    _check_partial(objective, config)
+    stale = f"rollout.ahead={rollout.ahead}" if rollout.ahead else f"rollout.partial_tokens={rollout.partial_tokens}"
     if rollout.ahead and not environment_of(config.task).grades_tokens:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
             f"and none of rollouts that a checkpoint has kept; leave rollout.ahead out"
         )
     for field, what in UNREPORTED.items():
-        if rollout.ahead and field in objective.needs:
+        if field in objective.needs:
             raise UserError(
-                f"rollout.ahead={rollout.ahead}: a part of {objective} reads {what} at rollout time, which no engine "
+                f"{stale}: a part of {objective} reads {what} at rollout time, which no engine "
                 f"reports of an older policy; leave it out"
             )
-    if rollout.ahead and "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
+    if "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
         raise UserError(
-            f"rollout.ahead={rollout.ahead}: a part of {objective} reads the entropy at rollout time, which "
+            f"{stale}: a part of {objective} reads the entropy at rollout time, which "
             f"rollout.engine={rollout.engine} does not see of an older policy; leave it out"
+        )
+
+
+def _check_partial(objective: Objective, config: Config) -> None:
+    """Raises UserError where responses are not made in one go, or where groups are dropped and others sampled."""
+    key = f"rollout.partial_tokens={config.rollout.partial_tokens}"
+    if not config.rollout.partial_tokens:
+        return
+    if environment_of(config.task).__call__ is not SingleTurn.__call__:
+        raise UserError(
+            f"{key}: the environment of task.name={config.task.name} writes in a response, which cannot be put aside "
+            f"in the middle; leave rollout.partial_tokens out"
+        )
+    if objective.refills:
+        part = next(part.name for part in objective.parts if getattr(part, "refills", False))
+        raise UserError(
+            f"{key}: {part} of {objective} samples further groups in place of others, and groups that wait are not "
+            f"among these; remove it with -{part}, or leave rollout.partial_tokens out"
         )
 
 

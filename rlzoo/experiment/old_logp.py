@@ -13,10 +13,10 @@ def check_old_logp(objective: Objective, config: Config) -> None:
     rollout = config.rollout
     if rollout.old_logp == "policy":
         return
-    if rollout.ahead:
+    if rollout.may_be_stale:
+        stale = "ahead=1" if rollout.ahead else f"partial_tokens={rollout.partial_tokens}"
         raise UserError(
-            f"{ENGINE} has no effect with rollout.ahead={rollout.ahead}, whose rollouts have the engine's anyway; "
-            f"leave it out"
+            f"{ENGINE} has no effect with rollout.{stale}, whose rollouts have the engine's anyway; leave it out"
         )
     if rollout.top_p < 1:
         raise UserError(

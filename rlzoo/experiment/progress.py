@@ -19,6 +19,7 @@ _logger = logging.getLogger(__name__)
 
 PROGRESS, OPTIMIZER = "training/progress.json", "training/optimizer.safetensors"
 ADAPTERS, AHEAD = "training/adapters.safetensors", "training/ahead.safetensors"
+BEGUN = "training/begun.safetensors"
 """What training goes on from, in a folder of a checkpoint's: what lies beside the weights, others load as weights."""
 
 

@@ -44,7 +44,7 @@ class Typist:
         ended = torch.tensor([row[-1] in self.tokenizer.stop_tokens for row in rows])
         nothing = torch.zeros(tokens.shape)
         return Rollouts(
-            prompts, torch.arange(len(rows)), tokens, lengths, mask, nothing, nothing, ~ended, torch.zeros_like(lengths)
+            prompts, torch.arange(len(rows)), tokens, lengths, mask, nothing, nothing, ~ended, torch.zeros_like(tokens)
         )
 
     def _written(self, prompt: list[int], room: int) -> list[int]:

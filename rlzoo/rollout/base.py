@@ -42,8 +42,8 @@ class Rollouts:
     unless an environment wrote some. `logp` [N, T] float32 is the log-prob of each sampled token under the distribution
     it was sampled from; `entropy` [N, T] float32 is that distribution's entropy in nats (an engine that cannot see it
     reports -logp, an unbiased estimate for sampled tokens and too low for greedy ones); `prompt` [N] int64 indexes
-    `prompts`; `truncated` [N] bool marks responses that were stopped by length; `version` [N] int64 says how many
-    updates the policy that sampled had behind it.
+    `prompts`; `truncated` [N] bool marks responses that were stopped by length; `version` [N, T] int64 says how many
+    updates the policy had behind it that sampled each token, and is zero where `mask` is not.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -63,6 +63,10 @@ class Rollouts:
     def tensors(self) -> dict[str, Tensor]:
         """What there is of each response, by name."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "prompts"}
+
+    def with_tensors(self, changed: Mapping[str, Tensor]) -> "Rollouts":
+        """With others in place of some of its tensors, by name."""
+        return Rollouts(self.prompts, **{**self.tensors(), **changed})
 
     def widened(self, width: int) -> "Rollouts":
         """The same responses with room for `width` tokens, at least as many as there is room for now."""

@@ -277,16 +277,16 @@ def row_lots(places: Sequence[int], responses: int) -> list[int]:
 
 def _rollouts(first: Rollouts, rows: Sequence[Conversation]) -> Rollouts:
     """The rows as rollouts; `first` has what they were sampled for, and by which policy."""
-    lengths = torch.tensor([len(row.tokens) for row in rows])
-
+    lengths, mask = torch.tensor([len(row.tokens) for row in rows]), padded([row.chosen for row in rows], torch.bool)
     return replace(
         first,
         tokens=padded([row.tokens for row in rows], torch.long),
         lengths=lengths,
-        mask=padded([row.chosen for row in rows], torch.bool),
+        mask=mask,
         logp=padded([row.logp for row in rows], torch.float32),
         entropy=padded([row.entropy for row in rows], torch.float32),
         truncated=torch.tensor([row.truncated for row in rows]),
+        version=first.version[:, :1].where(mask, 0),
     )
 
 

@@ -280,7 +280,7 @@ def rollouts_of(prompts: Sequence[Sequence[int]], responses: Sequence[Any], vers
         logp=logp,
         entropy=0.0 - logp,
         truncated=torch.tensor([response.finish_reason == "length" for response in responses]),
-        version=torch.full_like(lengths, version),
+        version=version * mask.long(),
     )
 
 

@@ -64,4 +64,6 @@ def read_ahead(
     rows = torch.cat([number % part.count * size + torch.arange(size) for number in part.numbers])
     tensors = {item.name: saved[item.name][rows] for item in fields(Rollouts) if item.name != "prompts"}
     tensors["prompt"] = torch.arange(len(problems)).repeat_interleave(size)
+    if tensors["version"].dim() == 1:  # earlier versions of rlzoo kept one number for each response
+        tensors["version"] = tensors["version"][:, None] * tensors["mask"]
     return sampler.graded(problems, Rollouts(sampler.prompts(problems), **tensors))

@@ -86,7 +86,7 @@ def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
 
 
 def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> StepArithmetic:
-    """That of a step, but the first where rollouts are sampled ahead; `teacher` is the shape of one of its own.
+    """That of a step, of older policies' tokens where some may be such; `teacher` is the shape of one of its own.
 
     A prompt counts for each of its responses; a backward pass is two forward ones.
     """
@@ -94,7 +94,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
-    step = step_scoring(config, objective, moved=bool(rollout.ahead))
+    step = step_scoring(config, objective, moved=rollout.may_be_stale)
     loop, fields = step.loop, step.scored
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step

@@ -18,7 +18,6 @@ from rlzoo.config import CheckpointConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.progress import (
     ADAPTERS,
-    AHEAD,
     OPTIMIZER,
     PROGRESS,
     Progress,
@@ -67,12 +66,12 @@ def save_checkpoint(
     progress: Progress,
     keep: int,
     writes: bool = True,
-    ahead: Mapping[str, Tensor] | None = None,
+    sampled: Mapping[str, Mapping[str, Tensor]] | None = None,
 ) -> Path:
     """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`.
 
     If the policy is sharded, all processes must call it together, and one of them `writes`: weights and moments are
-    gathered one at a time. What was sampled `ahead` is kept with it.
+    gathered one at a time. What is `sampled` already of the steps that come is kept with it, by the file's name.
     """
     final = folder / f"step-{progress.step:06d}"
     if not writes or (final.is_dir() and not damage(final)):  # what was saved is not touched again
@@ -85,8 +84,8 @@ def save_checkpoint(
         _save_moments(optimizer, partial / OPTIMIZER)
         if trained := adapters(policy):
             save_file(trained, partial / ADAPTERS)
-        if ahead is not None:
-            save_file(dict(ahead), partial / AHEAD)
+        for name, tensors in (sampled or {}).items():
+            save_file(dict(tensors), partial / name)
         write_manifest(partial, progress.step)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)

@@ -10,14 +10,16 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import OF_TURNS, Selected, TokenBatch, concatenated, lots
+from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate, widened
+from rlzoo.rollout.begun import Begun
 from rlzoo.rollout.sampler import Environment, GradedRollouts, uneven_rewards
 from rlzoo.tasks.base import Problem
 
-_THROWN_AWAY = -1
+THROWN_AWAY = -1
 """The group of responses that only make the processes' shares equal."""
 
 
@@ -53,7 +55,8 @@ class Collected:
     `batch` has the rows of all processes in the order of the problems, shaped and selected; `rollouts` those that this
     process holds, as wide as the batch, and `share` says which rows of the batch they are: those that it sampled, until
     `redistributed` deals them anew. `reward` [N] is as graded. `examples` are some of the responses that this process
-    graded.
+    graded. `begun` is what is sampled in part and waits, where
+    that is done; all processes have the same.
     """
 
     batch: TokenBatch
@@ -66,6 +69,7 @@ class Collected:
     seconds: dict[str, float]
     teacher_prompts: Sequence[Sequence[int]] | None = None
     """What the teacher reads in place of each of the rollouts' prompts; None: these."""
+    begun: Begun | None = None
 
     def everywhere(self, accelerator: Accelerator, values: Tensor) -> Tensor:
         """[n] or [n, t] values of this process's rows -> [N] or [N, T] values of all rows, on every process."""
@@ -76,7 +80,7 @@ class Collected:
 
     def sampled_by(self, version: int) -> bool:
         """Whether the policy that had so many updates behind it sampled all of them."""
-        return bool((self.rollouts.version == version).all())
+        return bool((self.rollouts.version == version)[self.rollouts.mask].all())
 
 
 def collect(
@@ -108,9 +112,29 @@ def collect(
         count = _prompts_for(missing, rounds, wanted)
         part = Dealt(problems_used, count, accelerator.process_index, accelerator.num_processes)
         graded = first if first and not rounds else sample(experiment, sampler, part, step, len(rounds))
-        rounds.append(_selected(experiment, graded, accelerator, part, seed, further))
+        problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
+        own_group = (part.start + problem).where(problem < count, THROWN_AWAY)
+        rounds.append(_selected(experiment, graded, own_group, count, accelerator, seed, further))
         problems_used += count
     return _joined(rounds, wanted, problems_used, config.responses_per_prompt, experiment.objective.refills, seed)
+
+
+def collected_whole(
+    experiment: Experiment,
+    graded: GradedRollouts,
+    own_group: Tensor,
+    accelerator: Accelerator,
+    step: int,
+    problems_used: int,
+    further: frozenset[str],
+) -> Collected:
+    """The rollouts of a step that are sampled already, by an objective that drops none.
+
+    `graded` are those of this process, `own_group` [n] their groups, `THROWN_AWAY` that of what is none of the step's.
+    """
+    rollout, seed = experiment.config.rollout, step_seed(experiment.config.seed, step, "lots of tokens")
+    whole = _selected(experiment, graded, own_group, rollout.prompts_per_step, accelerator, seed, further)
+    return _joined([whole], rollout.prompts_per_step, problems_used, rollout.responses_per_prompt, False, seed)
 
 
 @dataclass(frozen=True)
@@ -171,26 +195,34 @@ class Dealt:
 def sample(experiment: Experiment, sampler: Environment, part: Dealt, step: int, number: int = 0) -> GradedRollouts:
     """A round's responses to this process's problems; the processes do not wait for each other."""
     rollout = experiment.config.rollout
-    sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p, noise=rollout.noise or 0.0)
-    seed = step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
+    sampling, seed = sampling_of(rollout, rollout.max_response_tokens), round_seed(experiment, step, number)
     return sampler(part.problems(experiment), rollout.responses_per_prompt, sampling, seed, part.numbers)
+
+
+def sampling_of(rollout: RolloutConfig, tokens: int) -> Sampling:
+    """How up to so many tokens are sampled in training."""
+    return Sampling(tokens, rollout.temperature, rollout.top_p, noise=rollout.noise or 0.0)
+
+
+def round_seed(experiment: Experiment, step: int, number: int) -> int:
+    """The seed of a step's round, the same for all processes."""
+    return step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
 
 
 def _selected(
     experiment: Experiment,
     graded: GradedRollouts,
+    own_group: Tensor,
+    sampled: int,
     accelerator: Accelerator,
-    part: Dealt,
     seed: int,
     further: frozenset[str],
 ) -> _Round:
-    problem = torch.tensor(part.numbers)[graded.rollouts.prompt]
-    own_group = (part.start + problem).where(problem < part.count, _THROWN_AWAY)
     read = experiment.objective.needs & OF_TURNS | further & graded.credit.keys()
     batch = _shared_batch(graded, own_group, accelerator, experiment.config.rollout.max_response_tokens, read)
     batch = _with_rewards(batch, graded, accelerator, experiment.config.task.reward_weights)
     batch = batch.rows(batch.require("group", "collect").argsort(stable=True))
-    batch = batch.rows(batch.require("group", "collect") != _THROWN_AWAY)
+    batch = batch.rows(batch.require("group", "collect") != THROWN_AWAY)
     batch = batch.with_fields(lot=lots(batch.require("group", "collect"), batch.mask.shape[1], seed))
     reward = batch.require("reward", "collect")
     correct, tokens = batch.require("correct", "collect"), batch.mask.sum()
@@ -199,12 +231,12 @@ def _selected(
         group = selected.require("group", "collect")
         kept = torch.isin(group, group[selected.selected])
         selected, reward = selected.rows(kept), reward[kept]
-    here = own_group != _THROWN_AWAY
+    here = own_group != THROWN_AWAY
     figures = {
         name: accelerator.reduce(values[here].sum().to(accelerator.device), "sum").item()
         for name, values in graded.figures.items()
     }
-    return _Round(selected, reward, part.count, correct, tokens, graded, own_group, figures)
+    return _Round(selected, reward, sampled, correct, tokens, graded, own_group, figures)
 
 
 def _shared_batch(

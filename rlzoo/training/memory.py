@@ -214,8 +214,10 @@ def _cache(config: Config, shape: Shape, gpus: int) -> float:
 
 
 def _sampled(config: Config, gpus: int) -> int:
-    """Responses that a GPU samples in a step."""
-    return math.ceil(config.rollout.prompts_per_step * config.rollout.responses_per_prompt / gpus)
+    """Responses that a GPU samples in a step at most."""
+    rollout = config.rollout
+    parts = rollout.max_response_tokens // (rollout.partial_tokens or rollout.max_response_tokens)
+    return math.ceil(parts * rollout.prompts_per_step * rollout.responses_per_prompt / gpus)
 
 
 def free_for_cache(fit: Fit, room: float, sampled: int) -> int:

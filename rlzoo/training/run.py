@@ -19,7 +19,7 @@ from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.memory import less_memory
-from rlzoo.experiment.progress import Progress, read_progress, readable
+from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
@@ -35,6 +35,7 @@ from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_o
 from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
 from rlzoo.training.models import load_models
+from rlzoo.training.partial import begun_tensors, read_begun
 from rlzoo.training.scoring import Scorer
 from rlzoo.training.standstill import PATIENCE, SKIPPED
 from rlzoo.training.trainer import Trainer
@@ -233,6 +234,8 @@ def load(
                         load_optimizer(checkpoint, scorer.optimizer, progress)
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
+                    if config.rollout.partial_tokens:
+                        scorer.begun = read_begun(checkpoint, experiment, sampler)
             yield scorer
 
 
@@ -323,12 +326,14 @@ def _record(
 
 def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
     main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
-    ahead = None
+    sampled = {}
     if trainer.ahead is not None:
-        ahead = of_all_processes(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
+        sampled[AHEAD] = of_all_processes(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
+    if trainer.begun is not None:
+        sampled[BEGUN] = begun_tensors(trainer.begun)
     if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
-        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, main, ahead)
+        save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, main, sampled)
     trainer.accelerator.wait_for_everyone()
 
 

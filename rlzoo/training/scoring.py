@@ -21,9 +21,11 @@ from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import resharded
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
+from rlzoo.rollout.begun import Begun
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.arithmetic import POLICY, StepScoring, step_scoring
 from rlzoo.training.collect import Collected, Share, collect
+from rlzoo.training.partial import collect_partial
 
 ANY_ROW = torch.zeros(1, dtype=torch.long)
 """What a process without rows of its own calculates so that sharded models are in step."""
@@ -50,6 +52,8 @@ class Scorer:
         self.progress = progress or Progress()
         self.ahead: GradedRollouts | None = None
         """What was sampled for the step that comes next."""
+        self.begun: Begun | None = None
+        """What is sampled in part, of steps that come; None before the first step."""
         self.one_step: Callable[[], AbstractContextManager[None]] = nullcontext
         """In which a step is taken: what may be lost in one, such as the time of graders, is counted there."""
         self.seconds: dict[str, float] = {}
@@ -62,10 +66,12 @@ class Scorer:
 
     def collect(self, further: frozenset[str] = frozenset()) -> Collected:
         """The rollouts of the step that comes next, with `further` fields of turns than the objective reads."""
-        done, first, task = self.progress, self.ahead, self.config.task
-        collected = collect(
-            self.experiment, self.sampler, self.accelerator, done.step, done.problems_used, first, further
-        )
+        done, task = self.progress, self.config.task
+        where = self.experiment, self.sampler, self.accelerator
+        if self.config.rollout.partial_tokens:
+            collected = collect_partial(*where, done.step, done.problems_used, self.begun, further)
+        else:
+            collected = collect(*where, done.step, done.problems_used, self.ahead, further)
         if not task.teacher_prompt:
             return collected
         problems = [problem for graded in collected.examples for problem in graded.problems]

@@ -98,6 +98,17 @@ def rollout_metrics(
     }
 
 
+def staleness(collected: Collected, updates: int, accelerator: Accelerator) -> dict[str, float]:
+    """How old the policy was that sampled a token: the mean number of its updates since, of which `updates` are done.
+
+    And the share of tokens of which it is not 0, both over the tokens of all processes.
+    """
+    behind = (updates - collected.rollouts.version)[collected.rollouts.mask].double()
+    sums = torch.tensor([behind.sum(), (behind > 0).sum(), len(behind)], dtype=torch.float64, device=accelerator.device)
+    age, stale, tokens = accelerator.reduce(sums, "sum").tolist()
+    return {"staleness": age / tokens, "stale_tokens": stale / tokens}
+
+
 def _distance_to_reference(batch: TokenBatch) -> dict[str, float]:
     if batch.logp_ref is None or batch.logp_sampler is None:
         return {}

@@ -22,7 +22,7 @@ from rlzoo.training.collect import Collected, Share, sample
 from rlzoo.training.exchange import redistributed
 from rlzoo.training.schedule import rate_fraction
 from rlzoo.training.scoring import ANY_ROW, Scorer
-from rlzoo.training.tally import Tally, rollout_metrics
+from rlzoo.training.tally import Tally, rollout_metrics, staleness
 
 
 class Trainer(Scorer):
@@ -64,6 +64,7 @@ class Trainer(Scorer):
         updates = done.updates + self.experiment.updates_per_step
         with self._timed("sync"):
             self.engine.sync(self.accelerator.unwrap_model(self.policy), updates)
+        self.begun = collected.begun
         self.progress = replace(
             done,
             step=done.step + 1,
@@ -76,6 +77,8 @@ class Trainer(Scorer):
         by_reward = bool(self.objective.the(Advantage).needs)
         metrics = {"step": self.progress.step, **rollout_metrics(collected, batch, self.accelerator, by_reward)}
         metrics |= collected.metrics | tally.metrics(self.accelerator)
+        if self.config.rollout.may_be_stale:
+            metrics |= staleness(collected, done.updates, self.accelerator)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
 
     def learn(self, collected: Collected) -> tuple[Prepared, Tally, int]:

@@ -91,7 +91,8 @@ class Script:
         self.asked += map(list, prompts)
         tokens = torch.tensor([next(self.turns)])
         ones, zero = torch.ones(tokens.shape), torch.zeros(1, dtype=torch.long)
-        return Rollouts(prompts, zero, tokens, zero + tokens.shape[1], ones.bool(), ones, ones, zero.bool(), zero)
+        lengths, version = zero + tokens.shape[1], torch.zeros_like(tokens)
+        return Rollouts(prompts, zero, tokens, lengths, ones.bool(), ones, ones, zero.bool(), version)
 
 
 @dataclass(frozen=True)

@@ -75,5 +75,5 @@ class PlainEngine:
             logp=logp.where(mask, 0.0),
             entropy=entropy.where(mask, 0.0),
             truncated=~ends.any(1),
-            version=torch.full_like(prompt, self.version),
+            version=self.version * mask.long(),
         )

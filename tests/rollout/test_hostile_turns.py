@@ -93,8 +93,8 @@ class Scripted:
         prompt = torch.arange(len(prompts)).repeat_interleave(responses)
         tokens = torch.tensor([[self.random.choice(self.calls), self.end] for _ in prompt])
         zeros = torch.zeros(tokens.shape)
-        none, lengths = torch.zeros_like(prompt), torch.full_like(prompt, 2)
-        return Rollouts(prompts, prompt, tokens, lengths, zeros == 0, zeros, zeros, none.bool(), none)
+        none, lengths = torch.zeros_like(prompt).bool(), torch.full_like(prompt, 2)
+        return Rollouts(prompts, prompt, tokens, lengths, zeros == 0, zeros, zeros, none, torch.zeros_like(tokens))
 
 
 def left() -> tuple[int, ...]:

@@ -53,12 +53,14 @@ OBJECTIVES: dict[str, str] = {
     "grpo+adaptive_entropy(start=0.003,target_entropy=0.5)": "",
     "reinforce_pp": "kl_reward",
     "advantage_reweighting": "advantage_reweighting",
+    "dr_grpo": "",
 }
 """Expression -> a part that has to touch tokens, where such are counted."""
 NOISE = "rollout.noise=0.1"
 FURTHER = {
     SEVERAL: ["task.reward=[{folder}/rewards.py:right,{folder}/rewards.py:short]"],
     "grpo+sampler_correction": [NOISE],
+    "dr_grpo": ["rollout.partial_tokens=4"],
 }
 """Expression -> further words."""
 STEPS = 4

@@ -70,7 +70,7 @@ def sampled_responses(
         logp=logp,
         entropy=logp.neg() if entropy is None else entropy,
         truncated=lengths == tokens.shape[1],
-        version=torch.zeros_like(lengths),
+        version=torch.zeros_like(tokens),
     )
 
 

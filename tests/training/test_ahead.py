@@ -108,7 +108,7 @@ def test_each_step_trains_on_what_the_policy_before_the_last_updates_sampled() -
             by = samplers[max(0, step - 1)]
             graded = sampled_by(by, trainer, step)
             assert torch.equal(collected.rollouts.tokens[:, : graded.rollouts.tokens.shape[1]], graded.rollouts.tokens)
-            assert collected.rollouts.version.tolist() == [max(0, step - 1)] * 12
+            assert collected.rollouts.version[collected.rollouts.mask].unique().tolist() == [max(0, step - 1)]
             assert 0 < graded.reward.mean() < 1, "without a signal nothing is learnt"
             learn(policy, optimizer, graded, by)
             samplers.append(policy.frozen_copy())
@@ -191,7 +191,8 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
         last = [folder / "checkpoints" / "step-000003" / name for folder in (parts, whole)]
         assert last[0].read_bytes() == last[1].read_bytes()
     before = read_progress(whole / "checkpoints" / "step-000002").updates
-    assert load_file(whole / "checkpoints" / "step-000003" / AHEAD)["version"].tolist() == [before] * 12
+    ahead = load_file(whole / "checkpoints" / "step-000003" / AHEAD)
+    assert ahead["version"][ahead["mask"]].unique().tolist() == [before]
 
 
 @pytest.mark.parametrize(

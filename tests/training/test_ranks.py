@@ -102,6 +102,7 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
             assert b["handed_over"] == a["handed_over"] and len(b["handed_over"]) > 50
             assert b["weights_here"] == a["weights_here"] // (2 if sharding == "fsdp" else 1)
     assert any(step["rounds"] > 1 for step in two["dapo"]), "no step was refilled"
+    assert any(step["metrics"]["stale_tokens"] for step in two["dr_grpo"]), "no response went on in a later step"
     assert all(step["metrics"]["updates_skipped"] == 0 for steps in two.values() for step in steps)
     a, b = one[LOCAL][0], two[LOCAL][0]
     assert b["tokens"] == a["tokens"]
@@ -110,12 +111,12 @@ def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(ahead: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["rollout.ahead=0", "rollout.ahead=1", "rollout.partial_tokens=4"])
+def test_a_run_goes_on_after_a_kill_with_another_number_of_processes(word: str, tmp_path: Path) -> None:
     words = [
         *WORDS,
         "objective=stare(adaptive=true)",
-        f"rollout.ahead={ahead}",
+        word,
         "checkpoint.every=1",
         "checkpoint.keep=9",
     ]
