@@ -1,6 +1,6 @@
 """The rollout seam: an engine that samples responses with the current policy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Protocol
