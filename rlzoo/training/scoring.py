@@ -21,6 +21,7 @@ from rlzoo.model.layout import Responses, balanced, following
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
+from rlzoo.rollout.phases import span
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.arithmetic import POLICY, scored_at_first
 from rlzoo.training.collect import Collected, Share, collect
@@ -240,6 +241,7 @@ class Scorer:
     def _timed(self, phase: str) -> Iterator[None]:
         """Counts the seconds of a phase, less those of phases within it."""
         started, before = time.perf_counter(), sum(self.seconds.values())
-        yield
+        with span(phase):
+            yield
         within = sum(self.seconds.values()) - before
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within
