@@ -12,6 +12,7 @@
 # make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
+# make test-oldest  try the oldest versions that the requirements allow, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds, and up to ten where they decide; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
@@ -35,6 +36,7 @@ TRL := .venv-trl
 VERL := .venv-verl
 HARNESS := .venv-harness
 PEERS := .venv-peers
+OLDEST := .venv-oldest
 DOCS := .venv-docs
 RELEASE := .venv-release
 PYTHONS ?= $(PYTHON)
@@ -45,10 +47,12 @@ venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".fo
 	&& $(PYTHON) -m venv $(1)
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
+OLDEST_EXTRAS := gguf,lora,pandas,ray,slurm,test
+OLDEST_TESTS := tests/oldest tests/test_api.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
 EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-pages
+.PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-oldest test-pages
 .PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
@@ -85,6 +89,9 @@ test-harness: $(HARNESS)/test
 
 test-peers: $(PEERS)/test
 	$(PEERS)/bin/python -m pytest --numprocesses=0 tests/peers
+
+test-oldest: $(OLDEST)/test
+	$(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
 
 check: $(VENV)/test
 	$(VENV)/bin/ruff check .
@@ -153,7 +160,7 @@ test-wheels: $(RELEASE)/release
 		--timeout=3600 tests/wheels
 
 locks:
-	@for environment in $(wildcard .venv*); do \
+	@for environment in $(filter-out $(OLDEST),$(wildcard .venv*)); do \
 		$$environment/bin/python -m pip list --format=freeze --exclude-editable --exclude pip \
 			| sed 's/+[^+]*$$//' > locks/$${environment#.}.txt; \
 	done
@@ -211,6 +218,14 @@ $(PEERS)/test: pyproject.toml locks/venv-peers.txt
 	$(call pip,$(PEERS)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
 		importlib_metadata zipp codetiming ray
 	$(call pip,$(PEERS)) msgpack jsonschema
+	touch $@
+
+# What is declared is its lock, so that it has none in locks/.
+$(OLDEST)/test: LOCK := $(OLDEST)/bounds.txt
+$(OLDEST)/test: pyproject.toml objectives/pyproject.toml locks/oldest.py
+	$(call venv,$(OLDEST))
+	$(OLDEST)/bin/python locks/oldest.py $(OLDEST_EXTRAS) > $(LOCK)
+	$(call pip,$(OLDEST)) --editable '.[$(OLDEST_EXTRAS)]'
 	touch $@
 
 $(RELEASE)/release: locks/venv-release.txt

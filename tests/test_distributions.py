@@ -189,9 +189,11 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_the_workflows_run_what_ci_runs() -> None:
+def test_the_workflows_run_what_ci_runs_and_the_oldest_versions() -> None:
     here = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
-    checks, site = ((ROOT / ".github" / "workflows" / name).read_text("utf-8") for name in ("checks.yml", "docs.yml"))
-    (listed,) = re.findall(r"target: \[(.*)\]", checks)
+    workflows = (ROOT / ".github" / "workflows" / f"{name}.yml" for name in ("checks", "docs", "nightly"))
+    checks, site, nightly = (path.read_text("utf-8") for path in workflows)
+    (listed,) = re.findall(r"target: \[(.*)\]", checks.replace(" test-oldest,", ""))
     assert "run: make ${{ matrix.target }}" in checks
     assert [*listed.split(", "), *re.findall(r"run: make ([\w-]+)$", site, re.MULTILINE)] == here
+    assert " test-oldest," in checks and "test-oldest]" in nightly

@@ -71,6 +71,7 @@ def test_nothing_is_published_unless_all_of_every_lock_was_looked_up_and_nothing
 
 def test_every_environment_of_the_makefile_has_its_lock() -> None:
     environments = re.findall(r"^\w+ := \.(venv[\w-]*)$", MAKEFILE, re.MULTILINE)
+    environments.remove("venv-oldest")  # its versions are what the requirements begin with
     assert sorted(environments) == sorted(path.stem for path in LOCKS)
     assert all(f"locks/{name}.txt" in MAKEFILE for name in environments)
     assert "pip install" not in MAKEFILE.replace("-m pip install --quiet --constraint $(or $(LOCK)", "")

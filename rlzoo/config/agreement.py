@@ -17,6 +17,11 @@ def check_agreement(config: Config) -> None:
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
         raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
+    if config.log.profile > config.train.steps:
+        raise UserError(
+            f"log.profile={config.log.profile} has no effect: the steps are 1 to train.steps={config.train.steps}; "
+            f"name one of them, or leave it out"
+        )
     if config.train.minibatches_per_step > config.rollout.prompts_per_step:
         raise UserError(
             f"train.minibatches_per_step={config.train.minibatches_per_step} exceeds "

@@ -248,6 +248,9 @@ class LogConfig:
     response_steps: Annotated[Natural, RECORDS] = 10_000
     """Of how many steps responses.jsonl keeps them: at least of the newest so many, at most of twice as many; 0 keeps
     all. What evaluations sampled is always kept."""
+    profile: Annotated[Natural, RECORDS] = 0
+    """The step, counted from 1, of which every process writes a trace by torch's profiler into `profile/`; 0 is none.
+    It changes no result, and that step is slower."""
 
 
 @dataclass

@@ -50,6 +50,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
                 f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
             )
         check_same(config, folder, code)
+        _check_profile(config, folder)
         _tell_of_losses(folder)
         if code.sources and trained_in(folder.path).code is None:
             _logger.warning(
@@ -72,6 +73,19 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
     return lock
+
+
+def _check_profile(config: Config, folder: RunFolder) -> None:
+    """A step that is behind the run is not traced any more, unless it has been."""
+    step, last = config.log.profile, folder.last_checkpoint()
+    done = 0 if last is None else step_of(last)
+    if not 0 < step <= done or step in folder.profiles():
+        return
+    left = f"name one of {done + 1} to {config.train.steps}, or " if done < config.train.steps else ""
+    raise UserError(
+        f"log.profile={step} has no effect: the run in {folder.path} has done step {done} and has no trace of step "
+        f"{step}; {left}leave it out"
+    )
 
 
 def _tell_of_losses(folder: RunFolder) -> None:
@@ -148,6 +162,9 @@ def forget_after(folder: RunFolder, step: int) -> None:
     for path in (folder / "evaluation").glob("step-*.jsonl"):
         if evaluated_step(path) > step:
             path.unlink()
+    for traced, path in folder.profiles().items():
+        if traced > step:
+            shutil.rmtree(path)
     for hidden in (folder / "checkpoints").glob(".*"):  # what was damaged, and what earlier versions left
         shutil.rmtree(hidden, ignore_errors=True)
     for checkpoint in checkpoints(folder / "checkpoints"):

@@ -39,14 +39,19 @@ class Progress:
     """State of the objective's controllers."""
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first; each is there as a whole, but may have been damaged since."""
+def step_folders(folder: Path) -> list[Path]:
+    """The folders `step-NNNNNN` that lie in one, the first step's first."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
 
 
-def step_of(checkpoint: Path) -> int:
-    """The step that it was saved after, as its name says."""
-    return int(checkpoint.name.removeprefix("step-"))
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first; each is there as a whole, but may have been damaged since."""
+    return step_folders(folder)
+
+
+def step_of(folder: Path) -> int:
+    """The step of a folder `step-NNNNNN`: that after which a checkpoint was saved."""
+    return int(folder.name.removeprefix("step-"))
 
 
 def damage(checkpoint: Path) -> str:

@@ -36,10 +36,11 @@ from rlzoo.report.formatting import percent
 from rlzoo.report.memory import said_room
 from rlzoo.report.model_card import write_model_card
 from rlzoo.rollout import engine_class
+from rlzoo.rollout.phases import PHASES
 from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
-from rlzoo.training.run import PHASES, Alert, Outcome, ShowStep
+from rlzoo.training.run import Alert, Outcome, ShowStep
 from rlzoo.training.standstill import StandstillWatch, standstill
 
 
@@ -139,6 +140,10 @@ class Terminal:
                 yield show
             else:
                 yield lambda metrics, timings: ()
+
+    def profiled(self, traces: Path) -> None:
+        """Where the traces of a step lie, and what shows them."""
+        self._say("profile", f"{traces}  (ui.perfetto.dev opens its files)")
 
     def interrupted(self) -> None:
         """The step under way is finished first."""

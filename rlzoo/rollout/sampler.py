@@ -11,6 +11,7 @@ from torch import Tensor
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
+from rlzoo.rollout.phases import span
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -123,9 +124,11 @@ class SingleTurn(Environment):
     ) -> GradedRollouts:
         """`responses` responses to each problem."""
         started = time.perf_counter()
-        rollouts = self.engine.generate(self.prompts(problems), responses, sampling, seed, numbers)
+        with span("generate"):
+            rollouts = self.engine.generate(self.prompts(problems), responses, sampling, seed, numbers)
         sampled = time.perf_counter()
-        graded = self.graded(problems, rollouts, sampling.stop)
+        with span("grade"):
+            graded = self.graded(problems, rollouts, sampling.stop)
         return replace(graded, seconds={"generate": sampled - started, "grade": time.perf_counter() - sampled})
 
     def graded(self, problems: Sequence[Problem], rollouts: Rollouts, stop: Sequence[str] = ()) -> GradedRollouts:

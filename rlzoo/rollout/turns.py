@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlzoo.rollout.base import Rollouts, Sampling, answers_side_by_side, conversation
+from rlzoo.rollout.phases import span
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
@@ -123,13 +124,15 @@ class Turns(SingleTurn):
         """`responses` conversations about each problem."""
         started = time.perf_counter()
         places = range(len(problems)) if numbers is None else numbers
-        with conversation(self.engine):
-            sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
-            self._write(rows, sampled, sampling)
-            self._go_on(rows, responses, row_lots(places, responses), sampling, seed)
-        self._finish(dict(enumerate(rows)))
+        with span("generate"):
+            with conversation(self.engine):
+                sampled, rows = self._first_turns(problems, responses, sampling, seed, places)
+                self._write(rows, sampled, sampling)
+                self._go_on(rows, responses, row_lots(places, responses), sampling, seed)
+            self._finish(dict(enumerate(rows)))
         written = time.perf_counter()
-        graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
+        with span("grade"):
+            graded = self._graded(problems, _rollouts(sampled, rows), [row.turns[-1] for row in rows])
         return replace(
             graded,
             figures=_figures(rows),

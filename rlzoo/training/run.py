@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -28,6 +29,7 @@ from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.phases import MODEL_PHASES, PHASES
 from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.ahead import of_all_processes, read_ahead
@@ -36,13 +38,10 @@ from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
 from rlzoo.training.models import load_models
 from rlzoo.training.partial import begun_tensors, read_begun
+from rlzoo.training.profiling import profiled
 from rlzoo.training.scoring import Scorer
 from rlzoo.training.standstill import PATIENCE, SKIPPED
 from rlzoo.training.trainer import Trainer
-
-PHASES = ("generate", "grade", "score", "plan", "train", "sync")
-MODEL_PHASES = ("generate", "score", "train")
-"""Those in which the model calculates."""
 
 AnyScorer = TypeVar("AnyScorer", bound=Scorer)
 
@@ -94,6 +93,10 @@ class TrainingView(Protocol):
 
     def training(self, experiment: Experiment, done: int) -> AbstractContextManager[ShowStep]:
         """While it trains, `done` steps having been done before; yields what to call after every step."""
+        ...
+
+    def profiled(self, traces: Path) -> None:
+        """A step has left its traces in this folder."""
         ...
 
     def interrupted(self) -> None:
@@ -271,7 +274,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
     times = CheckpointTimes(config.checkpoint, config.train.steps, trainer.accelerator)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
-            with interruption.put_off():
+            with interruption.put_off(), _profiled_if_asked(trainer, folder, view):
                 started = time.perf_counter()
                 with trainer.one_step():
                     metrics, collected = trainer.step()
@@ -287,6 +290,14 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
                 _checkpoint(trainer, folder)
                 times.saved()
             _evaluate_once(trainer, folder, view)
+
+
+def _profiled_if_asked(trainer: Trainer, folder: RunFolder, view: TrainingView) -> AbstractContextManager[None]:
+    """In which the step that comes next is made."""
+    step = trainer.progress.step + 1
+    if step != trainer.config.log.profile:
+        return nullcontext()
+    return profiled(folder, step, trainer.accelerator.process_index, view.profiled)
 
 
 def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:

@@ -22,6 +22,7 @@ from rlzoo.model.sharding import resharded
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine
 from rlzoo.rollout.begun import Begun
+from rlzoo.rollout.phases import span
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.training.arithmetic import POLICY, StepScoring, step_scoring
 from rlzoo.training.collect import Collected, Share, collect
@@ -242,7 +243,8 @@ class Scorer:
     def _timed(self, phase: str) -> Iterator[None]:
         """Counts the seconds of a phase, less those of phases within it."""
         started, before = time.perf_counter(), sum(self.seconds.values())
-        yield
+        with span(phase):
+            yield
         within = sum(self.seconds.values()) - before
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within
 

@@ -37,6 +37,8 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["grpo+kl(beta=0.01)"], ["did you mean objective=grpo+kl(beta=0.01)"]),
         (["objective=STAPO"], ["did you mean stapo?"]),
         (["objective=grpo+my_part"], ["my_module:my_part"]),
+        (["log.profile=101"], ["log.profile=101", "1 to train.steps=100", "leave it out"]),
+        (["log.profile=-1"], ["log.profile=-1", "at least 0"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
         (["log.trackers=wnadb"], ["did you mean wandb"]),
         (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),

@@ -18,8 +18,8 @@ from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
+from rlzoo.rollout.phases import MODEL_PHASES, PHASES
 from rlzoo.training.memory import whole_responses
-from rlzoo.training.run import MODEL_PHASES, PHASES
 
 
 def test_the_table_of_phases_fits_80_columns_and_adds_up() -> None:

@@ -118,7 +118,8 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
         assert sorted(evaluations) == [0, 2, 3]
         assert len(evaluations[3].records) == 4 * 2
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((folder / "environment.json").read_text())["torch"] == torch.__version__
+    recorded = json.loads((folder / "environment.json").read_text())["torch"]
+    assert recorded.partition("+")[0] == torch.__version__.partition("+")[0]  # a wheel may leave out which build it is
     assert load_config([str(folder.config)]) == small(tmp_path / "run", *words, "log.response_steps=1")
     assert list(folder.path.rglob("events.out.tfevents*"))
     checkpoint = folder.last_checkpoint()
