@@ -72,6 +72,7 @@ def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apar
             assert area == pytest.approx(finely.mean(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_area_is_of_one_family_with_the_other_measures(folder: Path) -> None:
     """Where it is judged as well, the others are corrected for it."""
     for seed in (0, 1, 2):
@@ -84,6 +85,7 @@ def test_the_area_is_of_one_family_with_the_other_measures(folder: Path) -> None
     assert with_area.low < without.low and with_area.p_value > without.p_value
 
 
+@pytest.mark.slow
 def test_there_is_no_area_where_a_run_was_evaluated_before_and_after_alone(folder: Path) -> None:
     for path in (folder / "dapo-1" / "evaluation").glob("step-000002-*"):
         path.unlink()
