@@ -45,9 +45,11 @@ class Trainer(Scorer):
         train = experiment.config.train
         self.rate_fraction = rate_fraction(train)
         self.sharded = is_sharded(policy)
-        trained = [parameter for parameter in resharded(policy).parameters() if parameter.requires_grad]
+        trained = {name: weights for name, weights in resharded(policy).named_parameters() if weights.requires_grad}
+        self.trained = [*trained]
+        """Names of the parameters that the optimiser has, by number."""
         optimizer = torch.optim.AdamW(
-            trained, lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
+            trained.values(), lr=train.learning_rate, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         policy, self.optimizer = prepared
