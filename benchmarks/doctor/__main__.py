@@ -1,8 +1,11 @@
 """Trains healthy runs and runs with faults, and writes how often the doctor errs.
 
-python -m benchmarks.doctor fixed 100 90       # faulty and healthy runs on which thresholds were fixed
-python -m benchmarks.doctor measured 200 300   # others, on which error rates are measured
-python -m benchmarks.doctor hiding             # three faults that hide each other, mended one after the other
+python -m benchmarks.doctor fixed 100 90           # faulty and healthy runs on which thresholds were fixed
+python -m benchmarks.doctor measured 200 300       # others, on which error rates are measured
+python -m benchmarks.doctor anew embedded 12 60    # the shipped models, in place of what is recorded of them
+python -m benchmarks.doctor hiding                 # three faults that hide each other, mended one after the other
+
+Each run has one thread. What is recorded is not trained again, so that the same words go on where they were stopped.
 """
 
 import csv
@@ -17,13 +20,14 @@ from benchmarks.doctor.cells import Cell, run_cell
 from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
 from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import alarms, curve, missed, summary
-from benchmarks.doctor.runs import RESULTS, measure, read
+from benchmarks.doctor.runs import RESULTS, forget, measure, read
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.files import write_json, write_text
 from rlzoo.model.threads import one_thread
 
 SPLITS = {split.name: split for split in (FIXED, MEASURED, EMBEDDED)}
 STARTS = Path(tempfile.gettempdir()) / "rlzoo-doctor-starts"
+ANEW = "anew"
 HIDING = ("empty, epsilon, reversed", "epsilon, reversed", "reversed log-softmax")
 """Each is the one before with the first of its faults mended."""
 
@@ -31,6 +35,9 @@ HIDING = ("empty, epsilon, reversed", "epsilon, reversed", "reversed log-softmax
 def main(words: list[str]) -> None:
     """Does what is asked, then writes the results anew."""
     logging.disable(logging.WARNING)
+    is_anew, words = ANEW in words[:1], [word for word in words if word != ANEW]
+    if is_anew and words and words[0] in SPLITS:
+        forget(words[0])
     with one_thread():
         if words and words[0] in SPLITS:
             split, faulty, healthy = SPLITS[words[0]], int(words[1]), int(words[2])

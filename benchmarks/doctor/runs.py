@@ -38,6 +38,11 @@ def read(split: str) -> list[Measured]:
     return [Measured(**line) for line in read_json_lines(path_of(split))]
 
 
+def forget(split: str) -> None:
+    """Removes the runs of a split, which are then trained anew."""
+    path_of(split).unlink(missing_ok=True)
+
+
 def measure(split: str, cells: Iterable[Cell], starts: Path) -> None:
     """Trains the cells that are not done, and appends what they gave."""
     done = {(run.base, run.objective, run.seed, run.fault) for run in read(split)}

@@ -234,7 +234,7 @@ def load(
             if checkpoint is not None:
                 with readable(checkpoint):
                     if isinstance(scorer, Trainer):
-                        load_optimizer(checkpoint, scorer.optimizer, progress)
+                        load_optimizer(checkpoint, scorer.optimizer, progress, scorer.trained)
                     if config.rollout.ahead:
                         scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
                     if config.rollout.partial_tokens:

@@ -41,8 +41,10 @@ class Trainer(Scorer):
         train = experiment.config.train
         self.rate_fraction = rate_fraction(train)
         self.sharded = is_sharded(policy)
-        trained = [parameter for parameter in resharded(policy).parameters() if parameter.requires_grad]
-        optimizer = make_optimizer(train, trained)
+        trained = {name: weights for name, weights in resharded(policy).named_parameters() if weights.requires_grad}
+        self.trained = [*trained]
+        """Names of the parameters that the optimiser has, by number."""
+        optimizer = make_optimizer(train, [*trained.values()])
         prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
         policy, self.optimizer = prepared
         super().__init__(experiment, accelerator, policy, reference, sampler, progress, teacher)

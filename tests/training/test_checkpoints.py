@@ -1,5 +1,6 @@
 """A checkpoint is what was saved, byte for byte, or it is named and the one before is taken; a kill loses none."""
 
+import copy
 import itertools
 import json
 import logging
@@ -10,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 import rlzoo
@@ -20,6 +22,7 @@ from rlzoo.evaluation.target import read_target
 from rlzoo.experiment.progress import (
     OPTIMIZER,
     PROGRESS,
+    Progress,
     check_whole,
     checkpoints,
     damage,
@@ -149,6 +152,45 @@ def test_moments_that_lack_are_seen_without_checksums_too(run: Path, capsys: pyt
     without_moments(LAST / OPTIMIZER)
     assert main([*GO_ON]) == 2
     assert "parameter 0 has no exp_avg, exp_avg_sq, step" in capsys.readouterr().err
+
+
+class Mixture(torch.nn.Module):
+    """A router and two experts, whose names are as those of models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.router, self.experts = torch.nn.Linear(2, 2), torch.nn.ModuleList(torch.nn.Linear(2, 1) for _ in range(2))
+
+    def moved(self, optimizer: torch.optim.Optimizer, *chosen: int) -> list[torch.Tensor]:
+        """The weights after a step in which these experts have a gradient."""
+        optimizer.zero_grad()
+        sum(self.experts[number](self.router(torch.ones(1, 2))).sum() for number in chosen).backward()
+        optimizer.step()
+        return [weights.detach().clone() for weights in self.parameters()]
+
+
+@pytest.mark.parametrize("lacking", ["none", "router"])
+def test_an_expert_that_no_token_chose_needs_no_moments_without_checksums(
+    lacking: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mixture = torch.nn.ModuleDict({"layer": Mixture()})
+    trained, names = mixture["layer"], [name for name, _ in mixture.named_parameters()]
+    optimizer = torch.optim.AdamW(mixture.parameters(), lr=0.1)
+    trained.moved(optimizer, 0)
+    saved = copy.deepcopy(mixture)
+    (tmp_path / "training").mkdir()
+    saving._save_moments(optimizer, tmp_path / OPTIMIZER)
+    resumed = torch.optim.AdamW(saved.parameters(), lr=0.1)
+    if lacking == "router":
+        without_moments(tmp_path / OPTIMIZER)
+        with pytest.raises(ValueError, match="parameter 0 has no exp_avg, exp_avg_sq, step"):
+            saving.load_optimizer(tmp_path, resumed, Progress(updates=1), names)
+        return
+    saving.load_optimizer(tmp_path, resumed, Progress(updates=1), names)
+    assert "no moments of 2 parameters of experts, such as layer.experts.1.weight" in caplog.text
+    whole, after = (model["layer"].moved(adam, 0, 1) for model, adam in ((mixture, optimizer), (saved, resumed)))
+    assert all(torch.equal(*pair) for pair in zip(whole, after, strict=True))
 
 
 MODEL = LAST / "model.safetensors"
