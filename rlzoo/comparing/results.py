@@ -84,9 +84,9 @@ MEASURES: Mapping[str, AnswerMeasure] = {
     "pass": AnswerMeasure(lambda answers: pass_at_k(answers.correct, answers.samples)),
     "maj": AnswerMeasure(lambda answers: answers.majorities),
     AREA: AnswerMeasure(
-        lambda answers: answers.area and answers.area.values,
+        lambda answers: answers.area.values if answers.area else None,
         lambda answers: answers.area.unit / answers.samples if answers.area else 1.0,
-        lambda answers: answers.area and answers.area.answers,
+        lambda answers: answers.area.answers if answers.area else None,
     ),
 }
 """By name: pass is called pass@k."""

@@ -125,10 +125,10 @@ class _KnownRows:
     @classmethod
     def of(cls, rows: Sequence[RunScores], step: float) -> "_KnownRows":
         repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
-        spreads = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
+        alone, paired = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
         by_problem = np.stack([scores.values.mean(axis=0) for scores in rows], axis=1)
         places = {row: place for place, row in enumerate(repeated)}
-        return cls(rows, places, *spreads, by_problem, resampled_deviations(by_problem))
+        return cls(rows, places, alone, paired, by_problem, resampled_deviations(by_problem))
 
     @property
     def spread(self) -> Spread | None:
