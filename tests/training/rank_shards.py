@@ -27,8 +27,8 @@ RUNS = {
 }
 """What a run is called -> what it is told besides."""
 SHARED = ("train.sharding=fsdp", "train.shards=2")
-FIRST = 2
-"""Steps before the checkpoint; one comes behind it."""
+FIRST = 1
+"""Steps before the checkpoint; one more comes behind it."""
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
