@@ -47,7 +47,8 @@ def mask_per_position(masked: int, bfloat16: bool) -> int:
 def training_moments(
     config: Config, shape: Shape, objective: Objective, share: float, positions: int, masked: int
 ) -> Iterator[dict[str, float]]:
-    """What a backward pass adds to weights and gradients, in the head, in the last layers, and in the embedding.
+    """What training adds to weights and gradients: in the head, forward and backward, in the last layers, and in the
+    embedding.
 
     Layers that are calculated again are not there while the head is gone through. Gradients of the head and the
     embedding are whole until they are added up, of one weight with their sum, or scattered from a copy.
@@ -57,12 +58,13 @@ def training_moments(
     rows = math.ceil(positions / longest)
     kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     layer = _layer_activations(shape, positions, bfloat16, masked)
-    logits = logits_bytes(shape, positions, objective.needs_entropy_gradient)
+    forward, backward = (logits_bytes(shape, positions, objective.needs_entropy_gradient, it) for it in (False, True))
     embedding, gradients, widest = _gradients(shape, model.lora.rank)
     if not model.lora.rank:
-        logits += 4.0 * shape.hidden * _block_width(shape, positions)
+        backward += 4.0 * shape.hidden * _block_width(shape, positions)
     again = layer if model.gradient_checkpointing else 0.0
-    yield {"activations": kept - again, "logits": logits, "whole gradients": embedding}
+    yield {"activations": kept - again, "logits": forward}
+    yield {"activations": kept - again, "logits": backward, "whole gradients": embedding}
     number, inputs = 2.0 if bfloat16 else 4.0, 4.0 * shape.hidden * positions
     products, scattered = 2 * number * shape.intermediate * positions, 0.0
     in_layer = products + widest - 2 * inputs  # the head's states are gone
@@ -70,7 +72,7 @@ def training_moments(
         in_layer = max(in_layer, 3 * widest - 2 * products, gradients - layer)
         scattered = max(0.0, gradients - (inputs if model.gradient_checkpointing else layer))
     yield {"activations": kept, "a layer's backward": in_layer, "whole gradients": embedding + scattered}
-    at_once = 3 if shape.tied else 4 if share > 1 else 1
+    at_once = 3 if shape.tied else 2 + 2 / share if share > 1 else 1  # scattered once the weights are given back
     yield {"whole gradients": at_once * embedding + (gradients if share > 1 else 0.0)}
 
 
@@ -82,14 +84,15 @@ def _gradients(shape: Shape, rank: int) -> tuple[float, float, float]:
     return 4.0 * sizes[0], 4.0 * sizes[1], 4.0 * sizes[2]
 
 
-def logits_bytes(shape: Shape, positions: int, with_entropy: bool) -> float:
+def logits_bytes(shape: Shape, positions: int, with_entropy: bool, backward: bool = False) -> float:
     """Bytes of the blocks of logits of so many positions.
 
-    A block is there until the next one is; if an entropy is asked for, so are its exponentials, and products of both.
+    A block is there until the next one is; if an entropy is asked for, so are its exponentials, and on the way forward
+    the products of both.
     """
     width = _block_width(shape, positions)
     several = 2 if width < shape.vocabulary else 1
-    return 4.0 * positions * width * (3 if with_entropy else several)
+    return 4.0 * positions * width * ((several + 1 if backward else 3) if with_entropy else several)
 
 
 def _block_width(shape: Shape, positions: int) -> int:
