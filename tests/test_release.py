@@ -1,11 +1,14 @@
 """A release says one version everywhere, is tried on every Python it is for, and environments are what was tested."""
 
+import os
 import re
 import runpy
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -64,6 +67,31 @@ def test_nothing_is_published_unless_all_of_every_lock_was_looked_up_and_nothing
     assert "for lock in locks/*.txt" in audit and "|| status=1" in audit and "exit $status" in audit
     assert re.search(r"pip-audit==[\d.]+ --strict --no-deps --disable-pip --requirement \"\$lock\"", audit)
     assert "--ignore-vuln" not in audit and "continue-on-error" not in WORKFLOW and "audit]" in WORKFLOW
+
+
+PIPX = """#!/bin/bash
+# Ends as pip-audit does: with 1 for a finding, and by --strict for a package that cannot be looked up.
+lock="${@: -1}"
+echo "$lock" >> looked_up
+grep -q vulnerable "$lock" && exit 1
+[[ "$*" == *" --strict "* ]] && grep -q unknown "$lock" && exit 1
+exit 0
+"""
+
+
+@pytest.mark.parametrize(("package", "status"), [("clean", 0), ("vulnerable", 1), ("unknown", 1)])
+def test_the_audit_looks_up_every_lock_and_fails_if_one_of_them_does(package: str, status: int, tmp_path: Path) -> None:
+    (script,) = (step["run"] for step in yaml.safe_load(WORKFLOW)["jobs"]["audit"]["steps"] if "run" in step)
+    (tmp_path / "locks").mkdir()
+    for lock, content in {"first": "clean", "second": package, "third": "clean"}.items():
+        (tmp_path / "locks" / f"{lock}.txt").write_text(f"{content}==1.0\n")
+    (tmp_path / "pipx").write_text(PIPX)
+    (tmp_path / "pipx").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    audit = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+    assert audit.returncode == status
+    looked_up = (tmp_path / "looked_up").read_text().split()
+    assert looked_up == ["locks/first.txt", "locks/second.txt", "locks/third.txt"]
 
 
 # ---- locks -----------------------------------------------------------------------------------------------------------
