@@ -112,6 +112,6 @@ def test_weights_are_sent_once_the_device_has_made_them(monkeypatch: pytest.Monk
     monkeypatch.setattr(VllmServer, "_call", lambda self, method, path, content=None: {"weight_version": "1"})
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append(f"waited for {device}"))
     for device in ("cuda:1", "cpu"):
-        policy: Any = SimpleNamespace(model=SimpleNamespace(device=torch.device(device)))
+        policy: Any = SimpleNamespace(device=torch.device(device))
         engine.sync(policy, version=1)
     assert events == ["waited for cuda:1", "sent", "sent"]
