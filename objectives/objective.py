@@ -150,12 +150,6 @@ class Objective:
         return bool(self.needs & {"logp", "entropy"})
 
     @property
-    def compares_current(self) -> bool:
-        """Whether the plan of a mini-batch compares log-probs of the current policy with old ones or the sampler's."""
-        read = [part.needs | part.reads_once_moved for part in self.parts]
-        return any("logp" in fields and not fields.isdisjoint({"logp_old", "logp_sampler"}) for fields in read)
-
-    @property
     def reads_micro_batches(self) -> bool:
         """Whether some part works within each micro-batch, so that the result depends on how the batch is cut."""
         return "micro_batch" in self.needs

@@ -48,9 +48,15 @@ def step_scoring(config: Config, objective: Objective, moved: bool) -> StepScori
         return StepScoring(loop, scored, frozenset())
     if needs & (POLICY - CURRENT) <= reported:  # else a pass over all rollouts fills the current ones as well
         lacks_entropy = reads_entropy and not sees_entropy
-        loop = replace(loop, scores_first=objective.reads_current and (lacks_entropy or objective.compares_current))
+        loop = replace(loop, scores_first=objective.reads_current and (lacks_entropy or _compares_current(objective)))
         scored -= CURRENT
     return StepScoring(loop, scored - reported, reported)
+
+
+def _compares_current(objective: Objective) -> bool:
+    """Whether the plan of a mini-batch compares log-probs of the current policy with old ones or the sampler's."""
+    read = [part.needs | part.reads_once_moved for part in objective.parts]
+    return any("logp" in fields and not fields.isdisjoint({"logp_old", "logp_sampler"}) for fields in read)
 
 
 @dataclass(frozen=True)

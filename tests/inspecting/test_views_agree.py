@@ -296,8 +296,8 @@ def of_other_entries(plans_of: Callable[..., Iterator[Any]]) -> Callable[..., It
     def enlarged(entry: Entry) -> Entry:
         return Entry(entry.part, entry.action, 1.1 * entry.value, entry.name) if entry.action in WEIGHTS else entry
 
-    def plans_with_others(step: Any) -> Iterator[Any]:
-        for number, rows, plan in plans_of(step):
+    def plans_with_others(*arguments: Any) -> Iterator[Any]:
+        for number, rows, plan in plans_of(*arguments):
             account = Account(tuple(map(enlarged, plan.batch.account)))
             yield number, rows, replace(plan, batch=plan.batch.with_fields(account=account))
 
