@@ -23,7 +23,8 @@ def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
     decodings = read_decodings(cell.config.evaluation.decodings)
     for other in others:
         made = [other.folder.evaluation(0, decoding) for decoding in decodings]
-        if _decides_untrained(other.config) == decides and all(path.is_file() for path in made):
+        is_linked = any(path.is_symlink() for path in (*made, made[0].parent))  # what it leads to lies elsewhere
+        if _decides_untrained(other.config) == decides and not is_linked and all(path.is_file() for path in made):
             texts = [path.read_text(encoding="utf-8") for path in made]
             cell.folder.path.mkdir(parents=True)
             write_text(cell.folder.config, to_yaml(cell.config))  # first: a run goes on with what has a configuration

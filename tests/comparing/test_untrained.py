@@ -67,6 +67,15 @@ def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: P
     assert has_evaluations(trained_faster) and not has_evaluations(sampled_more)
 
 
+def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:
+    first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
+    linked = untrained(evaluated(first).folder)[1]
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    share_untrained(second, [first])
+    assert not second.folder.path.exists()
+
+
 def test_half_of_the_decodings_are_not_shared(tmp_path: Path) -> None:
     first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
     untrained(evaluated(first).folder)[1].unlink()
