@@ -1,12 +1,15 @@
 """The evaluation of the untrained model, which a grid makes once for each seed: runs begin with the same weights."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from rlzoo.comparing.grid import GridCell
 from rlzoo.config import Config, deciding, to_yaml
 from rlzoo.config.commands import is_read
 from rlzoo.config.decoding import read_decodings
 from rlzoo.config.facts import RUN_IDENTITY
+from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.files import write_text
 
 
@@ -25,12 +28,17 @@ def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
         made = [other.folder.evaluation(0, decoding) for decoding in decodings]
         is_linked = any(path.is_symlink() for path in (*made, made[0].parent))  # what it leads to lies elsewhere
         if _decides_untrained(other.config) == decides and not is_linked and all(path.is_file() for path in made):
-            texts = [path.read_text(encoding="utf-8") for path in made]
-            cell.folder.path.mkdir(parents=True)
-            write_text(cell.folder.config, to_yaml(cell.config))  # first: a run goes on with what has a configuration
-            for decoding, text in zip(decodings, texts, strict=True):
-                write_text(cell.folder.evaluation(0, decoding), text)
-            return
+            with suppress(UserError):  # of a damaged one, which its own run tells
+                _share([Evaluation.load(path) for path in made], cell)
+                return
+
+
+def _share(evaluations: Sequence[Evaluation], cell: GridCell) -> None:
+    """Writes them, of each decoding, into the folder of a cell."""
+    cell.folder.path.mkdir(parents=True)
+    write_text(cell.folder.config, to_yaml(cell.config))  # first: a run goes on with what has a configuration
+    for decoding, evaluation in zip(read_decodings(cell.config.evaluation.decodings), evaluations, strict=True):
+        evaluation.save(cell.folder.evaluation(0, decoding))
 
 
 def _decides_untrained(config: Config) -> dict[str, object]:

@@ -188,6 +188,8 @@ class _NurseryProcess:
         self._past: list[tuple[Order, dict[str, Any]]] = []
         """What its episodes have done since there were none, with what became of it."""
         self._asked: Sequence[Order] = ()
+        self._changed: set[int] = set()
+        """Its episodes that did something else when they were begun again."""
         self._start()
 
     def ask(self, orders: Sequence[Order]) -> None:
@@ -211,7 +213,12 @@ class _NurseryProcess:
             self._is_gone, self._past = True, []  # for a moment a process that was killed still counts as alive
             return [{"error": "its process was ended from outside", "is_lost": True}] * len(self._asked)
         if self._is_repeating:
-            done = self._checked(done)
+            done = self._behind_repeated(done)
+        self._changed -= {order.number for order in self._asked if order.method == "begin"}
+        done = [
+            _CHANGED if order.number in self._changed else outcome
+            for order, outcome in zip(self._asked, done, strict=True)
+        ]
         self._past += zip(self._asked, done, strict=True)
         lost = {order.number for order, outcome in self._past if outcome.get("is_lost")}
         self._past = [(order, outcome) for order, outcome in self._past if order.number not in lost]
@@ -219,7 +226,7 @@ class _NurseryProcess:
 
     def end(self) -> None:
         """Ends its episodes."""
-        self._past = []
+        self._past, self._changed = [], set()
         self._send(None)
 
     def stop(self) -> None:
@@ -250,14 +257,11 @@ class _NurseryProcess:
         self._is_repeating = True
         self._send([*(order for order, _ in self._past), *self._asked])
 
-    def _checked(self, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What became of the orders behind those that were repeated; without episodes that are not what they were."""
-        again = done[: len(self._past)]
-        pairs = zip(self._past, again, strict=True)
-        differing = {order.number for (order, before), now in pairs if _untold(before) != _untold(now)}
-        other = {"error": "its process was ended from outside, and begun again it did something else", "is_lost": True}
-        last = zip(self._asked, done[len(self._past) :], strict=True)
-        return [other if order.number in differing and order.method != "begin" else outcome for order, outcome in last]
+    def _behind_repeated(self, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What became of the orders behind those that were repeated; notes which episodes are not what they were."""
+        pairs = zip(self._past, done[: len(self._past)], strict=True)
+        self._changed |= {order.number for (order, before), now in pairs if _untold(before) != _untold(now)}
+        return [*done[len(self._past) :]]
 
     def _heard(self) -> list[dict[str, Any]] | None:
         """What became of what was sent; None if the nursery is gone."""
@@ -270,6 +274,9 @@ class _NurseryProcess:
     def _send(self, orders: Sequence[Order] | None) -> None:
         with suppress(OSError):  # it is gone, which `_heard` says
             self._to_nursery.send(orders)
+
+
+_CHANGED = {"error": "its process was ended from outside, and begun again it did something else", "is_lost": True}
 
 
 def _untold(outcome: dict[str, Any]) -> dict[str, Any]:

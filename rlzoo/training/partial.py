@@ -24,6 +24,7 @@ from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import BEGUN
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.begun import Begun, further
+from rlzoo.rollout.phases import span
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.tasks.base import Problem
 from rlzoo.training.collect import THROWN_AWAY, Collected, Dealt, collected_whole, round_seed, sampling_of
@@ -50,13 +51,15 @@ def collect_partial(
         problems = experiment.problems(problems_used, missing)
         numbers = range(problems_used, problems_used + missing)
         begun = begun.and_also(numbers, sampler.prompts(problems), rollout.responses_per_prompt)
-        begun = _gone_on(begun, experiment, sampler, accelerator, round_seed(experiment, step, rounds))
+        with span("generate"):
+            begun = _gone_on(begun, experiment, sampler, accelerator, round_seed(experiment, step, rounds))
         problems_used, rounds = problems_used + missing, rounds + 1
         missing = wanted - len(begun.finished)
     tokens, chosen = int(begun.rollouts.lengths.sum()) - before, begun.finished[:wanted]
     waiting = begun.of(sorted({*range(len(begun.problems))} - {*chosen}))
     sampled = time.perf_counter()
-    graded, own_group = _graded_here(begun.of(chosen), experiment, sampler, accelerator)
+    with span("grade"):
+        graded, own_group = _graded_here(begun.of(chosen), experiment, sampler, accelerator)
     seconds = {"generate": sampled - started, "grade": time.perf_counter() - sampled}
     graded = replace(graded, seconds=seconds)
     collected = collected_whole(experiment, graded, own_group, accelerator, step, problems_used, fields)

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rlzoo.commands import main
 from rlzoo.comparing.grid import Grid, GridCell, read_grid
 from rlzoo.comparing.untrained import share_untrained
 from rlzoo.config.decoding import read_decodings
+from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import write_text
+from tests.comparing.finished_runs import SAMPLES, records
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -39,7 +41,7 @@ def evaluated(cell: GridCell) -> GridCell:
     """With something in the place of its evaluations."""
     for path in untrained(cell.folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, f"the untrained model, seed {cell.seed}, {path.stem}\n")
+        Evaluation(records(np.random.default_rng([cell.seed, len(path.stem)]), 0.5), SAMPLES).save(path)
     return cell
 
 
@@ -72,6 +74,14 @@ def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:
     linked = untrained(evaluated(first).folder)[1]
     linked.rename(tmp_path / "elsewhere")
     linked.symlink_to(tmp_path / "elsewhere")
+    share_untrained(second, [first])
+    assert not second.folder.path.exists()
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b'{"problem": 1}\n', b""])
+def test_a_damaged_evaluation_is_not_shared(damage: bytes, tmp_path: Path) -> None:
+    first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
+    untrained(evaluated(first).folder)[0].write_bytes(damage)
     share_untrained(second, [first])
     assert not second.folder.path.exists()
 
