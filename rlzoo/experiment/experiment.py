@@ -171,6 +171,20 @@ def _check_stale(objective: Objective, config: Config) -> None:
             f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
             f"and none of rollouts that a checkpoint has kept; leave rollout.ahead out"
         )
+    if rollout.top_p < 1:
+        raise UserError(
+            f"{stale}: with rollout.top_p={rollout.top_p:g} an older policy's log-probs, which the engine reports, are "
+            f"those of the nucleus, and the policy's of all tokens; set rollout.top_p=1, or leave {stale} out"
+        )
+    refuse_unreported(objective, config)
+
+
+def refuse_unreported(objective: Objective, config: Config) -> None:
+    """Raises UserError if the objective reads what no engine reports of an older policy, where rollouts are such."""
+    rollout = config.rollout
+    if not rollout.may_be_stale:
+        return
+    stale = f"rollout.ahead={rollout.ahead}" if rollout.ahead else f"rollout.partial_tokens={rollout.partial_tokens}"
     for field, what in UNREPORTED.items():
         if field in objective.needs:
             raise UserError(

@@ -16,7 +16,8 @@ def check_old_logp(objective: Objective, config: Config) -> None:
     if rollout.may_be_stale:
         stale = "ahead=1" if rollout.ahead else f"partial_tokens={rollout.partial_tokens}"
         raise UserError(
-            f"{ENGINE} has no effect with rollout.{stale}, whose rollouts have the engine's anyway; leave it out"
+            f"{ENGINE} has no effect with rollout.{stale}, whose rollouts of older policies have the engine's anyway; "
+            f"leave it out"
         )
     if rollout.top_p < 1:
         raise UserError(

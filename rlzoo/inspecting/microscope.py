@@ -16,7 +16,7 @@ from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
 from rlzoo.experiment.code import Code
-from rlzoo.experiment.experiment import Experiment, check, check_objective
+from rlzoo.experiment.experiment import Experiment, check, check_objective, refuse_unreported
 from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.memory import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
@@ -143,6 +143,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     ]
     for objective in objectives:
         check_objective(objective, config)
+        refuse_unreported(objective, config)
         try_objective(objective, config.rollout)
     if not settings.objective and objectives[0].key != (trained := trained_in(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -228,12 +228,14 @@ def test_an_episode_that_kills_its_nursery_ends_no_run_and_no_episode_of_another
     assert "an episode is lost: its process was ended from outside" in caplog.text
 
 
-def test_an_episode_that_is_another_once_it_is_begun_again_is_lost() -> None:
+@pytest.mark.parametrize("asked", [(0, 1), (0,)])
+def test_an_episode_that_is_another_once_it_is_begun_again_is_lost(asked: Sequence[int]) -> None:
     with pool(config("Fickle"), workers=2) as episodes:
         episodes.begin([PROBLEM] * 2, [1, 2])
         killed(episodes, while_asked=False)
-        answers = episodes.answers([(0, [ADD]), (1, [ADD])])
-        assert not answers[0][0].is_error and "did something else" in answers[1][0].text
+        answers = episodes.answers([(row, [ADD]) for row in asked])
+        assert not answers[0][0].is_error
+        assert all("did something else" in answer.text for row in answers[1:] for answer in row)
         assert [graded.outcome for graded in episodes.grades([""] * 2)] == ["graded", "failed"]
 
 
