@@ -240,7 +240,7 @@ def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed_be
         check(small(*words, "rollout.ahead=1"))
 
 
-@pytest.mark.parametrize("stale", ["rollout.ahead=1", "rollout.partial_tokens=12"])
+@pytest.mark.parametrize("stale", ["rollout.ahead=1", "rollout.partial_tokens=8"])
 def test_log_probs_of_a_nucleus_are_not_those_of_an_older_policy(stale: str) -> None:
     with pytest.raises(UserError, match=rf"{stale}: with rollout\.top_p=0\.9 .* set rollout\.top_p=1"):
         check(small(stale, "rollout.top_p=0.9", "objective=grpo"))
