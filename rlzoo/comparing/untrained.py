@@ -19,18 +19,24 @@ def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
     The draws of an evaluation depend on the seed, the weights and what `rlzoo eval` reads, so that the file would come
     out the same. Code from outside may do otherwise, and a tracker is told what a run itself evaluates: these make it.
     """
-    is_known = cell.entry.code is not None and not cell.entry.code.sources
-    if cell.folder.path.exists() or cell.config.log.trackers or not is_known:
+    if cell.folder.path.exists() or cell.config.log.trackers or not _is_of_ours(cell):
         return
     decides = _decides_untrained(cell.config)
     decodings = read_decodings(cell.config.evaluation.decodings)
     for other in others:
         made = [other.folder.evaluation(0, decoding) for decoding in decodings]
         is_linked = any(path.is_symlink() for path in (*made, made[0].parent))  # what it leads to lies elsewhere
-        if _decides_untrained(other.config) == decides and not is_linked and all(path.is_file() for path in made):
-            with suppress(UserError):  # of a damaged one, which its own run tells
-                _share([Evaluation.load(path) for path in made], cell)
-                return
+        is_alike = _is_of_ours(other) and _decides_untrained(other.config) == decides
+        if is_alike and not is_linked and all(path.is_file() for path in made):
+            with suppress(UserError, OSError):  # a damaged file, or a full disk: the cell's own run tells
+                evaluations = [Evaluation.load(path) for path in made]
+                if len({(len(each.records), each.samples) for each in evaluations}) == 1:
+                    return _share(evaluations, cell)
+
+
+def _is_of_ours(cell: GridCell) -> bool:
+    """Whether no code from outside is known to make it."""
+    return cell.entry.code is not None and not cell.entry.code.sources
 
 
 def _share(evaluations: Sequence[Evaluation], cell: GridCell) -> None:

@@ -156,7 +156,7 @@ class RolloutConfig:
     old_logp: Annotated[Literal["policy", "engine"], RESULTS, FIT] = "policy"
     """Whose log-probs of the sampled tokens are the old ones, which the ratio compares with: the `policy`'s, of a
     forward pass where a step reads them; or those that the `engine` reported, which saves that pass, and what engine
-    and trainer calculate differently is then in the ratio. Rollouts sampled ahead have the engine's anyway."""
+    and trainer calculate differently is then in the ratio. Tokens of an older policy have the engine's anyway."""
     partial_tokens: Annotated[Natural, RESULTS, FIT] = 0
     """After how many tokens of each response a step looks whether enough groups are finished: what is not goes on in
     the next one, by the newer policy, and none waits for the longest response. A divisor of `max_response_tokens`; 0
@@ -170,7 +170,14 @@ class RolloutConfig:
     @property
     def may_be_stale(self) -> bool:
         """Whether older policies may have sampled some of the tokens that a step trains on."""
-        return bool(self.ahead or self.partial_tokens)
+        return bool(self.stale)
+
+    @property
+    def stale(self) -> str:
+        """The setting by which they may have; empty if none."""
+        if self.ahead:
+            return f"rollout.ahead={self.ahead}"
+        return f"rollout.partial_tokens={self.partial_tokens}" if self.partial_tokens else ""
 
 
 @dataclass

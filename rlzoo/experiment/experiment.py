@@ -165,7 +165,6 @@ def _check_stale(objective: Objective, config: Config) -> None:
     if not rollout.may_be_stale:
         return
     _check_partial(objective, config)
-    stale = f"rollout.ahead={rollout.ahead}" if rollout.ahead else f"rollout.partial_tokens={rollout.partial_tokens}"
     if rollout.ahead and not environment_of(config.task).grades_tokens:
         raise UserError(
             f"rollout.ahead={rollout.ahead}: the environment of task.name={config.task.name} makes rewards as it goes, "
@@ -173,8 +172,8 @@ def _check_stale(objective: Objective, config: Config) -> None:
         )
     if rollout.top_p < 1:
         raise UserError(
-            f"{stale}: with rollout.top_p={rollout.top_p:g} an older policy's log-probs, which the engine reports, are "
-            f"those of the nucleus, and the policy's of all tokens; set rollout.top_p=1, or leave {stale} out"
+            f"{rollout.stale}: with rollout.top_p={rollout.top_p:g} an older policy's log-probs, which the engine "
+            f"reports, are those of the nucleus, and the policy's of all tokens; set rollout.top_p=1, or leave {rollout.stale} out"
         )
     refuse_unreported(objective, config)
 
@@ -184,16 +183,15 @@ def refuse_unreported(objective: Objective, config: Config) -> None:
     rollout = config.rollout
     if not rollout.may_be_stale:
         return
-    stale = f"rollout.ahead={rollout.ahead}" if rollout.ahead else f"rollout.partial_tokens={rollout.partial_tokens}"
     for field, what in UNREPORTED.items():
         if field in objective.needs:
             raise UserError(
-                f"{stale}: a part of {objective} reads {what} at rollout time, which no engine "
+                f"{rollout.stale}: a part of {objective} reads {what} at rollout time, which no engine "
                 f"reports of an older policy; leave it out"
             )
     if "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
         raise UserError(
-            f"{stale}: a part of {objective} reads the entropy at rollout time, which "
+            f"{rollout.stale}: a part of {objective} reads the entropy at rollout time, which "
             f"rollout.engine={rollout.engine} does not see of an older policy; leave it out"
         )
 

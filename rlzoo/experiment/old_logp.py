@@ -14,10 +14,9 @@ def check_old_logp(objective: Objective, config: Config) -> None:
     if rollout.old_logp == "policy":
         return
     if rollout.may_be_stale:
-        stale = "ahead=1" if rollout.ahead else f"partial_tokens={rollout.partial_tokens}"
         raise UserError(
-            f"{ENGINE} has no effect with rollout.{stale}, whose rollouts of older policies have the engine's anyway; "
-            f"leave it out"
+            f"{ENGINE} is for rollouts of the newest policy, and {rollout.stale} trains on those of older ones, whose "
+            f"old log-probs are the engine's anyway; leave it out"
         )
     if rollout.top_p < 1:
         raise UserError(
@@ -35,12 +34,14 @@ def check_old_logp(objective: Objective, config: Config) -> None:
 
 def refuse_comparison(objective: Objective, config: Config) -> None:
     """Raises UserError if a part compares old log-probs with the engine's and both are the same."""
-    if config.rollout.old_logp == "policy":
+    rollout = config.rollout
+    if rollout.old_logp == "policy" and not rollout.may_be_stale:
         return
+    setting = rollout.stale or ENGINE
     compared = {"logp_old", "logp_sampler"}
     for part in objective.parts:
         if part.needs | part.reads_once_moved >= compared:
             raise UserError(
-                f"{ENGINE}: {part.name} of {objective} compares the policy's log-probs with the engine's, and would "
-                f"get the engine's for both; set rollout.old_logp=policy, or remove the part with -{part.name}"
+                f"{setting}: {part.name} of {objective} compares the policy's log-probs with the engine's, and would "
+                f"get the engine's for both; leave {setting} out, or remove the part with -{part.name}"
             )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from objectives import Writer, writers
 from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.errors import UserError
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
@@ -55,6 +56,13 @@ class Rollouts:
     entropy: Tensor
     truncated: Tensor
     version: Tensor
+
+    def __post_init__(self) -> None:
+        if self.version.shape != self.tokens.shape:
+            raise UserError(
+                f"rollout.engine: its Rollouts have a version {[*self.version.shape]} beside tokens "
+                f"{[*self.tokens.shape]}; give each token that of the policy which sampled it, 0 where mask is not"
+            )
 
     def rows(self, index: Tensor) -> "Rollouts":
         """Some of the responses; `prompts` stay as they are."""

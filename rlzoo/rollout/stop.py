@@ -32,7 +32,7 @@ def cut_at_stop(rollouts: Rollouts, stop: Sequence[str], decode: Decode) -> tupl
         if before is not None:
             lengths[row], truncated[row] = _shortest(tokens[:length], stop, decode), False
     mask = rollouts.mask & (torch.arange(rollouts.mask.shape[1]) < lengths[:, None])
-    cut = {name: getattr(rollouts, name).where(mask, 0) for name in ("tokens", "logp", "entropy")}
+    cut = {name: getattr(rollouts, name).where(mask, 0) for name in ("tokens", "logp", "entropy", "version")}
     return replace(rollouts, lengths=lengths, truncated=truncated, mask=mask, **cut), texts
 
 

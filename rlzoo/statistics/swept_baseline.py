@@ -4,7 +4,8 @@ The value that did best on some runs is the luckiest as well, and a row that is 
 called worse too often. So none is chosen: every value is a comparison of its own in the family of the page. A row is
 better than the best value if it is better than each, and worse if it is worse than any; its difference to the best is
 the smallest of its differences, and intervals that hold for all values together hold for the smallest of them. To split
-the seeds, a value being chosen on some and judged on the others, errs as seldom and finds less (benchmarks/coverage).
+the seeds, a value being chosen on some and judged on the others, errs as seldom and mostly finds less
+(benchmarks/coverage).
 A baseline of one value is the case of one comparison, in which nothing changes.
 """
 

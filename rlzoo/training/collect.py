@@ -55,8 +55,7 @@ class Collected:
     `batch` has the rows of all processes in the order of the problems, shaped and selected; `rollouts` those that this
     process holds, as wide as the batch, and `share` says which rows of the batch they are: those that it sampled, until
     `redistributed` deals them anew. `reward` [N] is as graded. `examples` are some of the responses that this process
-    graded. `begun` is what is sampled in part and waits, where
-    that is done; all processes have the same.
+    graded. `begun` is what is sampled in part and waits, where that is done; all processes have the same.
     """
 
     batch: TokenBatch

@@ -58,7 +58,8 @@ def training_moments(
     rows = math.ceil(positions / longest)
     kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
     layer = _layer_activations(shape, positions, bfloat16, masked)
-    forward, backward = (logits_bytes(shape, positions, objective.needs_entropy_gradient, it) for it in (False, True))
+    with_entropy = objective.needs_entropy_gradient
+    forward, backward = (logits_bytes(shape, positions, with_entropy, backward) for backward in (False, True))
     embedding, gradients, widest = _gradients(shape, model.lora.rank)
     if not model.lora.rank:
         backward += 4.0 * shape.hidden * _block_width(shape, positions)

@@ -306,14 +306,17 @@ def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str
     `tokens` are the sampled response tokens of all processes; all else is this process's.
     """
     rollouts = collected.rollouts
-    sampled = int(rollouts.lengths.sum())
+    tokens, sampled = int(collected.batch.mask.sum()), int(rollouts.lengths.sum())
+    if collected.begun is not None:  # then others were sampled than those that are trained on, an equal part here
+        tokens = int(collected.metrics["sampled/tokens"])
+        sampled = tokens // trainer.accelerator.num_processes
     prompts = sum(len(rollouts.prompts[i]) for i in rollouts.prompt.unique().tolist())
     policy = trainer.accelerator.unwrap_model(trainer.policy)
     positions = {**trainer.positions, "generate": prompts + sampled}
     flops = {**trainer.flops, "generate": forward_flops(policy, prompts + sampled, sampled)}
     return {
         "step": trainer.progress.step,
-        "tokens": int(collected.batch.mask.sum()),
+        "tokens": tokens,
         "seconds": seconds,
         **{phase: trainer.seconds.get(phase, 0.0) for phase in PHASES},
         **{f"{phase}_positions": positions.get(phase, 0) for phase in MODEL_PHASES},

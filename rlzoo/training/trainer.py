@@ -61,8 +61,9 @@ class Trainer(Scorer):
         self.is_learning = True
         with deterministic(self.config.train.deterministic):
             batch, tally, skipped = self.learn(collected)
-        with self._timed("generate"):
-            self.ahead = None if following is None else replace(following.result(), seconds={})
+        if following is not None:
+            with self._timed("generate"):
+                self.ahead = replace(following.result(), seconds={})
         updates = done.updates + self.experiment.updates_per_step
         with self._timed("sync"):
             self.engine.sync(self.accelerator.unwrap_model(self.policy), updates)

@@ -48,18 +48,18 @@ def test_responses_share_their_prompt_on_one_process_unless_that_leaves_others_i
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 50), st.booleans()), min_size=1, max_size=40)
 
 
-@given(ROWS, st.integers(1, 3), st.integers(1, 5), st.sampled_from([0, 64]))
+@given(ROWS, st.integers(1, 3), st.integers(1, 5))
 @settings(deadline=None, max_examples=50)
 def test_the_fullest_process_has_no_more_than_the_mean_and_a_row(
-    rows: list[tuple[int, int, bool]], minibatches: int, processes: int, longest_tree: int
+    rows: list[tuple[int, int, bool]], minibatches: int, processes: int
 ) -> None:
     group, lengths, learns = (list(column) for column in zip(*sorted(rows), strict=True))
     work = Work(group, [3] * len(group), lengths, learns)
-    process_of = processes_by_work(work, minibatches, processes, longest_tree)
+    process_of = processes_by_work(work, minibatches, processes, 0)
     costs = positions(work) * torch.tensor(learns)
     for part in whole_groups(torch.tensor(group), minibatches):
         loads = costs.new_zeros(processes).index_add(0, process_of[part], costs[part])
-        if len(part) and not longest_tree:
+        if len(part):
             assert loads.max() <= loads.mean() + costs[part].max()
     assert set(process_of.tolist()) <= set(range(processes))
 

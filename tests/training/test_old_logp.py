@@ -164,12 +164,12 @@ def test_in_float32_a_step_of_the_real_engine_is_the_same_to_rounding(expression
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["rollout.ahead=1"], r"has no effect with rollout\.ahead=1, .*leave it out"),
+        (["rollout.ahead=1"], r"is for rollouts of the newest policy, and rollout\.ahead=1 .*leave it out"),
         (
             ["rollout.top_p=0.9"],
             r"with rollout\.top_p=0\.9 .*nucleus.*set rollout\.top_p=1, or rollout\.old_logp=policy",
         ),
-        (["objective=dapo+sampler_correction"], r"sampler_correction of .*set rollout\.old_logp=policy, or remove"),
+        (["objective=dapo+sampler_correction"], r"sampler_correction of .*leave rollout\.old_logp=engine out, or remove"),
         (["objective=dapo+icepop"], r"compares the policy's log-probs with the engine's"),
         (["objective=grpo-kl+sampler_ratio"], r"has no effect: no part of .*leave it out"),
     ],
