@@ -173,7 +173,8 @@ def _check_stale(objective: Objective, config: Config) -> None:
     if rollout.top_p < 1:
         raise UserError(
             f"{rollout.stale}: with rollout.top_p={rollout.top_p:g} an older policy's log-probs, which the engine "
-            f"reports, are those of the nucleus, and the policy's of all tokens; set rollout.top_p=1, or leave {rollout.stale} out"
+            f"reports, are those of the nucleus, and the policy's of all tokens; set rollout.top_p=1, or leave "
+            f"{rollout.stale} out"
         )
     refuse_unreported(objective, config)
 

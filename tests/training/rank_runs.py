@@ -46,7 +46,7 @@ OBJECTIVES: dict[str, str] = {
     "otb": "",
     SEVERAL: "",
     "gspo": "clip",
-    "entropy20": "top_entropy",
+    "grpo+entropy_advantage": "",
     "clip_cov(fraction=0.05,low=0.1)": "clip_cov",
     "kl_cov(fraction=0.05)": "cov_penalty",
     "grpo+sampler_correction": "sampler_correction",
@@ -55,7 +55,10 @@ OBJECTIVES: dict[str, str] = {
     "advantage_reweighting": "advantage_reweighting",
     "dr_grpo": "",
 }
-"""Expression -> a part that has to touch tokens, where such are counted."""
+"""Expression -> a part that has to touch tokens, where such are counted.
+
+Equal prefixes have equal entropies, which two processes round otherwise: so none of a quantile of entropies is here.
+"""
 NOISE = "rollout.noise=0.1"
 FURTHER = {
     SEVERAL: ["task.reward=[{folder}/rewards.py:right,{folder}/rewards.py:short]"],

@@ -169,7 +169,7 @@ def test_in_float32_a_step_of_the_real_engine_is_the_same_to_rounding(expression
             ["rollout.top_p=0.9"],
             r"with rollout\.top_p=0\.9 .*nucleus.*set rollout\.top_p=1, or rollout\.old_logp=policy",
         ),
-        (["objective=dapo+sampler_correction"], r"sampler_correction of .*leave rollout\.old_logp=engine out, or remove"),
+        (["objective=dapo+sampler_correction"], r"sampler_correction of .*leave rollout\.old_logp=engine out"),
         (["objective=dapo+icepop"], r"compares the policy's log-probs with the engine's"),
         (["objective=grpo-kl+sampler_ratio"], r"has no effect: no part of .*leave it out"),
     ],
