@@ -259,7 +259,7 @@ def table(folder: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in line.items() if "_per_s" not in k} for line in csv.DictReader(file)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_a_grid_that_was_killed_three_times_ends_like_one_that_was_not(tmp_path: Path) -> None:
     words = ("grpo", "dapo-dynamic_sampling", "seeds=0", "jobs=2", *SMALL, "train.steps=3")

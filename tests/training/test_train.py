@@ -61,7 +61,7 @@ def run(folder: Path, *words: str) -> RunFolder:
 @pytest.mark.parametrize(
     "objective",
     [
-        *thinned(of_one_turn(fitting(4, RECIPES)), fast=24, slow=2),
+        *thinned(of_one_turn(fitting(4, RECIPES)), fast=24, slow=4),
         *thinned(of_one_turn(fitting(4, SAMPLE_PAIRS)), fast=0, slow=26),
     ],
 )

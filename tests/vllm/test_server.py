@@ -142,6 +142,7 @@ def test_a_server_of_another_model_is_refused(address: str) -> None:
         check_engine(served(address, "model.name=embedded:knights"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 class TestServer(EngineLaws):
     """The server is held to the laws for engines."""
