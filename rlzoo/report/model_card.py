@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
 
 from rlzoo.config import Config, words_of
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.facts import FOLDER, Decides
+from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_file, write_text
@@ -54,14 +55,18 @@ def model_card(run: RunFolder) -> str:
     environment = Environment(
         loader=PackageLoader("rlzoo.report"), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    return environment.get_template("model_card.md").render(
-        metadata=_metadata(config, run.path.name, rows).to_yaml(),
-        config=config,
-        objective=_read(run.objective),
-        environment={name: value for name, value in _read(run / "environment.json").items() if value},
-        command=shlex.join(["rlzoo", "train", *words_of(config, frozenset(Decides) - {FOLDER})]),
-        rows=rows,
-    )
+    values = {
+        "metadata": _metadata(config, run.path.name, rows).to_yaml(),
+        "config": config,
+        "objective": _read(run.objective),
+        "environment": {name: value for name, value in _read(run / "environment.json").items() if value},
+        "command": shlex.join(["rlzoo", "train", *words_of(config, frozenset(Decides) - {FOLDER})]),
+        "rows": rows,
+    }
+    try:
+        return environment.get_template("model_card.md").render(values)
+    except UndefinedError as error:
+        raise UserError(f"{run.objective} is not readable: {one_line(error)}; put back a copy") from None
 
 
 def _metadata(config: Config, name: str, rows: list[BeforeAndAfter]) -> ModelCardData:

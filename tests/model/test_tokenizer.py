@@ -256,6 +256,13 @@ class Panicking:
         raise type("PanicException", (BaseException,), {})("retry-limit-in-match over")
 
 
+def test_a_tokenizer_that_stumbles_over_what_its_files_say_is_one_line(folder: Path) -> None:
+    tokenizer = load(folder)
+    tokenizer.backend.model_max_length = "512"
+    with pytest.raises(UserError, match=r"the tokenizer of .* cannot read a text of 1 characters: .*'int' and 'str'"):
+        tokenizer.encode("1")
+
+
 def test_a_tokenizer_that_panics_is_one_line(folder: Path) -> None:
     with pytest.raises(UserError, match=r"the tokenizer of theirs cannot read a text of 9 characters: retry-limit"):
         replace(load(folder), backend=Panicking()).encode("123456789")
