@@ -74,12 +74,11 @@ class TransformersEngine:
         prompt = torch.arange(len(prompts)).repeat_interleave(responses_per_prompt)
         number = prompt if numbers is None else torch.tensor(numbers)[prompt]
         lot = number * responses_per_prompt + torch.arange(len(prompt)) % responses_per_prompt
-        alike = _first_alike(prompts)[prompt]
         by_length = torch.tensor([len(ids) for ids in prompts])[prompt].argsort(stable=True)
         tokens = torch.zeros(len(prompt), 0, dtype=torch.long)
         logp = entropy = torch.zeros(len(prompt), 0)
         for rows in by_length.split(self.rows_per_batch):
-            steps = self._decode(prompts, alike[rows], rows, lot, sampling, seed)
+            steps = self._decode(prompts, prompt[rows], rows, lot, sampling, seed)
             width = max(len(steps), tokens.shape[1])
             tokens, logp, entropy = (widened(tensor, width) for tensor in (tokens, logp, entropy))
             for column, step in enumerate(steps):
@@ -155,12 +154,6 @@ class _Step(NamedTuple):
     tokens: Tensor
     logp: Tensor
     entropy: Tensor
-
-
-def _first_alike(prompts: Sequence[Sequence[int]]) -> Tensor:
-    """[P] the number of the first prompt that is the same, so that each is calculated once."""
-    first: dict[tuple[int, ...], int] = {}
-    return torch.tensor([first.setdefault(tuple(ids), number) for number, ids in enumerate(prompts)])
 
 
 def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

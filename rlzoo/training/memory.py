@@ -118,7 +118,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         Phase("start", {**models, **copy, **merged, **handed, **set_aside, **reserved}),
         Phase("rollout", {**held, **buckets, **copy, **tokens, "KV cache": cache, **reserved}),
         Phase("scoring", {**trains, **also, "activations": float(layer), **head, **reserved}),
-        max((Phase("training", {**learns, **held, **reserved}) for held in moments), key=lambda phase: phase.total),
+        max((Phase("training", {**learns, **moment, **reserved}) for moment in moments), key=lambda phase: phase.total),
         Phase("hand-over", {**held, **buckets, **copy, **merged, **handed, **tokens, **reserved}),
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid_words import SCHEDULE
-from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
 from rlzoo.config import load_config, to_yaml
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
@@ -91,8 +91,17 @@ def records(generator: np.random.Generator, accuracy: float, samples: int = SAMP
     return found
 
 
+def board_of(*folders: Path) -> Leaderboard:
+    """The leaderboard of runs, or of all that are in a folder."""
+    runs, baseline, notes = read_runs([str(folder) for folder in folders])
+    return make_leaderboard(runs, baseline, notes=notes)
+
+
+def row_of(board: Leaderboard, name: str) -> BoardRow:
+    """The row that is called so."""
+    return next(row for row in board.rows if str(row.name) == name)
+
+
 def make_board(folder: Path) -> Leaderboard:
     """Two recipes, two seeds, two decodings."""
-    runs = [make_run(folder / f"{name}-{seed}", name, seed) for name in ("grpo", "stapo") for seed in (0, 1)]
-    found, baseline, notes = read_runs([str(run) for run in runs])
-    return make_leaderboard(found, baseline, notes=notes)
+    return board_of(*(make_run(folder / f"{name}-{seed}", name, seed) for name in ("grpo", "stapo") for seed in (0, 1)))

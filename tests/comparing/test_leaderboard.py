@@ -15,7 +15,7 @@ from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
@@ -28,7 +28,7 @@ from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
 from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of
 
 
@@ -53,11 +53,6 @@ def board(folders: list[str]) -> Leaderboard:
     """The leaderboard of run folders."""
     found, baseline, notes = read_runs(folders)
     return make_leaderboard(found, baseline, notes=notes)
-
-
-def row_of(board: Leaderboard, name: str) -> BoardRow:
-    """The row that is called so."""
-    return next(row for row in board.rows if str(row.name) == name)
 
 
 def test_rows_are_canonical_expressions_sorted_by_accuracy(runs: list[str]) -> None:

@@ -9,8 +9,6 @@ import pytest
 from matplotlib.axes import Axes
 from rich.console import Console
 
-from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
 from rlzoo.comparing.results import ACCURACY, AREA
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
@@ -21,7 +19,7 @@ from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.leaderboard_page import print_leaderboard
 from rlzoo.report.page import page
 from rlzoo.statistics.verdicts import Finding
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, evaluate_on_the_way, make_run
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, evaluate_on_the_way, make_run, row_of
 
 STARTS, SLOW, SOON = 0.2, 0.3, 0.75
 HEADING = f"area under avg@{SAMPLES}"
@@ -44,17 +42,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made_once: Path, tmp_path: Path) -> Path:
     """These runs, in a folder of the test's own."""
     return shutil.copytree(made_once, tmp_path / "runs")
-
-
-def board_of(folder: Path) -> Leaderboard:
-    """The leaderboard of all runs in a folder."""
-    runs, baseline, notes = read_runs([str(folder)])
-    return make_leaderboard(runs, baseline, notes=notes)
-
-
-def row_of(board: Leaderboard, name: str) -> BoardRow:
-    """The row that is called so."""
-    return next(row for row in board.rows if str(row.name) == name)
 
 
 def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apart_that_end_alike(folder: Path) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard
 from rlzoo.comparing.scaling_curves import NOT_RECORDED, Scaling
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
@@ -20,7 +19,7 @@ from rlzoo.report.leaderboard_csv import records
 from rlzoo.report.leaderboard_markdown import markdown
 from rlzoo.report.page import page
 from rlzoo.statistics.scaling import Refused, Sigmoid, SigmoidFit
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, make_run
 from tests.comparing.finished_runs import records as answers
 
 STEPS_LONG, TOKENS = 60, 1000
@@ -58,12 +57,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made_once: Path, tmp_path: Path) -> Path:
     """These runs, in a folder of the test's own."""
     return shutil.copytree(made_once, tmp_path / "runs")
-
-
-def board_of(folder: Path) -> Leaderboard:
-    """Of all runs in a folder."""
-    runs, baseline, notes = read_runs([str(folder)])
-    return make_leaderboard(runs, baseline, notes=notes)
 
 
 def scaling_of(board: Leaderboard) -> Scaling:
