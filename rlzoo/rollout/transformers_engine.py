@@ -190,10 +190,17 @@ class _ReservedLayer(DynamicLayer):
         return self._filled()
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps some rows, or repeats them."""
+        """Keeps some rows, or repeats them. The room behind them is not copied."""
         assert self.buffers is not None
-        self.buffers = self.buffers[0][indices], self.buffers[1][indices]
+        keys, values = self.buffers
+        self.buffers = self._selected(keys, indices), self._selected(values, indices)
         self._filled()
+
+    def _selected(self, held: Tensor, indices: Tensor) -> Tensor:
+        _, heads, room, size = held.shape
+        buffer = held.new_empty(len(indices), heads, room, size)
+        torch.index_select(held[:, :, : self.length], 0, indices, out=buffer[:, :, : self.length])
+        return buffer
 
     def _roomier(self, held: Tensor, length: int) -> Tensor:
         rows, heads, _, size = held.shape
