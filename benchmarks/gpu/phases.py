@@ -35,8 +35,8 @@ from rlzoo.training.memory import host_bytes, predict
 from rlzoo.training.run import load_trainer
 from rlzoo.training.trainer import Trainer
 
-LAYERS, VOCABULARY = 17, 2**15
-"""Of a model of 0.99 GB, an eighth of it the embedding."""
+LAYERS, VOCABULARY = 18, 2**15
+"""Of a model of 1.04 GB, an eighth of it the embedding."""
 RUN = (
     "objective=dapo-dynamic_sampling+kl",
     "task.problems=8",

@@ -162,7 +162,8 @@ class RolloutConfig:
     the next one, by the newer policy, and none waits for the longest response. A divisor of `max_response_tokens`; 0
     samples each response to its end."""
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
-    """GiB that vLLM holds for the keys and values of responses in progress, 4 unless set; for vLLM alone."""
+    """GiB that vLLM holds for the keys and values of responses in progress; unless set 4, or more where one whole
+    response takes more. For vLLM alone."""
     noise: Annotated[Positive | None, RESULTS] = None
     """Standard deviation of a fixed offset on every token's logit, by which the transformers engine samples otherwise
     than the policy in training, to imitate an engine that disagrees; evaluation samples without it."""

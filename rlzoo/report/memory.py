@@ -35,8 +35,11 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     if fit.fits:
         console.print(f"It fits; {largest.name} takes the most.")
         return
-    part = max(largest.parts, key=lambda name: largest.parts[name])
-    console.print(f"It does not fit: {largest.name} takes the most, and of that its {part}.")
+    if largest.total > fit.memory:
+        part = max(largest.parts, key=lambda name: largest.parts[name])
+        console.print(f"It does not fit: {largest.name} takes the most, and of that its {part}.")
+    else:
+        console.print("It does not fit: keys and values have no room for one whole response.")
     remedy = " ".join(fit.remedy)
     console.print(f"It would fit with {remedy}" if remedy else "No keys make it fit; take more or larger GPUs.")
 
@@ -72,7 +75,8 @@ def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     _console().print(f"Keys and values have {said_room(room, sampled)}.")
     if engine.kv_cache_gib is None:
         return
-    more, size = free_for_cache(fit, room, sampled), set_aside_gib(config.rollout, engine.kv_cache_gib)
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
+    more, size = free_for_cache(fit, room, sampled), set_aside_gib(config.rollout, config.model, shape, longest)
     if more > size:
         _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
 

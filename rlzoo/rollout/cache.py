@@ -1,6 +1,7 @@
 """How much memory the keys and values of responses in progress take of the device that this process samples on."""
 
 import logging
+import math
 import os
 
 import torch
@@ -13,6 +14,8 @@ from rlzoo.rollout import engine_class
 GIB = 2**30
 ROOM = 1.25
 """Keys and values that are held for each that is there: a cache that grows is given a quarter more than it needs."""
+SPARE = 256
+"""Tokens: a cache is cut into blocks, of which the last need not be full and one is never used."""
 
 _logger = logging.getLogger(__name__)
 
@@ -22,9 +25,19 @@ def bytes_per_token(shape: Shape, model: ModelConfig) -> int:
     return shape.cached_numbers * (2 if model.precision == "bfloat16" else 4)
 
 
-def set_aside_gib(rollout: RolloutConfig, usual: float) -> float:
-    """GiB for the keys and values of an engine that sets `usual` aside where nothing else is said."""
-    return rollout.kv_cache_gib or usual
+def least_gib(shape: Shape, model: ModelConfig, length: int) -> float:
+    """GiB, in quarters, without which no response can be sampled that has so many tokens with its prompt."""
+    return math.ceil(4 * bytes_per_token(shape, model) * (length + SPARE) / GIB) / 4
+
+
+def set_aside_gib(rollout: RolloutConfig, model: ModelConfig, shape: Shape, length: int) -> float:
+    """GiB for keys and values of an engine that sets some aside: what is said, or else the usual or the least, if more.
+
+    `length` are the tokens of the longest response with its prompt.
+    """
+    usual = engine_class(rollout.engine).kv_cache_gib
+    assert usual is not None
+    return rollout.kv_cache_gib or max(usual, least_gib(shape, model, length))
 
 
 def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: int, length: int) -> float:
@@ -33,7 +46,7 @@ def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: 
     if engine.apart:
         return 0.0
     if engine.kv_cache_gib is not None:
-        return set_aside_gib(rollout, engine.kv_cache_gib) * GIB
+        return set_aside_gib(rollout, model, shape, length) * GIB
     return ROOM * bytes_per_token(shape, model) * length * rows
 
 

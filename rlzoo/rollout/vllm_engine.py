@@ -20,6 +20,7 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
+from rlzoo.model.shape import shape_of
 from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
@@ -203,6 +204,7 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
     length = config.max_prompt_tokens + config.max_response_tokens
     distributed = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     architecture = type(policy.model).__name__
+    cache_gib = set_aside_gib(config, model, shape_of(model), length)
     try:
         with _seeded(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
@@ -219,14 +221,14 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
                 max_model_len=min(length, tokenizer.context_length or length),
                 max_num_seqs=config.rows_per_batch,
                 max_num_batched_tokens=max(TOKENS_PER_FORWARD, config.rows_per_batch),
-                kv_cache_memory_bytes=int(set_aside_gib(config, VllmEngine.kv_cache_gib) * GIB),
+                kv_cache_memory_bytes=int(cache_gib * GIB),
                 gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
                 enable_sleep_mode=sleep_mode,
                 enforce_eager=policy.device.type == "cpu",  # compiling takes a minute and saves little there
                 distributed_executor_backend="external_launcher" if distributed else None,
             )
     except Exception as error:  # whatever the libraries underneath stumble over
-        raise _unusable(error, config, model, architecture) from None
+        raise _unusable(error, cache_gib, model, architecture) from None
 
 
 def _architecture_folder(config: Any) -> Path:
@@ -254,9 +256,9 @@ def _parameter_names(model: torch.nn.Module) -> set[str]:
     return {name for name, _ in model.named_parameters(remove_duplicate=False)}
 
 
-def _unusable(error: Exception, config: RolloutConfig, model: ModelConfig, architecture: str) -> UserError:
+def _unusable(error: Exception, cache_gib: float, model: ModelConfig, architecture: str) -> UserError:
     message = one_line(error).partition(" Try ")[0]
-    size = f"rollout.kv_cache_gib={set_aside_gib(config, VllmEngine.kv_cache_gib):g}"
+    size = f"rollout.kv_cache_gib={cache_gib:g}"
     if "KV cache is needed" in message or "No available memory for the cache" in message:
         return UserError(f"{size} is too small for one prompt and response; raise it: {message}")
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "less than requested memory for kv" in message:

@@ -18,7 +18,7 @@ from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes
+from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes, set_aside_gib
 from rlzoo.training.pass_memory import kept_per_position, logits_bytes, mask_per_position, training_moments
 from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
 
@@ -52,13 +52,15 @@ class Fit:
     phases: Sequence[Phase]
     memory: float
     """Bytes that each GPU has."""
-    remedy: Sequence[str]
+    remedy: Sequence[str] = ()
     """Keys that make it fit, none if it fits or if nothing here does."""
+    has_room: bool = True
+    """Whether keys and values have room for a whole response."""
 
     @property
     def fits(self) -> bool:
-        """Whether every phase does."""
-        return self.largest.total <= self.memory
+        """Whether every phase does, and so one response can be sampled."""
+        return self.largest.total <= self.memory and self.has_room
 
     @property
     def largest(self) -> Phase:
@@ -241,8 +243,7 @@ def fit(
     config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None = None
 ) -> Fit:
     """Whether a run fits on so many GPUs of so many bytes, and if not, the fewest keys that make it fit."""
-    phases = predict(config, shape, objective, gpus, teacher)
-    fit = Fit(phases, memory, ())
+    fit = _fit(config, shape, objective, gpus, memory, teacher)
     if fit.fits:
         return fit
     changes = list(_changes(config, shape, gpus))
@@ -251,9 +252,16 @@ def fit(
             changed = config
             for _, section, values in chosen:
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
-            if max(phase.total for phase in predict(changed, shape, objective, gpus, teacher)) <= memory:
-                return Fit(phases, memory, [word for word, _, _ in chosen])
+            if _fit(changed, shape, objective, gpus, memory, teacher).fits:
+                return replace(fit, remedy=[word for word, _, _ in chosen])
     return fit
+
+
+def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None) -> Fit:
+    """Without what would mend it."""
+    sets_aside = engine_class(config.rollout.engine).kv_cache_gib is not None and shape.cached_numbers
+    has_room = not sets_aside or whole_responses(config, shape, gpus)[0] >= 1
+    return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=has_room)
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -273,9 +281,10 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         rows = max(1, rollout.rows_per_batch // 8)
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
         yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}
-    if engine.kv_cache_gib is not None and (rollout.kv_cache_gib or 0) > engine.kv_cache_gib:
-        size = engine.kv_cache_gib
-        yield f"rollout.kv_cache_gib={size:g}", "rollout", {"kv_cache_gib": size}
+    if engine.kv_cache_gib is not None and rollout.kv_cache_gib:
+        size = set_aside_gib(replace(rollout, kv_cache_gib=None), model, shape, longest)
+        if rollout.kv_cache_gib > size or whole_responses(config, shape, gpus)[0] < 1:
+            yield f"rollout.kv_cache_gib={size:g}", "rollout", {"kv_cache_gib": size}
     if engine.sleeps:  # its weights and cache are then on other GPUs
         yield "rollout.engine=vllm_server", "rollout", {"engine": "vllm_server"}
     if model.precision == "float32":

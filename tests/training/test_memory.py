@@ -3,6 +3,7 @@
 import re
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,22 @@ def test_a_start_that_a_cache_makes_too_large_fits_with_less_of_it_or_with_a_ser
         load_config([*words, "rollout.kv_cache_gib=4", "model.precision=float32"]), FOURTEEN, objective, 64, 48 * GIB
     )
     assert alone.largest.name == "start" and alone.remedy == ["rollout.engine=vllm_server"]
+
+
+def test_a_cache_without_room_for_one_response_does_not_fit_and_unless_one_is_set_there_is_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, objective = [str(PAPERS["stapo_qwen3_14b"]), "rollout.max_response_tokens=30000"], parse("stapo")
+    config = load_config([*words, "rollout.kv_cache_gib=4"])
+    small = fit(config, FOURTEEN, objective, 64, 80 * GIB)
+    assert whole_responses(config, FOURTEEN, 64)[0] < 1 and small.largest.total < 80 * GIB
+    assert not small.fits and small.remedy == ["rollout.kv_cache_gib=5"]
+    assert main(["fit", *words, "gpus=64", "memory=80", "rollout.kv_cache_gib=4"]) == 1
+    assert "keys and values have no room for one whole response.\nIt would fit with" in capsys.readouterr().out
+    unset = load_config(words)
+    unset = replace(unset, rollout=replace(unset.rollout, kv_cache_gib=None))
+    assert fit(unset, FOURTEEN, objective, 64, 80 * GIB).fits
+    assert 1 <= whole_responses(unset, FOURTEEN, 64)[0] < 1.1
 
 
 def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
