@@ -46,6 +46,8 @@ def _refusal(table: PeerTable, objective: Objective, changed: Mapping[str, Any],
     if not changed.keys() & settings_read(table, {**usual, **changed}, after):
         return f"{idle}, nor in {table.name} beside its other settings: leave that out"
     old, new = _parts(before), _parts(after)
+    rivals = _rivals(table, new)
+    old |= {part.name: part for part in objective.parts if part.name in rivals}
     try:
         remedy = rewritten(objective, old, new)
     except ObjectiveError as error:
@@ -68,6 +70,16 @@ def _parts(rules: list[Held]) -> dict[str, Part]:
     """What rules compose, both bounds of a clip written out."""
     parts = {part.name: part for part in parse(composition(rules)).parts}
     return {part.name: part for part in in_order({**_upper_bound(parts), **parts}.values())}
+
+
+def _rivals(table: PeerTable, parts: Mapping[str, Part]) -> set[str]:
+    """Parts that a setting of the library has in place of one of these: of two divergences it knows one at a time."""
+    rivals = set()
+    for rules in table.stages.values():
+        alone = [terms[0].name for terms in (read_terms(rule.terms) for rule in rules if rule.terms) if len(terms) == 1]
+        if parts.keys() & alone:
+            rivals |= set(alone) - parts.keys()
+    return rivals
 
 
 def _upper_bound(parts: Mapping[str, Part]) -> dict[str, Part]:

@@ -38,7 +38,7 @@ def _low_delta(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**values, "epsilon_high": round(delta - 1, 12), "delta": round(1 + high, 12)}
 
 
-_BIASED = "the estimate is multiplied by the ratio and differentiated through both"
+_UNBIASED = {"beta": "BETA", "use_bias_correction_kl": True, "sync_ref_model": False}
 
 TRL = PeerTable(
     name="trl",
@@ -136,7 +136,8 @@ TRL = PeerTable(
         "divergence": (
             Rule("", {"beta": 0}),
             Rule("kl(beta=BETA)", {"beta": "BETA", "use_bias_correction_kl": False, "sync_ref_model": False}),
-            Rule("kl(beta=BETA)", {"use_bias_correction_kl": True, "beta": "BETA", "sync_ref_model": False}, _BIASED),
+            Rule("unbiased_kl(beta=BETA)", {**_UNBIASED, "importance_sampling_level": "token"}),
+            Rule("kl(beta=BETA)", _UNBIASED, "the estimate is multiplied by the response's ratio, differentiated too"),
             Rule("kl(beta=BETA)", {"beta": "BETA", "sync_ref_model": True}, "its reference follows the policy"),
         ),
         "entropy": (

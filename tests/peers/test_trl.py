@@ -35,6 +35,7 @@ EQUAL: dict[str, dict[str, Any]] = {
     "sapo": {"loss_type": "sapo"},
     "vespo": {"loss_type": "vespo"},
     "kl": {"loss_type": "grpo", "beta": 0.3, "use_bias_correction_kl": False},
+    "unbiased_kl": {"loss_type": "grpo", "beta": 0.3},
     "off-policy mask": {"loss_type": "grpo", "off_policy_mask_threshold": 0.05},
 }
 
@@ -49,7 +50,7 @@ REPLACED: list[dict[str, Any]] = [
     {"epsilon": 0.1, "epsilon_high": 0.5},
     *({"delta": value} for value in (1.1, 1.5, 4.0)),
     {"epsilon": 0.5, "delta": 1.25},
-    *({"beta": value, "use_bias_correction_kl": False} for value in (0.04, 0.3)),
+    *({"beta": value, "use_bias_correction_kl": biased} for value in (0.04, 0.3) for biased in (False, True)),
     *({"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "luspo", "sapo", "vespo")),
     *({"loss_type": "cispo", "epsilon_high": value} for value in (1.2, 2.0, 5.0)),
     {"importance_sampling_level": "sequence"},
@@ -198,16 +199,15 @@ def test_trls_entropy_threshold_is_interpolated(share: float) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.04, 0.3])
-def test_trls_unbiased_divergence_is_k3_times_the_ratio(beta: float) -> None:
-    """`use_bias_correction_kl`, its default, differentiates r k3; ours is the gradient of k3 itself, and it says so."""
-    settings = {"beta": beta, "loss_type": "grpo"}
-    line = refusal(TRL, from_peer("trl", {}).expression, settings, {})
-    assert "trl differs: " in line and "the estimate is multiplied by the ratio" in line
+def test_trls_unbiased_divergence_of_a_response_is_k3_times_its_ratio(beta: float) -> None:
+    """`use_bias_correction_kl`, its default, differentiates r k3, here of the response's ratio, and it says so."""
+    settings = {"beta": beta, **SEQUENCE}
+    line = refusal(TRL, from_peer("trl", SEQUENCE).expression, settings, {})
+    assert "trl differs: " in line and "multiplied by the response's ratio" in line
     batch = whole_batch(1)
-    without = from_peer("trl", {"loss_type": "grpo"}).expression
-    divergence = theirs(settings, batch) - ours(without, batch)
+    divergence = theirs(settings, batch) - ours(from_peer("trl", SEQUENCE).expression, batch)
     logp = batch.logp.clone().requires_grad_()
-    away = logp - batch.logp_ref
-    unbiased = (logp - batch.logp_old).exp() * (torch.expm1(-away) + away)
-    loss = beta * ((unbiased * batch.mask).sum(1) / batch.mask.sum(1)).mean()
+    away, lengths = logp - batch.logp_ref, batch.mask.sum(1)
+    ratio = (((logp - batch.logp_old) * batch.mask).sum(1) / lengths).exp()[:, None]
+    loss = beta * ((ratio * (torch.expm1(-away) + away) * batch.mask).sum(1) / lengths).mean()
     assert_same(divergence, pushed(loss, logp, batch.mask))
