@@ -3,7 +3,8 @@
     + beta r (pi_ref/pi - log(pi_ref/pi) - 1),   r = pi/pi_old, differentiated too
 
 k3 weighed by the importance ratio: its expectation over the old policy is the divergence of the current one. As TRL
-1.16.0's GRPOTrainer has it with use_bias_correction_kl, ratios of tokens; tests run that beside it. Open: beta; TRL's example takes 0.001. Deviations: log-ratios are clamped to [-20, 20].
+1.16.0's GRPOTrainer has it with use_bias_correction_kl and ratios of tokens, beside which tests run it. Open: beta;
+TRL's example takes 0.001. Deviations: log-ratios are clamped to [-20, 20].
 """
 
 from dataclasses import dataclass

@@ -63,6 +63,7 @@ def run(folder: Path, *words: str) -> RunFolder:
     [
         *thinned(of_one_turn(fitting(4, RECIPES)), fast=24, slow=4),
         *thinned(of_one_turn(fitting(4, SAMPLE_PAIRS)), fast=0, slow=26),
+        "justrl+unbiased_kl",
     ],
 )
 def test_every_recipe_and_some_pairs_of_them_train_three_steps(objective: str, tmp_path: Path) -> None:
