@@ -1,19 +1,27 @@
 """What each variant of each recipe was held against: whose function or equation, at which commit, how far off.
 
-The rows are in `provenance.csv`. A run compares the push on every token of 40 random float64 batches, relative to the
-largest of its batch. Runs marked `vectors` are made again by `tests/objectives/sources/make.py`; every row whose
-function was run has them.
+The rows are in `provenance.csv`. `HOW` says what their numbers are. Runs marked `vectors` are made again by
+`tests/objectives/sources/make.py`; every row whose function was run has them.
 """
 
 import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+HOW = (
+    "Numbers marked vectors are largest differences of two random sums of the pushes on the tokens of a batch, of 40 "
+    "random batches, relative to the largest push of its batch; tests calculate them again. Other numbers were noted "
+    "when an equation was transcribed; tests hold that equation, calculated apart, and not the number."
+)
 KINDS = ("code, run", "code, read", "paper's equation", "notes on the paper")
 
 MISSING = {
-    "s_grpo": "arXiv:2504.20834: a random share of the tokens; its equation and share could not be read, nor code had",
-    "t_spmo": "arXiv:2504.20834: prefix matching needs token ids, which batches do not have; its equation was not read",
+    "s_grpo": "arXiv:2504.20834: a random share of the tokens; only the paper's introduction and a review could be "
+    "had, not its share, cut and limit, and no code",
+    "t_spmo": "arXiv:2504.20834: prefix matching; only the paper's introduction could be had, without its equation, "
+    "and no code; it needs token ids, which batches do not have",
+    "shuffle_r1's reshuffle": "arXiv:2508.05612: it trains on some rows several times in a step, and a batch has each "
+    "once: no weight of an advantage would change the denominators with it",
     "gkd": "arXiv:2306.13649: divergences of whole distributions, and batches hold the sampled tokens' log-probs alone",
     "minillm": "arXiv:2306.08543: its single-step term is a sum over the vocabulary; TRL's trainer needs all logits",
     "sdpo": "arXiv:2601.20802: a divergence over the likeliest tokens of the teacher, whose logits batches do not have",

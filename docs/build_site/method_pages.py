@@ -23,6 +23,7 @@ from objectives import (
     parse,
     with_examples,
 )
+from objectives.provenance import HOW
 from objectives.zoo import PARTS, RECIPES
 from rlzoo.choosing.costs import costs
 
@@ -224,8 +225,7 @@ def provenance_page() -> str:
     """What each variant of each method was held against, and the methods that are not here."""
     pieces = [
         "# Provenance",
-        "What each variant was held against: somebody else's function, run or read, or an equation. A difference is "
-        "the largest of a token's push on 40 random batches, relative to the largest push of its batch.",
+        f"What each variant was held against: somebody else's function, run or read, or an equation. {HOW}",
         provenance_table(PROVENANCE, with_recipe=True),
         "## Not here",
         "\n".join(f"- `{name}`: {escaped(reason)}." for name, reason in MISSING.items()),

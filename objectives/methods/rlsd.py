@@ -6,7 +6,7 @@
 On GRPO without KL. The teacher is the model with the answer in its prompt, task.teacher_prompt: rewards say in which
 direction a token is pushed, the teacher how far.
 Open: eq. 16 has no ratio to the old policy; here GRPO's, as in the code.
-Left out: their teacher is renewed every 20 steps; here it is the policy itself, or the starting model with
+Left out, of the loop: their teacher is renewed every 20 steps; here it is the policy itself, or the starting model with
 model.teacher=initial.
 Variant authors (iie-ycx/RLSD): over 60 steps, the current policy's log-prob in the weight, clip_higher(high=0.28),
 dual_clip(cap=3) and the mean over all tokens, as their script has it.

@@ -7,7 +7,7 @@ The gate opens on tokens that a teacher with more in its prompt (in the paper sk
 likelier than the policy; these are raised, and no token is lowered. Open: what of the gates by entropy and by both to
 take; here the gap's, as in the code. lambda and 0.01 are those of their scripts.
 Variant authors (ZJU-REAL/SDAR, verl): dual_clip(cap=3), kl(clamp=20), means over the tokens of each micro-batch. Left
-out: its penalty of invalid actions.
+out: its penalty of invalid actions, which is in the reward.
 """
 
 from dataclasses import dataclass

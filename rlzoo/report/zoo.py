@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from objectives import TROUBLES, Name, Objective, Provenance, Stage, names, read_terms
+from objectives.provenance import HOW
 from rlzoo.choosing.costs import costs
 from rlzoo.errors import UserError, nearest
 from rlzoo.report.console import plain_console
@@ -87,9 +88,7 @@ def print_objective(written: str, objective: Objective, console: Console | None 
 def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], console: Console | None = None) -> None:
     """What each variant was held against, and what is not in the zoo."""
     console = console or plain_console()
-    console.print(
-        "A number is the largest difference of a token's push on 40 batches, relative to the batch's largest."
-    )
+    console.print(HOW)
     for row in rows:
         console.print(f"{row.recipe}({row.variant}): {row.against}; {row.difference}", style="bold")
         console.print(Padding(row.source, (0, 0, 0, 4)))
