@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, is_disk_full
 from rlzoo.records import Fields, reading
 
 DEEPEST = 512
@@ -30,6 +30,8 @@ _HALVES = "backslashreplace"
 """What is done with half a character, which is none in UTF-8."""
 _PARTIAL = ".rlzoo-partial"
 """How the name of a hidden file ends that stands for something half written."""
+_OF_DISKS = (errno.ENOSPC, errno.EIO, errno.ESTALE)
+"""What befalls a file that is open already, so that the system does not name it."""
 
 
 @contextmanager
@@ -63,11 +65,23 @@ def _partial(target: Path) -> Iterator[IO[bytes]]:
     """A file beside the target that is locked while that is written; where it is not, its process was killed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     _clear_once(target.parent.resolve())
-    with _locked_file(target) as file:
+    with _named(target), _locked_file(target) as file:
         try:
             yield file
         finally:
             _remove(Path(file.name), target)
+
+
+@contextmanager
+def _named(target: Path) -> Iterator[None]:
+    """Raises OSError that names what is written for a disk that is full or fails, also where a library says so."""
+    try:
+        yield
+    except Exception as error:
+        number = errno.ENOSPC if is_disk_full(error) else getattr(error, "errno", None)
+        if number not in _OF_DISKS or getattr(error, "filename", None):
+            raise
+        raise OSError(number, os.strerror(number), str(target)) from error
 
 
 def _locked_file(target: Path) -> IO[bytes]:
@@ -175,7 +189,7 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     """Appends one record as one line in one write."""
-    with opened_to_append(path) as file:
+    with _named(path), opened_to_append(path) as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

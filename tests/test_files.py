@@ -1,20 +1,24 @@
 """A file or a folder is whole or not there, whoever is killed meanwhile; nothing stays of what a killed one left."""
 
+import errno
 import fcntl
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rlzoo.config import load_config
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, fault_in
 from rlzoo.experiment.claim import LOCK, claim
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import (
     append_json_line,
     clear_leftovers,
+    file_written_atomically,
     folder_written_atomically,
     read_json_file,
     read_json_lines,
@@ -173,3 +177,45 @@ def test_a_link_that_is_named_as_something_half_written_is_not_opened(tmp_path: 
     link.symlink_to(outside)
     clear_leftovers(link.parent)
     assert link.is_symlink() and outside.exists()
+
+
+def full_file(path: Path) -> None:
+    with file_written_atomically(path) as file:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), file.fileno())
+        file.write(b"some")
+
+
+def full_folder(path: Path) -> None:
+    with folder_written_atomically(path), open("/dev/full", "w") as file:
+        file.write("some")
+
+
+def full_folder_of_a_library(path: Path) -> None:
+    with folder_written_atomically(path):
+        raise RuntimeError(f"I/O error: {os.strerror(errno.ENOSPC)} (os error 28)")  # as safetensors has it
+
+
+@pytest.mark.parametrize("write", [full_file, full_folder, full_folder_of_a_library])
+def test_a_full_disk_says_what_could_not_be_written_and_leaves_nothing(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    with pytest.raises(OSError) as error:
+        write(tmp_path / "target")
+    assert fault_in(error.value).startswith(f"{tmp_path / 'target'}: the disk is full") and not names(tmp_path)
+
+
+def test_a_full_disk_says_which_file_could_not_grow() -> None:
+    with pytest.raises(OSError) as error:
+        append_json_line(Path("/dev/full"), {"step": 1})
+    assert fault_in(error.value).startswith("/dev/full: the disk is full")
+
+
+def test_a_failing_disk_says_what_could_not_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as error, file_written_atomically(tmp_path / "target"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert fault_in(error.value).startswith(f"{tmp_path / 'target'}: {os.strerror(errno.EIO)}; the disk fails")
+
+
+def test_an_error_of_what_is_written_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError, match=r"^gone$"), file_written_atomically(tmp_path / "target"):
+        raise ConnectionError("gone")

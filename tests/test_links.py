@@ -9,6 +9,7 @@ import pytest
 
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.inspecting.microscope import PAGES
 from tests.conftest import error_of
 from tests.test_stranger import WORDS, clean, marker, records, run  # noqa: F401
 
@@ -18,7 +19,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(it.relative_to(folder)): it.read_bytes() for it in folder.rglob("*") if it.is_file()}
 
 
-LINKED = (".lock", "checkpoints", "checkpoints/step-000001/training", "evaluation", "metrics.jsonl", "source")
+LINKED = (".lock", "checkpoints", "checkpoints/step-000001/training", "evaluation", "metrics.jsonl", "source", PAGES)
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -42,6 +43,8 @@ def test_nothing_is_written_through_a_link_in_a_run(
         assert refused in error_of(capsys, "eval", run)
     if name == "evaluation":
         assert refused in error_of(capsys, "regrade", records(run))
+    if name == PAGES:
+        assert refused in error_of(capsys, "inspect", run)
     assert contents(outside) == before and not (outside / "new").exists()
 
 

@@ -3,15 +3,18 @@ r"""What others wrote is data until it is shown, and text when it is: no nesting
 import csv
 import io
 import logging
+import re
 from pathlib import Path
 
 import pytest
 from rich.text import Text
 
+import rlzoo
 from rlzoo.commands import main
 from rlzoo.errors import PlainFormatter, printable
 from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.console import PlainConsole
+from rlzoo.report.csv_text import csv_text
 from rlzoo.report.leaderboard_csv import comma_separated
 from tests.comparing.finished_runs import make_board, make_run
 from tests.conftest import error_of
@@ -79,18 +82,38 @@ def test_a_mistake_is_a_line_of_bounded_length_and_half_a_character_is_one(capsy
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_no_cell_is_a_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FORMULAS = ('=HYPERLINK("http://x")', "@SUM(1)", "+1+cmd|' /C calc'!A0", "-1+2", "\t=1")
+
+
+def formulas(table: str) -> list[str]:
+    """Cells of a CSV that a spreadsheet would calculate."""
+    cells = [cell for row in csv.reader(io.StringIO(table)) for cell in row]
+    return [cell for cell in cells if re.match(r"[=+@\t\r-](?!(\d|\.)[\d.]*(e[+-]\d+)?$)", cell)]
+
+
+def test_no_cell_is_a_formula_and_numbers_stay_numbers() -> None:
+    assert formulas("\n".join(FORMULAS).replace('"', "")) == [it.replace('"', "") for it in FORMULAS]
+    table = csv_text(FORMULAS, [FORMULAS, ["-0.5", "+1e-05", -0.5, "a=1", ""]])
+    assert not formulas(table) and table.splitlines()[-1] == "-0.5,+1e-05,-0.5,a=1,"
+    assert next(csv.reader(io.StringIO(table))) == [f"'{printable(it)}" for it in FORMULAS]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_no_cell_of_a_leaderboard_is_a_formula(formula: str, tmp_path: Path) -> None:
     board = make_board(tmp_path)
     for row in board.rows:
-        object.__setattr__(row.name, "objective", '=HYPERLINK("http://x")')
-        object.__setattr__(row.training, "command", "@SUM(1)")
-    (first, *_) = csv.DictReader(io.StringIO(comma_separated(board)))
-    assert first["objective"] == '\'=HYPERLINK("http://x")' and first["command"] == "'@SUM(1)"
-    assert all(
-        cell[:1] not in "=@" or not cell
-        for row in csv.DictReader(io.StringIO(comma_separated(board)))
-        for cell in row.values()
-    )
+        object.__setattr__(row.name, "objective", formula)
+        object.__setattr__(row.training, "command", formula)
+    table = comma_separated(board)
+    (first, *_) = csv.DictReader(io.StringIO(table))
+    assert first["objective"] == first["command"] == f"'{printable(formula)}" and not formulas(table)
+
+
+def test_every_table_is_written_by_what_writes_no_formula() -> None:
+    """Whoever writes CSV by other means would have to be tested as it is."""
+    sources = Path(rlzoo.__file__).parent.rglob("*.py")
+    writers = {it.name for it in sources if re.search(r"csv\.(Dict)?[wW]riter|to_csv", it.read_text())}
+    assert writers == {"csv_text.py"}
 
 
 def test_what_would_steer_a_terminal_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:

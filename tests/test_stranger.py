@@ -5,7 +5,7 @@ import pickle
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,14 @@ import pytest
 import rlzoo
 from objectives import parse
 from rlzoo.commands import main
+from rlzoo.comparing import compare
+from rlzoo.comparing.compare import CellRun
+from rlzoo.comparing.grid import read_grid
+from rlzoo.errors import Fault
 from rlzoo.files import read_json_lines, write_json, write_json_lines
 from rlzoo.model.manifest import MANIFEST
 from rlzoo.model.pretrained import ADAPTER_CONFIG
-from tests.conftest import error_of
+from tests.conftest import error_of, fault_of
 from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.tasks.test_boundary import START, WRITE
@@ -223,6 +227,30 @@ def test_what_is_typed_or_trusted_is_imported(
     mine.write_text((run / "config.yaml").read_text())
     assert "trust=" in error_of(capsys, "train", run / "config.yaml", "output=new")
     assert main(["train", str(mine), "output=new"]) == 0
+
+
+def test_what_a_grid_alone_names_is_imported_where_it_is_trusted(
+    marker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*WORDS, "seeds=0", "output=grid")
+    theirs, _ = read_grid(["grpo", "grpo+theirs:bonus", *words])
+    theirs.folder.mkdir()
+    theirs.save()
+    marker.unlink()
+    del sys.modules["theirs"]
+    line = error_of(capsys, "compare", "grpo", *words)
+    remedy = re.search(r"theirs:bonus.* add (trust=\S+) if", line)
+    assert remedy and not marker.exists()
+    assert "has no effect" in error_of(capsys, "compare", "grpo", *words, "trust=elsewhere") and not marker.exists()
+    begun: list[str] = []
+
+    def begin(cells: Sequence[CellRun], *_: object) -> None:
+        begun.extend(str(run.cell.entry.expression) for run in cells)
+        raise Fault("nothing is trained here")
+
+    monkeypatch.setattr(compare, "_Scheduler", begin)
+    assert "nothing is trained here" in fault_of(capsys, "compare", "grpo", *words, remedy[1])
+    assert marker.exists() and begun == ["grpo", "grpo+theirs:bonus"]
 
 
 class Pickled:

@@ -1,13 +1,12 @@
 """The leaderboard as CSV, and as the rows that Python gets."""
 
-import csv
-import io
 from collections.abc import Mapping
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, SetDecoding, TablePlace
 from rlzoo.errors import printable
 from rlzoo.report.board_statistics import ACCURACIES, BY_DECODING, BY_ROW, Value
+from rlzoo.report.csv_text import csv_text
 from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.verdicts import Measured
@@ -15,19 +14,8 @@ from rlzoo.statistics.verdicts import Measured
 
 def comma_separated(board: Leaderboard) -> str:
     """One line for each row and decoding, with a column for each seed; shares and accuracies from 0 to 1."""
-    text, rows = io.StringIO(), records(board)
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _as_a_cell(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _as_a_cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula has an apostrophe before it, as spreadsheets write it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+    rows = records(board)
+    return csv_text(rows[0], (row.values() for row in rows))
 
 
 def records(board: Leaderboard) -> list[dict[str, object]]:

@@ -1,13 +1,12 @@
 """The map in words: sentences, Markdown and CSV."""
 
-import csv
-import io
 from collections.abc import Iterator
 
 from rlzoo.errors import printable
 from rlzoo.mapping.behaviour import Behaviour, Change
 from rlzoo.mapping.quantities import QUANTITIES
 from rlzoo.mapping.zoo_map import RegimeMap, ZooMap
+from rlzoo.report.csv_text import csv_text
 from rlzoo.statistics.intervals import Estimate
 
 SHORT = {
@@ -116,19 +115,15 @@ def _cell(text: str) -> str:
 def comma_separated(zoo_map: ZooMap) -> str:
     """One line for each expression and regime."""
     rows = [_record(regime_map, row) for regime_map in zoo_map.regimes for row in regime_map.behaviours]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["regime"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(rows[0] if rows else ["regime"], (row.values() for row in rows))
 
 
 def _record(regime_map: RegimeMap, row: Behaviour) -> dict[str, object]:
     group = next(group for group in regime_map.groups if row.expression in group)
     return {
         "regime": regime_map.regime.name,
-        "objective": printable(row.expression),
-        "same_as": printable(" ".join(name for name in group if name != row.expression)),
+        "objective": row.expression,
+        "same_as": " ".join(name for name in group if name != row.expression),
         **_estimate("cosine", row.cosine),
         **_estimate("target_cosine", row.target_cosine),
         **_estimate("length", row.length),

@@ -1,10 +1,7 @@
 """The suite in words: sentences, Markdown and CSV."""
 
-import csv
-import io
-
-from rlzoo.errors import printable
 from rlzoo.experiment.experiment import counted
+from rlzoo.report.csv_text import csv_text
 from rlzoo.report.leaderboard_markdown import code, in_markdown, markdown_table
 from rlzoo.report.suite_values import rounded
 from rlzoo.statistics.verdicts import SIGNIFICANCE
@@ -166,15 +163,14 @@ def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[str]:
 def comma_separated(suite: SuiteTable) -> str:
     """A line for each claim."""
     heads = ["experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*heads, "verdict", "claim", "paper"])
-    for experiment, judged in suite.claims:
-        claim, known = judged.claim, judged.compared.difference
-        numbers: list[object] = [""] * 6
-        if known:
-            values = (known.mean, known.low, known.high, known.pairs, known.p_value, judged.compared.corrected)
-            numbers = [rounded(value) for value in values]
-        row = [experiment.results.experiment.name, claim.arm, claim.against, claim.higher, claim.smallest, *numbers]
-        writer.writerow([*row, judged.verdict.value, printable(claim.text), printable(claim.paper)])
-    return text.getvalue()
+    return csv_text([*heads, "verdict", "claim", "paper"], (_cells(*judged_in) for judged_in in suite.claims))
+
+
+def _cells(experiment: JudgedExperiment, judged: JudgedClaim) -> list[object]:
+    claim, known = judged.claim, judged.compared.difference
+    numbers: list[object] = [""] * 6
+    if known:
+        values = (known.mean, known.low, known.high, known.pairs, known.p_value, judged.compared.corrected)
+        numbers = [rounded(value) for value in values]
+    row = [experiment.results.experiment.name, claim.arm, claim.against, claim.higher, claim.smallest, *numbers]
+    return [*row, judged.verdict.value, claim.text, claim.paper]

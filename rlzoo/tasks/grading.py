@@ -42,7 +42,11 @@ LARGEST_REWARD = 1e18
 MOST_TIMED_OUT, SHORTEST = 8, 0.05
 """How many responses of a step may take all of their time. After every so many more the others get half as long, down
 to this share, in which a new worker still grades its first: a policy that learns to write towers of powers would
-otherwise take an hour of every step. A thousand towers take 64 whole times: 11 minutes of one worker at 10 s each."""
+otherwise take an hour of every step."""
+GIVEN_UP = 1000
+"""After so many time-outs of a step nothing else of it is graded: what is left has timed out, too. They have taken 64
+whole times, 11 minutes of one worker at 10 s each, and no step takes more. What is graded outside of steps (a file, an
+evaluation) has no such end: every grade is asked for."""
 STALLED = 60.0
 """Seconds beyond two time-outs after which a response that waits is taken for lost: to start a worker takes less."""
 _GRACE = 3.0
@@ -92,7 +96,9 @@ class GraderPool:
 
     @property
     def limit(self) -> float:
-        """Seconds that a response gets now."""
+        """Seconds that a response gets now; none once a step is given up."""
+        if self._is_in_step and self._late >= GIVEN_UP:
+            return 0.0
         return self.timeout * max(SHORTEST, 0.5 ** (self._late // MOST_TIMED_OUT))
 
     def __enter__(self) -> Self:
@@ -134,12 +140,13 @@ class GraderPool:
     def _round(self, pairs: Mapping[int, tuple[Problem, str]], ended: Counter[int]) -> dict[int, Graded]:
         """Grades what it can in the time that a response gets now, and begins the pool again if it breaks.
 
-        `ended` counts a response's workers that died. Once a response gets less time, those that wait are left.
+        `ended` counts a response's workers that died. Once a response gets less time, those that wait are left; once it
+        gets none, all have timed out.
         """
         graded: dict[int, Graded] = {}
-        lost: dict[int, Literal["timed_out", "failed"]] = {}
         is_broken, limit = False, self.limit
-        futures = {i: self._scheduled(*pair, limit) for i, pair in pairs.items()}
+        lost: dict[int, Literal["timed_out", "failed"]] = {} if limit else dict.fromkeys(pairs, "timed_out")
+        futures = {i: self._scheduled(*pair, limit) for i, pair in pairs.items() if limit}
         for i, future in futures.items():
             if self.limit < limit and not future.done():
                 future.cancel()
@@ -177,6 +184,10 @@ class GraderPool:
                 "%d responses have timed out (task.grader_timeout=%g): others of the same step get half as long, and "
                 "half of that after every %d more, down to %g s",
                 *(self._late, self.timeout, MOST_TIMED_OUT, SHORTEST * self.timeout),
+            )
+        if self._is_in_step and self._late == GIVEN_UP:
+            _logger.warning(
+                "%d responses have timed out: all others of the step count as if they had, ungraded", self._late
             )
 
     def _scheduled(self, problem: Problem, response: str, limit: float) -> Future[Grade]:

@@ -121,14 +121,14 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     prepare_deterministic(config.train.deterministic, accelerator.device)
     if not accelerator.is_main_process:
         view.silence()
-    with claim(folder, config) if accelerator.is_main_process else nullcontext():
+    with claim(folder, config) if accelerator.is_main_process else nullcontext(), _ended_early(folder, config):
         accelerator.wait_for_everyone()
         if said_by_main(accelerator, folder.finished(config)):
             view.nothing_left(folder)
         else:
             _start_trackers(accelerator, config, folder)
             view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
-            with _ended_early(folder, config), load_trainer(experiment, accelerator, folder) as trainer:
+            with load_trainer(experiment, accelerator, folder) as trainer:
                 _train(trainer, folder, view)
             accelerator.end_training()
             if accelerator.is_main_process:
@@ -144,7 +144,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
 
 @contextmanager
 def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
-    """While it trains: who interrupts it, runs out of disk or memory, or loses a process, is told what is saved."""
+    """Until all is written: who interrupts it, or runs out of disk, memory or processes, is told what is saved."""
     try:
         yield
     except KeyboardInterrupt as interruption:

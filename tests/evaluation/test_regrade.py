@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rlzoo.commands import main
 from rlzoo.config import RegradeConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
@@ -96,6 +97,23 @@ def test_the_shipped_tasks_are_graded_again(name: str, options: dict[str, int]) 
     (new,) = regraded([record])
     assert (new["correct"], new["reward"], new["final_answer"]) == (1.0, 1.0, problem.answer)
     assert regraded([{**record, "response": "="}])[0]["reward"] == -1
+
+
+STEERING = "\x1b[31mred\x07\u202eturned"
+
+
+@pytest.mark.parametrize("show", [0, 2, 10])
+def test_so_many_changed_grades_are_shown_and_steer_no_terminal(
+    show: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"prompt": "1+1=", "answer": STEERING, "response": f"={STEERING}", "final_answer": None, "correct": 1.0}
+    told |= {"reward": 1.0, "outcome": "graded", "task": grading_keys(TaskConfig("arithmetic")), "data": {}}
+    write_json_lines(tmp_path / "kept.jsonl", [{**told, "problem": f"{n}-{STEERING}"} for n in range(3)])
+    assert main(["regrade", str(tmp_path / "kept.jsonl"), f"show={show}"]) == 0
+    said = capsys.readouterr().out
+    assert "3 of 3 grades changed" in said and len(re.findall("right +wrong", said)) == min(show, 3)
+    assert [f"{n}-\\u001b" in said for n in range(3)] == [n < show for n in range(3)]
+    assert not {"\x1b", "\x07", "\u202e"} & set(said)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The page, the tables and the values of a suite say what was found, and whatever a user wrote is text."""
 
+import csv
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rlzoo.errors import printable
 from rlzoo.report.suite_forest import forest_figure, pictured_claims
 from rlzoo.report.suite_heat import heat, heat_figure
 from rlzoo.report.suite_page import suite_page
@@ -19,6 +21,7 @@ from rlzoo.suite.claims import ClaimVerdict
 from rlzoo.suite.suite import SuiteTable
 from tests.report.test_page import HOSTILE
 from tests.suite.settings import drawn, rare, shifted, table
+from tests.test_shown import FORMULAS, formulas
 
 
 @pytest.fixture(scope="session")
@@ -33,19 +36,19 @@ def small_suite() -> SuiteTable:
     return table(results)
 
 
-def hostile_suite(found: SuiteTable) -> SuiteTable:
+def hostile_suite(found: SuiteTable, text: str = HOSTILE) -> SuiteTable:
     """A suite whose first experiment is somebody's attempt."""
     judged = found.experiments[0]
-    claim = replace(judged.claims[0].claim, text=HOSTILE, paper=HOSTILE, published=HOSTILE)
-    experiment = replace(judged.results.experiment, question=HOSTILE, unit=HOSTILE, claims=[claim])
+    claim = replace(judged.claims[0].claim, arm=text, text=text, paper=text, published=text)
+    experiment = replace(judged.results.experiment, question=text, unit=text, claims=[claim])
     arm = next(iter(judged.results.arms.values()))
-    arms = {**judged.results.arms, HOSTILE: replace(arm, label=HOSTILE, arm=replace(arm.arm, objective=HOSTILE))}
+    arms = {**judged.results.arms, text: replace(arm, label=text, arm=replace(arm.arm, objective=text))}
     first = replace(
         judged,
         results=replace(judged.results, experiment=experiment, arms=arms),
-        claims=[replace(judged.claims[0], claim=claim, touched={HOSTILE: 0.1})],
+        claims=[replace(judged.claims[0], claim=claim, touched={text: 0.1})],
     )
-    contrasts = [{**found.contrasts[0], HOSTILE: found.contrasts[0]["dapo"]}, *found.contrasts[1:]]
+    contrasts = [{**found.contrasts[0], text: found.contrasts[0]["dapo"]}, *found.contrasts[1:]]
     return replace(found, experiments=[first, *found.experiments[1:]], contrasts=contrasts)
 
 
@@ -84,6 +87,13 @@ def test_hostile_text_is_text(small_suite: SuiteTable) -> None:
     outside_code = re.sub(r"(`+) ?.*?\1", "", markdown(found))
     assert "\\<img" in outside_code and not re.search(r"(?<!\\)<", outside_code)
     assert comma_separated(found).count("\n") >= 4
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_no_cell_of_the_claims_is_a_formula(formula: str, small_suite: SuiteTable) -> None:
+    table = comma_separated(hostile_suite(small_suite, formula))
+    (first, *_) = csv.DictReader(io.StringIO(table))
+    assert first["arm"] == first["claim"] == first["paper"] == f"'{printable(formula)}" and not formulas(table)
 
 
 def test_claims_fit_a_terminal_of_80_columns(small_suite: SuiteTable) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from rlzoo.commands import main
 from rlzoo.config import TaskConfig
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.tasks import boundary, grading, load_task
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
-from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.reasoning_gym import DatasetScorer, GymDataset
 from rlzoo.tasks.regrading import grading_task
 from tests.thinned import thinned
@@ -153,3 +155,26 @@ def test_where_the_kernel_has_no_boundary_that_is_said_once(
     grading._tell_of_no_boundary.cache_clear()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == says and all("its kernel has no Landlock" in text and "\n" not in text for text in said)
+
+
+def test_where_the_kernel_has_no_boundary_a_command_that_grades_with_evaluated_answers_says_so_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"question": "?", "answer": "3", "metadata": PROBLEMS["countdown"]}
+    told = {"problem": "p", "prompt": "?", "answer": "3", "data": {"entry": entry}, "outcome": "graded"}
+    told |= {"response": "<answer>1+2</answer>", "correct": 0.0, "reward": 0.0}
+    write_json_lines(tmp_path / "kept.jsonl", [{**told, "task": {"name": "reasoning_gym:countdown"}}])
+    grade, before = GraderPool.grade, list[list[str]]()
+
+    def watched(*arguments: Any) -> list[Graded]:
+        before.append([record.getMessage() for record in caplog.records])
+        return grade(*arguments)
+
+    monkeypatch.setattr(GraderPool, "grade", watched)
+    monkeypatch.setattr(boundary, "lacking", lambda: "its kernel has no Landlock")
+    grading._tell_of_no_boundary.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert main(["regrade", str(tmp_path / "kept.jsonl")]) == 0
+    grading._tell_of_no_boundary.cache_clear()
+    assert len(before[0]) == 1 and "its kernel has no Landlock" in before[0][0]
+    assert read_json_lines(tmp_path / "kept.regraded.jsonl")[0]["correct"] == 1

@@ -122,11 +122,34 @@ def test_a_policy_that_learns_what_takes_forever_costs_a_step_a_bounded_time(
     ]
 
 
-def test_a_thousand_time_outs_cost_what_is_said() -> None:
+@pytest.mark.parametrize("responses", [1000, 8192, 100_000])
+def test_the_time_outs_of_a_step_cost_what_is_said_however_many_there_are(responses: int) -> None:
     pool, whole = GraderPool(grader), 0.0
-    for pool._late in range(1000):
-        whole += pool.limit / pool.timeout
+    with pool.one_step():
+        for pool._late in range(responses):
+            whole += pool.limit / pool.timeout
     assert 63 < whole < 64 and pool.timeout == 10
+
+
+@pytest.mark.slow
+def test_a_step_with_too_many_time_outs_is_graded_no_further_and_the_next_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(grading, "GIVEN_UP", 3)
+    responses = ["a", *["sleep 1000"] * 3, *["sleep 0.1"] * 2]
+    with GraderPool(grader, workers=1, timeout=0.4) as pool, caplog.at_level(logging.WARNING):
+        with pool.one_step():
+            graded = pool.grade([PROBLEM] * 6, responses)
+            again = pool.grade([PROBLEM], ["bb"])
+        told = [it.getMessage() for it in caplog.records]
+        with pool.one_step():
+            fresh = pool.grade([PROBLEM], ["bb"])
+        outside = pool.grade([PROBLEM] * 6, responses)
+    assert [it.outcome for it in graded] == ["graded", *["timed_out"] * 5]
+    assert [it.grade for it in [*graded[1:], *again]] == [WORST] * 6 and again[0].outcome == "timed_out"
+    assert told == ["3 responses have timed out: all others of the step count as if they had, ungraded"]
+    assert fresh[0].outcome == "graded"
+    assert [it.outcome for it in outside] == ["graded", *["timed_out"] * 3, *["graded"] * 2]
 
 
 @pytest.mark.slow

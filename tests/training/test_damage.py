@@ -244,12 +244,34 @@ def test_a_folder_that_vanishes_is_one_line(
     assert "output=run has vanished" in fault_of(capsys, *GO_ON, "train.steps=5")
 
 
-@pytest.mark.parametrize("words", [("leaderboard", "run"), ("eval", "run")])
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [(("leaderboard", "run"), "runs/leaderboard/leaderboard.md"), (("eval", "run"), "run/evaluation/")],
+)
 def test_a_full_disk_is_one_line_of_every_command(
-    words: tuple[str, ...], run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    file: str,
+    run: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda *_: raised(OSError(errno.ENOSPC, FULL, "board.html")))
-    assert "board.html: the disk is full" in fault_of(capsys, *words)
+    monkeypatch.setattr(os, "fsync", lambda *_: raised(OSError(errno.ENOSPC, FULL)))
+    said = fault_of(capsys, *words)
+    assert said.startswith(f"rlzoo: {file}") and ": the disk is full; make room" in said
+
+
+@pytest.mark.parametrize("file", ["README.md", pytest.param("curves.png", marks=pytest.mark.slow)])
+def test_a_disk_that_is_full_for_card_or_curves_says_what_is_saved(
+    file: str, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace = os.replace
+
+    def full(source: str, target: Path) -> None:
+        raised(OSError(errno.ENOSPC, FULL)) if target.name == file else replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    said = fault_of(capsys, *GO_ON, "train.steps=4")
+    assert "output=run: the disk is full" in said and "step 4 is saved; resume=true goes on" in said
 
 
 def test_weights_that_are_no_numbers_are_one_line(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
