@@ -48,7 +48,7 @@ venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".fo
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 OLDEST_EXTRAS := gguf,lora,pandas,ray,slurm,test
-OLDEST_TESTS := tests/oldest tests/test_api.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
+OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
 EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
