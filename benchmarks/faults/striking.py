@@ -10,11 +10,21 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.faults.comparing import differences, finished_steps, runs_in, saved_steps
+from benchmarks.faults.comparing import (
+    differences,
+    finished_steps,
+    has_evaluated,
+    is_evaluated_after,
+    runs_in,
+    saved_steps,
+)
 from benchmarks.faults.starting import LOG, Started, import_all, start
 from benchmarks.faults.workloads import OUTPUT, Workload
+from rlzoo.comparing.default_folder import GRID
+from rlzoo.comparing.grid import Grid
 from rlzoo.comparing.launchers import is_held
 from rlzoo.experiment.claim import LOCK
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json, read_json_lines, write_json
 
 FRESH = 8
@@ -158,19 +168,36 @@ class Trial:
 
 
 def under_way(output: Path, since: float) -> str:
-    """What a command does that was started at a moment (of `time.time`), as far as its files show it."""
-    runs = [run for run in runs_in(output) if is_held(run / LOCK)]
-    locks = [path for path in output.rglob(LOCK) if is_held(path)]
-    if not runs:
-        return "evaluating" if any(output.glob("*.parts")) and locks else "setting up" if locks else "starting"
-    run = runs[0]
+    """What a command does that was started at a moment (of `time.time`), as far as its files show it.
+
+    Of a grid whose runs do several things, all of them.
+    """
+    if runs := [run for run in runs_in(output) if is_held(run / LOCK)]:
+        return " and ".join(sorted({_stage(run, since) for run in runs}))
+    if not any(is_held(path) for path in output.rglob(LOCK)):
+        return "starting"
+    if any(output.glob("*.parts")):
+        return "evaluating"
+    return "concluding" if _is_trained_grid(output) else "setting up"
+
+
+def _stage(run: RunFolder, since: float) -> str:
+    """Of a run that a process trains."""
     if any((run / "checkpoints").glob(".step-*")):
         return "saving"
     if run.end.exists():
         return "concluding"
     if run.metrics.stat().st_mtime < since:
         return "loading"
-    return "evaluating before the first step" if not run.metrics.stat().st_size else "training"
+    step = run.metrics.read_bytes().count(b"\n")
+    if step == 0:
+        return "training" if has_evaluated(run, step) else "evaluating before the first step"
+    return "evaluating" if is_evaluated_after(run, step) and not has_evaluated(run, step) else "training"
+
+
+def _is_trained_grid(output: Path) -> bool:
+    """Whether all runs of a grid have come to their end, so that only its board is left to be made."""
+    return (output / GRID).exists() and all(cell.folder.finished(cell.config) for cell in Grid.load(output).cells)
 
 
 def read(record: Path) -> Iterator[Strike | End]:
