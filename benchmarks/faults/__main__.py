@@ -4,7 +4,7 @@ python -m benchmarks.faults one             # 190 times SIGKILL to what runs in 
 python -m benchmarks.faults two             # 40 times SIGKILL to what runs in two
 python -m benchmarks.faults asked           # 28 times SIGTERM to the whole process group
 python -m benchmarks.faults grid            # 12 times SIGKILL to a grid of two runs side by side
-python -m benchmarks.faults asked_grid      # 4 times SIGTERM to it
+python -m benchmarks.faults asked_grid      # 6 times SIGTERM to it
 python -m benchmarks.faults anew one two    # the same, in place of what is recorded of them
 python -m benchmarks.faults                 # the table of what is recorded
 

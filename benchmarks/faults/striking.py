@@ -47,7 +47,7 @@ class Strike:
     moment: float
     """Seconds of the processor that it had had in that start."""
     of: float
-    """Those of an undisturbed run from such a start; the moment was drawn from all of them alike."""
+    """Those of an undisturbed run from such a start; the moment was drawn from all in which anything is at stake."""
     seconds: float
     """After that start, on the clock."""
     fresh: bool
@@ -118,8 +118,10 @@ class Trial:
 
     def _start(self, number: int, strikes: int, seconds: float, rng: random.Random, is_last: bool) -> Strike | End:
         fresh = rng.randrange(FRESH) == 0
-        of = seconds + fresh * self.workload.processes * import_all()
-        moment, pause, whom = rng.uniform(0, of), rng.uniform(0, PAUSE), rng.choice(("group", "process"))
+        imports = import_all()
+        of = seconds + fresh * self.workload.processes * imports
+        moment = rng.uniform(self.workload.started * imports, of)
+        pause, whom = rng.uniform(0, PAUSE), rng.choice(("group", "process"))
         struck, before = self.folder / "struck", time.time()
         started = start(self.workload, struck, fresh)
         has_ended, used = started.spend() if is_last else started.spend(moment)
