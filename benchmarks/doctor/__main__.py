@@ -2,13 +2,15 @@
 
 python -m benchmarks.doctor fixed 100 90           # faulty and healthy runs on which thresholds were fixed
 python -m benchmarks.doctor measured 200 300       # others, on which error rates are measured
-python -m benchmarks.doctor anew embedded 12 60    # the shipped models, in place of what is recorded of them
+python -m benchmarks.doctor long 20 30             # runs of 100 steps, for what shorter ones cannot tell
+python -m benchmarks.doctor anew embedded 20 60    # the shipped models, in place of what is recorded of them
 python -m benchmarks.doctor hiding                 # three faults that hide each other, mended one after the other
 
 Each run has one thread. What is recorded is not trained again, so that the same words go on where they were stopped.
 """
 
 import csv
+import itertools
 import logging
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.doctor.cells import Cell, run_cell
-from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
+from benchmarks.doctor.design import EMBEDDED, FIXED, LONG, MEASURED
 from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import alarms, curve, missed, summary
 from benchmarks.doctor.runs import RESULTS, forget, measure, read
@@ -25,7 +27,7 @@ from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.files import write_json, write_text
 from rlzoo.model.threads import one_thread
 
-SPLITS = {split.name: split for split in (FIXED, MEASURED, EMBEDDED)}
+SPLITS = {split.name: split for split in (FIXED, MEASURED, LONG, EMBEDDED)}
 STARTS = Path(tempfile.gettempdir()) / "rlzoo-doctor-starts"
 ANEW = "anew"
 HIDING = ("empty, epsilon, reversed", "epsilon, reversed", "reversed log-softmax")
@@ -48,18 +50,18 @@ def main(words: list[str]) -> None:
 
 
 def hiding() -> None:
-    """Prints what is found in a run with three faults, with two of them, and with one."""
+    """Prints what is found in a run with three faults, with two of them, and with one; then with a shipped model."""
     faults = {fault.name: fault for fault in FAULTS}
-    for name in HIDING:
-        examination = examine(run_cell(Cell(MEASURED.bases[0], "grpo-kl", 7, faults[name]), STARTS))
+    for base, name in itertools.product((MEASURED.bases[0], EMBEDDED.bases[0]), HIDING):
+        examination = examine(run_cell(Cell(base, "grpo-kl", 7, faults[name]), STARTS))
         found = "; ".join(f"{it.name} ({it.reason})" if it.reason else it.name for it in examination.findings)
-        print(f"{name}: {found or 'nothing'}; not looked at: {', '.join(examination.unseen) or 'nothing'}")
+        print(f"{base.name}, {name}: {found or 'nothing'}; not looked at: {', '.join(examination.unseen) or 'nothing'}")
 
 
 def write_results() -> None:
     """The curves, and the rates, of which `benchmarks.evidence` makes what is shipped; says where the doctor erred."""
     runs = {name: read(name) for name in SPLITS}
-    rates = {name: summary(done) for name, done in runs.items()}
+    rates = {name: {"steps": SPLITS[name].steps, **summary(done)} for name, done in runs.items()}
     write_json(RESULTS / "rates.json", rates)
     write_text(RESULTS / "rates.md", "\n".join(table(name, total) for name, total in rates.items()))
     with (RESULTS / "curves.csv").open("w", newline="", encoding="utf-8") as file:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.doctor.faults import Fault
+from benchmarks.doctor.observing import observing
 from objectives import ObjectiveError, parse
 from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.doctor.columns import Table
@@ -63,8 +64,8 @@ class Cell:
 
 
 def run_cell(cell: Cell, starts: Path) -> Table:
-    """Trains it and gives its table, as `rlzoo doctor` would read it from its folder."""
-    with load_trainer(*_prepared(cell, starts)) as trainer:
+    """Trains it and gives its table, as `rlzoo doctor` reads it from its folder, and columns of others' logs."""
+    with observing(), load_trainer(*_prepared(cell, starts)) as trainer:
         for tamper in cell.fault.tampers if cell.fault else ():
             tamper(trainer, cell.severity)
         return table_of(_trained(trainer))

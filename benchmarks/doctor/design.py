@@ -4,8 +4,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.doctor.cells import Base, Cell
-from benchmarks.doctor.faults import FAULTS
+from benchmarks.doctor.cells import STEPS, Base, Cell
+from benchmarks.doctor.faults import FAULTS, Fault
+from rlzoo.doctor.signals import FEWEST_STEPS
 
 FRESH = {"train.minibatches_per_step": 2, "train.learning_rate": 5e-4}
 """Of an experiment whose own keys are the trouble: what its healthy arms have."""
@@ -21,22 +22,24 @@ class Split:
     bases: Sequence[Base]
     recipes: Sequence[str]
     first_seed: int
+    faults: Sequence[Fault] = FAULTS
+    steps: int = STEPS
 
     def healthy(self, count: int) -> Iterator[Cell]:
         """So many healthy runs, tasks and recipes in turn."""
         pairs = self._pairs(0)
         for number in range(count):
             base, recipe = pairs[number % len(pairs)]
-            yield Cell(base, recipe, self.first_seed + number, None)
+            yield Cell(base, recipe, self.first_seed + number, None, steps=self.steps)
 
     def faulty(self, count: int) -> Iterator[Cell]:
         """So many runs with a fault, faults in turn, each as bad as chance will have it."""
         rng, pairs = random.Random(self.first_seed), self._pairs(1)
         for number in range(count):
             base, recipe = pairs[number % len(pairs)]
-            fault = FAULTS[number % len(FAULTS)]
+            fault = self.faults[number % len(self.faults)]
             seed = self.first_seed + 100_000 + number
-            yield Cell(base, recipe, seed, fault, rng.uniform(0.25, 1.0))
+            yield Cell(base, recipe, seed, fault, rng.uniform(0.25, 1.0), self.steps)
 
     def _pairs(self, shuffle: int) -> list[tuple[Base, str]]:
         pairs = [(base, recipe) for recipe in self.recipes for base in self.bases]
@@ -86,3 +89,13 @@ EMBEDDED = Split(
     first_seed=2_000_000,
 )
 """The shipped models, of two million parameters: the same thresholds again."""
+_NAMED = {fault.name: fault for fault in FAULTS}
+LONG = Split(
+    "long",
+    MEASURED.bases,
+    MEASURED.recipes,
+    first_seed=4_000_000,
+    faults=[_NAMED[name] for name in ("rate of 1e-9", "noisy sampler", "rate of 1e-9", "reversed log-softmax")],
+    steps=FEWEST_STEPS,
+)
+"""As long as `idle_learning_rate` needs, whose rates are of these, as are those of the detectors that stand in."""

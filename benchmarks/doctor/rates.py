@@ -72,5 +72,11 @@ def missed(runs: Iterable[Measured]) -> list[Measured]:
 
 def _its_runs(detector: Detector, runs: Iterable[Measured]) -> tuple[list[Measured], list[Measured]]:
     runs = list(runs)
-    faulty = [run for run in runs if run.fault and SHOWS[run.fault][0] == detector.name]
+    faulty = [run for run in runs if run.fault and _is_for(detector, run)]
     return faulty, [run for run in runs if not run.fault and detector.name in run.worst]
+
+
+def _is_for(detector: Detector, run: Measured) -> bool:
+    """Whether a detector is for the fault of a run; one that stands in for another, if its column was observed."""
+    first = SHOWS[run.fault][0]
+    return first == detector.name or (first == detector.instead_of and detector.name in run.worst)

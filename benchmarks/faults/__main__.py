@@ -1,8 +1,10 @@
 """Kills training, grids and evaluations at random moments, and asks whether anything of it shows in what they leave.
 
-python -m benchmarks.faults one             # 200 times SIGKILL to what runs in one process
+python -m benchmarks.faults one             # 190 times SIGKILL to what runs in one process
 python -m benchmarks.faults two             # 40 times SIGKILL to what runs in two
-python -m benchmarks.faults asked           # 30 times SIGTERM to the whole process group
+python -m benchmarks.faults asked           # 28 times SIGTERM to the whole process group
+python -m benchmarks.faults grid            # 12 times SIGKILL to a grid of two runs side by side
+python -m benchmarks.faults asked_grid      # 6 times SIGTERM to it
 python -m benchmarks.faults anew one two    # the same, in place of what is recorded of them
 python -m benchmarks.faults                 # the table of what is recorded
 
@@ -22,17 +24,26 @@ from pathlib import Path
 from benchmarks.faults.code_of_record import begin, code_digest, code_sentence, refuse_other_code
 from benchmarks.faults.starting import import_all
 from benchmarks.faults.striking import End, Strike, Trial, read
-from benchmarks.faults.workloads import ASKED, ONE, TWO, Workload
+from benchmarks.faults.workloads import ASKED, ASKED_GRIDS, GRIDS, ONE, TWO, Workload
 from rlzoo.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
 STATE = Path(tempfile.gettempdir()) / f"rlzoo-faults-{code_digest()}"
 """The undisturbed runs are of the code that is killed: other code trains them anew."""
 ANEW = "anew"
+TITLES = {
+    "one": "in one process",
+    "two": "in two processes",
+    "asked": "to the whole process group",
+    "grid": "in a grid of two runs side by side",
+    "asked_grid": "to such a grid",
+}
 KINDS: dict[str, tuple[signal.Signals, Sequence[tuple[Workload, int]]]] = {
     "one": (signal.SIGKILL, ONE),
     "two": (signal.SIGKILL, TWO),
     "asked": (signal.SIGTERM, ASKED),
+    "grid": (signal.SIGKILL, GRIDS),
+    "asked_grid": (signal.SIGTERM, ASKED_GRIDS),
 }
 """The signal, and how often each workload gets it."""
 
@@ -89,9 +100,8 @@ def record_of(kind: str, workload: Workload) -> Path:
 def table(kind: str) -> str:
     """A row for each workload, in Markdown."""
     number, trials = KINDS[kind]
-    title = {"one": "in one process", "two": "in two processes", "asked": "to the whole process group"}[kind]
     lines = [
-        f"## {number.name} {title}",
+        f"## {number.name} {TITLES[kind]}",
         "",
         code_sentence(RESULTS, kind),
         "",

@@ -52,3 +52,15 @@ def saved_steps(output: Path) -> dict[str, int]:
 def runs_in(output: Path) -> list[RunFolder]:
     """The runs that are begun."""
     return [RunFolder(path.parent) for path in sorted(output.rglob("metrics.jsonl"))]
+
+
+def is_evaluated_after(run: RunFolder, step: int) -> bool:
+    """Whether a run is evaluated once it has done so many steps."""
+    config = run.read_config()
+    every = config.evaluation.every
+    return step == config.train.steps or bool(every and step % every == 0)
+
+
+def has_evaluated(run: RunFolder, step: int) -> bool:
+    """Whether it has been."""
+    return any((run / "evaluation").glob(f"step-{step:06d}-*.jsonl"))

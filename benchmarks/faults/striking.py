@@ -10,11 +10,21 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.faults.comparing import differences, finished_steps, runs_in, saved_steps
+from benchmarks.faults.comparing import (
+    differences,
+    finished_steps,
+    has_evaluated,
+    is_evaluated_after,
+    runs_in,
+    saved_steps,
+)
 from benchmarks.faults.starting import LOG, Started, import_all, start
 from benchmarks.faults.workloads import OUTPUT, Workload
+from rlzoo.comparing.default_folder import GRID
+from rlzoo.comparing.grid import Grid
 from rlzoo.comparing.launchers import is_held
 from rlzoo.experiment.claim import LOCK
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import append_json_line, read_json, read_json_lines, write_json
 
 FRESH = 8
@@ -37,7 +47,7 @@ class Strike:
     moment: float
     """Seconds of the processor that it had had in that start."""
     of: float
-    """Those of an undisturbed run from such a start; the moment was drawn from all of them alike."""
+    """Those of an undisturbed run from such a start; the moment was drawn from all in which anything is at stake."""
     seconds: float
     """After that start, on the clock."""
     fresh: bool
@@ -108,8 +118,10 @@ class Trial:
 
     def _start(self, number: int, strikes: int, seconds: float, rng: random.Random, is_last: bool) -> Strike | End:
         fresh = rng.randrange(FRESH) == 0
-        of = seconds + fresh * self.workload.processes * import_all()
-        moment, pause, whom = rng.uniform(0, of), rng.uniform(0, PAUSE), rng.choice(("group", "process"))
+        imports = import_all()
+        of = seconds + fresh * self.workload.processes * imports
+        moment = rng.uniform(self.workload.started * imports, of)
+        pause, whom = rng.uniform(0, PAUSE), rng.choice(("group", "process"))
         struck, before = self.folder / "struck", time.time()
         started = start(self.workload, struck, fresh)
         has_ended, used = started.spend() if is_last else started.spend(moment)
@@ -158,19 +170,36 @@ class Trial:
 
 
 def under_way(output: Path, since: float) -> str:
-    """What a command does that was started at a moment (of `time.time`), as far as its files show it."""
-    runs = [run for run in runs_in(output) if is_held(run / LOCK)]
-    locks = [path for path in output.rglob(LOCK) if is_held(path)]
-    if not runs:
-        return "evaluating" if any(output.glob("*.parts")) and locks else "setting up" if locks else "starting"
-    run = runs[0]
+    """What a command does that was started at a moment (of `time.time`), as far as its files show it.
+
+    Of a grid whose runs do several things, all of them.
+    """
+    if runs := [run for run in runs_in(output) if is_held(run / LOCK)]:
+        return " and ".join(sorted({_stage(run, since) for run in runs}))
+    if not any(is_held(path) for path in output.rglob(LOCK)):
+        return "starting"
+    if any(output.glob("*.parts")):
+        return "evaluating"
+    return "concluding" if _is_trained_grid(output) else "setting up"
+
+
+def _stage(run: RunFolder, since: float) -> str:
+    """Of a run that a process trains."""
     if any((run / "checkpoints").glob(".step-*")):
         return "saving"
     if run.end.exists():
         return "concluding"
     if run.metrics.stat().st_mtime < since:
         return "loading"
-    return "evaluating before the first step" if not run.metrics.stat().st_size else "training"
+    step = run.metrics.read_bytes().count(b"\n")
+    if step == 0:
+        return "training" if has_evaluated(run, step) else "evaluating before the first step"
+    return "evaluating" if is_evaluated_after(run, step) and not has_evaluated(run, step) else "training"
+
+
+def _is_trained_grid(output: Path) -> bool:
+    """Whether all runs of a grid have come to their end, so that only its board is left to be made."""
+    return (output / GRID).exists() and all(cell.folder.finished(cell.config) for cell in Grid.load(output).cells)
 
 
 def read(record: Path) -> Iterator[Strike | End]:

@@ -41,7 +41,9 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     "truncated": _sources("completions/clipped_ratio", "response_length/clip_ratio", f"{_AGENT}/is_truncated/mean"),
     "groups_without_signal": _sources("frac_reward_zero_std"),
     "gradient_norm": _sources("grad_norm", "actor/grad_norm", "optim/grad_norm"),
-    "clipped": _sources("touched/clip/tokens", "clip_ratio/region_mean", "actor/pg_clipfrac", "is_masked/all/mean"),
+    "clipped": _sources(
+        "(?:actor/)?touched/clip/tokens", "clip_ratio/region_mean", "actor/pg_clipfrac", "is_masked/all/mean"
+    ),
     "sampler_difference": _sources("sampler/difference", "sampling/sampling_logp_difference/mean"),
     "sampler_kl": _sources("rollout_corr/k3_kl", "mismatch_kl/all/mean"),
     "sampler_probability_difference": _sources("training/rollout_probs_diff_mean"),

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rlzoo.doctor.detectors import Detection
 
-STEPS_MEASURED = 20
-"""Steps of the runs that were measured; of longer ones there are no rates."""
 RATES = Path(__file__).parents[1] / "embedded" / "evidence" / "doctor.json"
 
 
@@ -25,12 +23,14 @@ class Rates:
     """Of the healthy runs, in how many it showed."""
     healthy: int
     """In how many healthy runs it could say anything."""
+    steps: int
+    """Of these runs; of longer ones there are no rates."""
 
 
 @cache
 def shipped_rates() -> Mapping[str, Rates]:
     """By the name of the detector."""
-    fields = ("threshold", "found", "faulty", "alarms", "healthy")
+    fields = ("threshold", "found", "faulty", "alarms", "healthy", "steps")
     detectors = json.loads(RATES.read_text(encoding="utf-8"))["detectors"]
     return {name: Rates(**{field: measured[field] for field in fields}) for name, measured in detectors.items()}
 

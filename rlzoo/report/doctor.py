@@ -11,7 +11,7 @@ from rich.table import Table
 from rlzoo.choosing.choose import addressing
 from rlzoo.choosing.remedies import Remedy
 from rlzoo.doctor.detectors import Detection, Examination
-from rlzoo.doctor.rates import STEPS_MEASURED, Rates, rates_of
+from rlzoo.doctor.rates import Rates, rates_of
 from rlzoo.report.console import plain_console
 
 LABEL = 9
@@ -74,7 +74,7 @@ def rates_words(rates: Rates | None) -> str:
         return "not measured"
     detected = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
     healthy = f"{rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
-    return f"{detected}, {healthy}; measured on runs of {STEPS_MEASURED} steps"
+    return f"{detected}, {healthy}; measured on runs of {rates.steps} steps"
 
 
 def suggested(finding: Detection) -> list[Remedy]:

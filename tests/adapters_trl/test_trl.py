@@ -24,6 +24,7 @@ from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.trl import STATISTICS, ZooGRPOTrainer
 from objectives.adapters.trl_settings import check_peer, settled
 from rlzoo.config import load_config
+from rlzoo.doctor.reading import read_table
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from tests.adapters_trl.gradients import WORDS, Ours, noisy_weights
@@ -34,6 +35,12 @@ from tests.objectives.zoo_names import RECIPES
 from tests.processes import ONE, TWO, launch
 from tests.training.recording import SIZE, collected_by
 
+READ = {
+    **{"reward": "reward", "reward_deviation": "reward_std", "entropy": "entropy", "length": "completions/mean_length"},
+    **{"truncated": "completions/clipped_ratio", "groups_without_signal": "frac_reward_zero_std"},
+    **{"gradient_norm": "grad_norm", "clipped": "touched/clip/tokens", "learning_rate": "learning_rate"},
+}
+"""Column of the doctor's table -> what TRL logs it as."""
 ADAPTIVE = "stare(adaptive=true,attenuate=0.9,target_entropy=0.3)"
 
 
@@ -271,6 +278,11 @@ def test_the_log_has_the_touched_tokens_that_our_own_loop_counts(tmp_path: Path)
     for name in names:
         assert logged[name] == pytest.approx(expected[name], abs=1e-6)
     assert logged["kl"] == 0 and 0 < logged["entropy"] < 3 and logged["loss"] == pytest.approx(expected["loss"], 1e-4)
+    peer.save_state()
+    table = read_table(tmp_path)  # as rlzoo doctor reads what TRL wrote
+    assert table["step"].tolist() == [1]
+    for column, metric in READ.items():
+        assert table[column].tolist() == [logged[metric]], column
 
 
 def test_evaluation_samples_and_scores_between_updates(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from objectives import TokenBatch, parse
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.verl.controller import dealt, learnt_from
 from objectives.adapters.verl.teacher import MODELS, NODES
+from rlzoo.doctor.reading import read_table
 from tests.adapters_verl.rollouts import END, MODEL, Along, Given, embedded, squares, statistics
 from tests.guide import learn
 from tests.processes import failure, launch
@@ -210,7 +211,12 @@ def test_the_log_has_the_touched_tokens_of_every_part(ran: Any) -> None:
     assert "actor/kl:" in printed and "actor/pg_loss:" in printed
     lines = (ran(MASKING).folder / "log.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]  # what examples/learning_curve.py reads
-    assert all(0 <= json.loads(line)["data"]["critic/rewards/mean"] <= 1 for line in lines)
+    logged = [json.loads(line)["data"] for line in lines]
+    assert all(0 <= data["critic/rewards/mean"] <= 1 for data in logged)
+    table = read_table(ran(MASKING).folder / "log.jsonl")  # as rlzoo doctor reads what verl wrote
+    assert table["step"].tolist() == [1, 2] and ((table["reward"] >= 0) & (table["reward"] <= 1)).all()
+    for column, metric in {"loss": "actor/pg_loss", "clipped": "actor/touched/clip/tokens"}.items():
+        assert table[column].tolist() == [data[metric] for data in logged]
 
 
 @pytest.mark.timeout(1800)

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from benchmarks.evidence import BOARDS, made, text_of
+from benchmarks.evidence import BOARDS, doctor_evidence, made, text_of
 from objectives import parse
 from rlzoo.choosing import evidence as reading
 from rlzoo.choosing.choose import beginning, choose
@@ -58,6 +59,16 @@ def test_the_package_ships_what_the_committed_results_say() -> None:
     assert {path.name for path in EVIDENCE.glob("*.json")} == files.keys()
     for name, record in files.items():
         assert (EVIDENCE / name).read_text(encoding="utf-8") == text_of(record), "python -m benchmarks.evidence"
+
+
+def test_rates_of_a_detector_that_says_nothing_of_short_runs_are_of_long_ones() -> None:
+    def measured(steps: int, **healthy: int) -> dict[str, Any]:
+        totals = dict.fromkeys(("found", "faulty", "alarms", "healthy"), steps)
+        return {"steps": steps, **totals, "detectors": {name: {"healthy": it} for name, it in healthy.items()}}
+
+    found = doctor_evidence(measured(20, repetition=300, idle=0), measured(100, repetition=30, idle=28))
+    assert found["detectors"] == {"repetition": {"healthy": 300, "steps": 20}, "idle": {"healthy": 28, "steps": 100}}
+    assert found["healthy"] == 20
 
 
 def test_every_row_of_the_map_is_read_with_its_own_numbers() -> None:

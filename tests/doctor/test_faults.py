@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from benchmarks.doctor.cells import STEPS, Base, Cell, run_cell, with_fault
-from benchmarks.doctor.design import EMBEDDED, FIXED, MEASURED
+from benchmarks.doctor.design import EMBEDDED, FIXED, LONG, MEASURED
 from benchmarks.doctor.faults import FAULTS
 from benchmarks.doctor.rates import counts, curve, summary
-from benchmarks.doctor.runs import Measured
+from benchmarks.doctor.runs import Measured, read
 from objectives import parse
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.signals import FEWEST_STEPS
@@ -21,6 +21,8 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 BASES = {base.name: base for base in FIXED.bases}
 GROSS_ON = {"stale rollouts": "rare route"}
 """Where a fault is not gross on "many right": a policy may solve that task from stale responses too."""
+NOISY = BY_NAME["noisy sampler"]
+OBSERVED = ("sampler_kl", "sampler_probability_difference")
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,7 +39,7 @@ def test_each_detector_has_a_fault_that_it_is_for_and_each_fault_a_detector() ->
 
 
 def test_rates_are_measured_on_other_tasks_recipes_and_seeds_than_thresholds() -> None:
-    for other in (MEASURED, EMBEDDED):
+    for other in (MEASURED, LONG, EMBEDDED):
         assert not {base.experiment for base in FIXED.bases} & {base.experiment for base in other.bases}
         seeds = [{cell.seed for cell in (*it.healthy(400), *it.faulty(400))} for it in (FIXED, other)]
         assert not seeds[0] & seeds[1] and all(len(it) == 800 for it in seeds)
@@ -46,7 +48,7 @@ def test_rates_are_measured_on_other_tasks_recipes_and_seeds_than_thresholds() -
 
 
 def test_no_run_is_kept_twice_or_belongs_to_another_split() -> None:
-    for split in (FIXED, MEASURED, EMBEDDED):
+    for split in (FIXED, MEASURED, LONG, EMBEDDED):
         lines = read_json_lines(ROOT / "benchmarks" / "doctor" / "results" / f"{split.name}.jsonl")
         seeds = [line["seed"] for line in lines]
         assert len(seeds) == len(set(seeds))
@@ -65,6 +67,16 @@ def test_rates_count_runs_and_a_curve_has_the_threshold_in_it() -> None:
     assert counts(detector, [*runs, silent])["healthy"] == 2 and summary([*runs, silent])["healthy"] == 3
     total = summary(runs)
     assert (total["found"], total["faulty"], total["alarms"], total["healthy"]) == (2, 4, 1, 2)
+
+
+def test_a_detector_that_stands_in_is_counted_where_its_column_was_observed() -> None:
+    runs = [Measured("climb", "grpo-kl", 0, "noisy sampler", 1.0, worst) for worst in ({"sampler_divergence": 0.1}, {})]
+    counted = {name: counts(named(name), runs)["faulty"] for name in ("sampler_divergence", "sampler_probabilities")}
+    assert counted == {"sampler_divergence": 1, "sampler_probabilities": 0}
+
+
+def test_each_fault_is_tried_with_the_shipped_models() -> None:
+    assert {run.fault for run in read(EMBEDDED.name)} == {*BY_NAME, ""}
 
 
 def test_a_recipe_without_room_for_a_fault_is_replaced() -> None:
@@ -95,6 +107,15 @@ def test_faults_that_hide_each_other_are_found_as_they_are_mended(starts: Path) 
     assert "eps" in two["silenced_gradient"] and "dead_groups" not in two
     one = found("reversed log-softmax", starts)
     assert "sampler_mismatch" in one and "silenced_gradient" not in one
+
+
+def test_columns_of_others_are_of_the_tokens_whose_log_probs_are_compared(starts: Path) -> None:
+    torch.set_num_threads(1)
+    runs = [run_cell(Cell(BASES["many right"], "grpo-kl", 3, fault, steps=2), starts) for fault in (None, NOISY)]
+    for healthy, noisy in zip(*([run[name] for name in OBSERVED] for run in runs), strict=True):
+        assert healthy.max() < 1e-5 and noisy.min() > 0.01
+    log_probs, probabilities = (runs[1][name] for name in ("sampler_difference", "sampler_probability_difference"))
+    assert (probabilities < log_probs).all()  # as the exponential function is flatter than 1 below 0
 
 
 @pytest.mark.parametrize("fault", thinned([name for name in BY_NAME if "," not in name], fast=0, slow=4))

@@ -113,6 +113,11 @@ def trl_console() -> list[str]:
     return [*(str({key: f"{value}" for key, value in it.items()}) for it in TRL), "{'train_runtime': 12.3}"]
 
 
+def test_the_clip_of_our_objectives_is_read_from_both_trainers() -> None:
+    records = [{"actor/touched/clip/tokens": 0.25, "actor/pg_clipfrac": 0.0}, {"touched/clip/tokens": 0.5}]
+    assert table_of(records)["clipped"].tolist() == [0.25, 0.5]
+
+
 @pytest.mark.parametrize("kind", ["state", "checkpoints", "trl.log", "verl.log", "verl.jsonl", "prime.jsonl"])
 def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -> None:
     if kind == "state":
