@@ -113,8 +113,8 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "TRL paper index, DeepSeek-R1": (
         "trl",
         {"loss_type": "grpo", "beta": 0.001, "epsilon": 10.0, "num_generations": 16, "steps_per_generation": 16},
-        "grpo+group_norm(eps=0.0001)+clip(low=1.0)+clip_higher(high=10.0)+kl(beta=0.001)",
-        ["not clamped", "loss_type=grpo", "use_bias_correction_kl=True"],
+        "grpo+group_norm(eps=0.0001)+clip(low=1.0)+clip_higher(high=10.0)+unbiased_kl(beta=0.001)-kl",
+        ["not clamped", "loss_type=grpo"],
     ),
     "TRL paper index, GSPO": (
         "trl",
