@@ -74,11 +74,13 @@ def made() -> dict[str, dict[str, Any]]:
 
 
 def doctor_evidence(short: Mapping[str, Any], long: Mapping[str, Any]) -> dict[str, Any]:
-    """The rates of the short runs; of the long ones, those of detectors that say nothing of a short healthy run."""
+    """The rates of the short runs with alarms of the long ones; those of the long ones where short ones say nothing."""
     detectors = {}
     for name, it in short["detectors"].items():
-        source = short if it["healthy"] else long
-        detectors[name] = {**source["detectors"][name], "steps": source["steps"]}
+        source, other = (short, long["detectors"][name]) if it["healthy"] else (long, {})
+        longer = {f"{key}_longer": other[key] for key in ("alarms", "healthy") if other}
+        steps = {"steps_longer": long["steps"]} if longer else {}
+        detectors[name] = {**source["detectors"][name], "steps": source["steps"], **longer, **steps}
     return {**{name: short[name] for name in ("found", "faulty", "alarms", "healthy")}, "detectors": detectors}
 
 

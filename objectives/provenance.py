@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOW = (
-    "Numbers marked vectors are largest differences of two random sums of the pushes on the tokens of a batch, of 40 "
-    "random batches, relative to the largest push of its batch; tests calculate them again. Other numbers were noted "
-    "when an equation was transcribed; tests hold that equation, calculated apart, and not the number."
+    "Numbers marked vectors compare gradients by the tokens' log-probs: of each of 40 random batches two random "
+    "projections, the largest difference relative to the largest gradient of its batch; tests calculate them again. "
+    "Other numbers were noted when an equation was transcribed; tests hold that equation, calculated apart, not them."
 )
 KINDS = ("code, run", "code, read", "paper's equation", "notes on the paper")
 

@@ -30,7 +30,7 @@ _HALVES = "backslashreplace"
 """What is done with half a character, which is none in UTF-8."""
 _PARTIAL = ".rlzoo-partial"
 """How the name of a hidden file ends that stands for something half written."""
-_OF_DISKS = (errno.ENOSPC, errno.EIO, errno.ESTALE)
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
 """What befalls a file that is open already, so that the system does not name it."""
 
 
@@ -77,8 +77,10 @@ def _named(target: Path) -> Iterator[None]:
     """Raises OSError that names what is written for a disk that is full or fails, also where a library says so."""
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
-        number = errno.ENOSPC if is_disk_full(error) else getattr(error, "errno", None)
+        number = getattr(error, "errno", None) or (errno.ENOSPC if is_disk_full(error) else None)
         if number not in _OF_DISKS or getattr(error, "filename", None):
             raise
         raise OSError(number, os.strerror(number), str(target)) from error

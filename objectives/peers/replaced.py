@@ -46,7 +46,7 @@ def _refusal(table: PeerTable, objective: Objective, changed: Mapping[str, Any],
     if not changed.keys() & settings_read(table, {**usual, **changed}, after):
         return f"{idle}, nor in {table.name} beside its other settings: leave that out"
     old, new = _parts(before), _parts(after)
-    rivals = _rivals(table, new)
+    rivals = _rivals(table, {name: part for name, part in new.items() if old.get(name) != part})
     old |= {part.name: part for part in objective.parts if part.name in rivals}
     try:
         remedy = rewritten(objective, old, new)

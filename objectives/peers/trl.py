@@ -38,7 +38,10 @@ def _low_delta(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**values, "epsilon_high": round(delta - 1, 12), "delta": round(1 + high, 12)}
 
 
-_UNBIASED = {"beta": "BETA", "use_bias_correction_kl": True, "sync_ref_model": False}
+_BIASED = {"beta": "BETA", "use_bias_correction_kl": False, "sync_ref_model": False}
+_UNBIASED, _BY_TOKEN = {**_BIASED, "use_bias_correction_kl": True}, {"importance_sampling_level": "token"}
+_BY_RESPONSE = "the estimate is multiplied by the response's ratio, differentiated too"
+_FOLLOWS = "its reference follows the policy"
 
 TRL = PeerTable(
     name="trl",
@@ -135,10 +138,12 @@ TRL = PeerTable(
         ),
         "divergence": (
             Rule("", {"beta": 0}),
-            Rule("kl(beta=BETA)", {"beta": "BETA", "use_bias_correction_kl": False, "sync_ref_model": False}),
-            Rule("unbiased_kl(beta=BETA)", {**_UNBIASED, "importance_sampling_level": "token"}),
-            Rule("kl(beta=BETA)", _UNBIASED, "the estimate is multiplied by the response's ratio, differentiated too"),
-            Rule("kl(beta=BETA)", {"beta": "BETA", "sync_ref_model": True}, "its reference follows the policy"),
+            Rule("kl(beta=BETA)", _BIASED),
+            Rule("unbiased_kl(beta=BETA)", {**_UNBIASED, **_BY_TOKEN}),
+            Rule("kl(beta=BETA)", _UNBIASED, _BY_RESPONSE),
+            Rule("kl(beta=BETA)", {**_BIASED, "sync_ref_model": True}, _FOLLOWS),
+            Rule("unbiased_kl(beta=BETA)", {**_UNBIASED, "sync_ref_model": True, **_BY_TOKEN}, _FOLLOWS),
+            Rule("kl(beta=BETA)", {**_UNBIASED, "sync_ref_model": True}, f"{_BY_RESPONSE}; {_FOLLOWS}"),
         ),
         "entropy": (
             Rule("", {"entropy_coef": 0, "use_adaptive_entropy": False}),

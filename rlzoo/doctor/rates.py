@@ -24,15 +24,20 @@ class Rates:
     healthy: int
     """In how many healthy runs it could say anything."""
     steps: int
-    """Of these runs; of longer ones there are no rates."""
+    """Of these runs."""
+    alarms_longer: int = 0
+    """As `alarms`, in longer runs."""
+    healthy_longer: int = 0
+    """Of so many."""
+    steps_longer: int = 0
+    """Of each of these."""
 
 
 @cache
 def shipped_rates() -> Mapping[str, Rates]:
     """By the name of the detector."""
-    fields = ("threshold", "found", "faulty", "alarms", "healthy", "steps")
     detectors = json.loads(RATES.read_text(encoding="utf-8"))["detectors"]
-    return {name: Rates(**{field: measured[field] for field in fields}) for name, measured in detectors.items()}
+    return {name: Rates(**measured) for name, measured in detectors.items()}
 
 
 def rates_of(finding: Detection) -> Rates | None:

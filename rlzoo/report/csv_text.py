@@ -1,4 +1,4 @@
-"""A table as CSV that is data wherever it is opened: in a spreadsheet no formula, in a terminal nothing that steers."""
+"""A table as CSV that is data: read by commas, a spreadsheet finds no formula, and a terminal nothing that steers."""
 
 import csv
 import io

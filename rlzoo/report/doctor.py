@@ -74,7 +74,10 @@ def rates_words(rates: Rates | None) -> str:
         return "not measured"
     detected = f"found in {rates.found} of {rates.faulty} runs with this fault" if rates.faulty else "no faulty run"
     healthy = f"{rates.alarms} alarm{'s' * (rates.alarms != 1)} in {rates.healthy} healthy runs"
-    return f"{detected}, {healthy}; measured on runs of {rates.steps} steps"
+    longer = (
+        f"; {rates.alarms_longer} in {rates.healthy_longer} of {rates.steps_longer}" if rates.healthy_longer else ""
+    )
+    return f"{detected}, {healthy}; measured on runs of {rates.steps} steps{longer}"
 
 
 def suggested(finding: Detection) -> list[Remedy]:

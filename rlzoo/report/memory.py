@@ -76,7 +76,8 @@ def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     if engine.kv_cache_gib is None:
         return
     longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
-    more, size = free_for_cache(fit, room, sampled), set_aside_gib(config.rollout, config.model, shape, longest)
+    size = set_aside_gib(config.rollout, engine.kv_cache_gib, config.model, shape, longest)
+    more = free_for_cache(fit, room, sampled)
     if more > size:
         _console().print(f"rollout.kv_cache_gib={more} takes what is free, for {room * more / size:.1f} of them.")
 

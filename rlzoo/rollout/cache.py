@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+from dataclasses import replace
 
 import torch
 
@@ -26,17 +27,18 @@ def bytes_per_token(shape: Shape, model: ModelConfig) -> int:
 
 
 def least_gib(shape: Shape, model: ModelConfig, length: int) -> float:
-    """GiB, in quarters, without which no response can be sampled that has so many tokens with its prompt."""
-    return math.ceil(4 * bytes_per_token(shape, model) * (length + SPARE) / GIB) / 4
+    """GiB, in quarters, with which a response can be sampled that has so many tokens with its prompt.
+
+    Layers with a window, which an engine charges with all that it reads at once, count as if they saw everything.
+    """
+    return math.ceil(4 * bytes_per_token(replace(shape, windowed=0), model) * (length + SPARE) / GIB) / 4
 
 
-def set_aside_gib(rollout: RolloutConfig, model: ModelConfig, shape: Shape, length: int) -> float:
-    """GiB for keys and values of an engine that sets some aside: what is said, or else the usual or the least, if more.
+def set_aside_gib(rollout: RolloutConfig, usual: float, model: ModelConfig, shape: Shape, length: int) -> float:
+    """GiB for keys and values of an engine that sets `usual` aside: what is said, or else that or the least, if more.
 
     `length` are the tokens of the longest response with its prompt.
     """
-    usual = engine_class(rollout.engine).kv_cache_gib
-    assert usual is not None
     return rollout.kv_cache_gib or max(usual, least_gib(shape, model, length))
 
 
@@ -46,7 +48,7 @@ def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: 
     if engine.apart:
         return 0.0
     if engine.kv_cache_gib is not None:
-        return set_aside_gib(rollout, model, shape, length) * GIB
+        return set_aside_gib(rollout, engine.kv_cache_gib, model, shape, length) * GIB
     return ROOM * bytes_per_token(shape, model) * length * rows
 
 

@@ -204,7 +204,7 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
     length = config.max_prompt_tokens + config.max_response_tokens
     distributed = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     architecture = type(policy.model).__name__
-    cache_gib = set_aside_gib(config, model, shape_of(model), length)
+    cache_gib = set_aside_gib(config, VllmEngine.kv_cache_gib, model, shape_of(model), length)
     try:
         with _seeded(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)

@@ -44,8 +44,8 @@ MOST_TIMED_OUT, SHORTEST = 8, 0.05
 to this share, in which a new worker still grades its first: a policy that learns to write towers of powers would
 otherwise take an hour of every step."""
 GIVEN_UP = 1000
-"""After so many time-outs of a step nothing else of it is graded: what is left has timed out, too. They have taken 64
-whole times, 11 minutes of one worker at 10 s each, and no step takes more. What is graded outside of steps (a file, an
+"""After so many time-outs of a step all other responses count as timed out, too. They have taken 64 whole times, 11
+minutes of one worker at 10 s each, and time-outs take no more of a step. What is graded outside of steps (a file, an
 evaluation) has no such end: every grade is asked for."""
 STALLED = 60.0
 """Seconds beyond two time-outs after which a response that waits is taken for lost: to start a worker takes less."""

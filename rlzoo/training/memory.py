@@ -18,7 +18,7 @@ from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, bytes_per_token, cache_bytes, set_aside_gib
+from rlzoo.rollout.cache import GIB, SPARE, bytes_per_token, cache_bytes, least_gib
 from rlzoo.training.pass_memory import kept_per_position, logits_bytes, mask_per_position, training_moments
 from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
 
@@ -59,7 +59,7 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether every phase does, and so one response can be sampled."""
+        """Whether every phase does, and whether one response can be sampled."""
         return self.largest.total <= self.memory and self.has_room
 
     @property
@@ -259,9 +259,15 @@ def fit(
 
 def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None) -> Fit:
     """Without what would mend it."""
-    sets_aside = engine_class(config.rollout.engine).kv_cache_gib is not None and shape.cached_numbers
-    has_room = not sets_aside or whole_responses(config, shape, gpus)[0] >= 1
+    has_room = not config.rollout.kv_cache_gib or _has_room(config, shape)
     return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=has_room)
+
+
+def _has_room(config: Config, shape: Shape) -> bool:
+    """Whether the keys and values that are set have room for a whole response."""
+    rollout = config.rollout
+    longest = rollout.max_prompt_tokens + rollout.max_response_tokens + SPARE
+    return (rollout.kv_cache_gib or 0.0) * GIB >= bytes_per_token(shape, config.model) * longest
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -282,8 +288,8 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
         yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}
     if engine.kv_cache_gib is not None and rollout.kv_cache_gib:
-        size = set_aside_gib(replace(rollout, kv_cache_gib=None), model, shape, longest)
-        if rollout.kv_cache_gib > size or whole_responses(config, shape, gpus)[0] < 1:
+        size = max(engine.kv_cache_gib, least_gib(shape, model, longest))
+        if rollout.kv_cache_gib > size or not _has_room(config, shape):
             yield f"rollout.kv_cache_gib={size:g}", "rollout", {"kv_cache_gib": size}
     if engine.sleeps:  # its weights and cache are then on other GPUs
         yield "rollout.engine=vllm_server", "rollout", {"engine": "vllm_server"}

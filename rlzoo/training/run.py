@@ -121,25 +121,29 @@ def train(config: Config, view: TrainingView) -> RunFolder:
     prepare_deterministic(config.train.deterministic, accelerator.device)
     if not accelerator.is_main_process:
         view.silence()
-    with claim(folder, config) if accelerator.is_main_process else nullcontext(), _ended_early(folder, config):
+    with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
-        if said_by_main(accelerator, folder.finished(config)):
-            view.nothing_left(folder)
-        else:
-            _start_trackers(accelerator, config, folder)
-            view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
-            with load_trainer(experiment, accelerator, folder) as trainer:
-                _train(trainer, folder, view)
-            accelerator.end_training()
+        with _ended_early(folder, config):
+            if said_by_main(accelerator, folder.finished(config)):
+                view.nothing_left(folder)
+            else:
+                _start_trackers(accelerator, config, folder)
+                view.introduce(experiment, accelerator.device.type, accelerator.num_processes)
+                with load_trainer(experiment, accelerator, folder) as trainer:
+                    _train(trainer, folder, view)
+                accelerator.end_training()
+                if accelerator.is_main_process:
+                    write_json(folder.end, {"step": config.train.steps})
             if accelerator.is_main_process:
-                write_json(folder.end, {"step": config.train.steps})
-        if accelerator.is_main_process:
-            outcome = _outcome(experiment, folder, accelerator.device)
-            view.conclude(outcome)
-            last = outcome.metrics[-PATIENCE:]
-            if last and all(map(SKIPPED.shows, last)):
-                raise Fault(f"output={folder.path} has learnt nothing at its end: {SKIPPED}")
+                _conclude(_outcome(experiment, folder, accelerator.device), folder, view)
     return folder
+
+
+def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
+    view.conclude(outcome)
+    last = outcome.metrics[-PATIENCE:]
+    if last and all(map(SKIPPED.shows, last)):
+        raise Fault(f"output={folder.path} has learnt nothing at its end: {SKIPPED}")
 
 
 @contextmanager

@@ -64,10 +64,18 @@ def test_the_package_ships_what_the_committed_results_say() -> None:
 def test_rates_of_a_detector_that_says_nothing_of_short_runs_are_of_long_ones() -> None:
     def measured(steps: int, **healthy: int) -> dict[str, Any]:
         totals = dict.fromkeys(("found", "faulty", "alarms", "healthy"), steps)
-        return {"steps": steps, **totals, "detectors": {name: {"healthy": it} for name, it in healthy.items()}}
+        return {
+            "steps": steps,
+            **totals,
+            "detectors": {name: {"alarms": it - 1, "healthy": it} for name, it in healthy.items()},
+        }
 
     found = doctor_evidence(measured(20, repetition=300, idle=0), measured(100, repetition=30, idle=28))
-    assert found["detectors"] == {"repetition": {"healthy": 300, "steps": 20}, "idle": {"healthy": 28, "steps": 100}}
+    longer = {"alarms_longer": 29, "healthy_longer": 30, "steps_longer": 100}
+    assert found["detectors"] == {
+        "repetition": {"alarms": 299, "healthy": 300, "steps": 20, **longer},
+        "idle": {"alarms": 27, "healthy": 28, "steps": 100},
+    }
     assert found["healthy"] == 20
 
 

@@ -28,7 +28,7 @@ def test_every_papers_setting_fits_sixty_four_gpus_and_its_cache_has_what_is_fre
     gpus = 8 if fit(least, shape, objective, 8, 80 * GIB).fits else 64
     found, room = fit(least, shape, objective, gpus, 72 * GIB), whole_responses(least, shape, gpus)
     longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
-    usual, size = (set_aside_gib(each.rollout, each.model, shape, longest) for each in (least, config))
+    usual, size = (set_aside_gib(each.rollout, 4.0, each.model, shape, longest) for each in (least, config))
     assert size == max(usual, free_for_cache(found, *room))
 
 
