@@ -18,7 +18,7 @@ from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, SPARE, bytes_per_token, cache_bytes, least_gib
+from rlzoo.rollout.cache import GIB, SPARE, bytes_per_token, cache_bytes, set_aside_gib
 from rlzoo.training.pass_memory import kept_per_position, logits_bytes, mask_per_position, training_moments
 from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
 
@@ -253,25 +253,26 @@ def fit(
             for _, section, values in chosen:
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
             if _fit(changed, shape, objective, gpus, memory, teacher).fits:
-                return replace(fit, remedy=[word for word, _, _ in chosen])
+                return replace(fit, remedy=[word for words, _, _ in chosen for word in words.split()])
     return fit
 
 
 def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None) -> Fit:
     """Without what would mend it."""
-    has_room = not config.rollout.kv_cache_gib or _has_room(config, shape)
-    return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=has_room)
+    return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=_has_room(config, shape))
 
 
 def _has_room(config: Config, shape: Shape) -> bool:
-    """Whether the keys and values that are set have room for a whole response."""
+    """Whether keys and values, where it is set how much they may take, have room for a whole response."""
     rollout = config.rollout
+    if rollout.kv_cache_gib is None or engine_class(rollout.engine).kv_cache_gib is None:
+        return True
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens + SPARE
-    return (rollout.kv_cache_gib or 0.0) * GIB >= bytes_per_token(shape, config.model) * longest
+    return rollout.kv_cache_gib * GIB >= bytes_per_token(shape, config.model) * longest
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What mends memory, the least harmful first: the word, the section of the configuration, and its new values."""
+    """What mends memory, the least harmful first: the words, the section of the configuration, and its new values."""
     train, rollout, model = config.train, config.rollout, config.model
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     if _masked_row(config, shape):
@@ -288,11 +289,12 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
         yield "rollout.engine=vllm", "rollout", {"engine": "vllm"}
     if engine.kv_cache_gib is not None and rollout.kv_cache_gib:
-        size = max(engine.kv_cache_gib, least_gib(shape, model, longest))
+        size = set_aside_gib(replace(rollout, kv_cache_gib=None), engine.kv_cache_gib, model, shape, longest)
         if rollout.kv_cache_gib > size or not _has_room(config, shape):
             yield f"rollout.kv_cache_gib={size:g}", "rollout", {"kv_cache_gib": size}
     if engine.sleeps:  # its weights and cache are then on other GPUs
-        yield "rollout.engine=vllm_server", "rollout", {"engine": "vllm_server"}
+        unset = " rollout.kv_cache_gib=null" if rollout.kv_cache_gib else ""
+        yield f"rollout.engine=vllm_server{unset}", "rollout", {"engine": "vllm_server", "kv_cache_gib": None}
     if model.precision == "float32":
         yield "model.precision=bfloat16", "model", {"precision": "bfloat16"}
     if not model.lora.rank and train.sharding == "none":

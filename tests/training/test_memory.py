@@ -268,7 +268,10 @@ def test_a_start_that_a_cache_makes_too_large_fits_with_less_of_it_or_with_a_ser
     alone = fit(
         load_config([*words, "rollout.kv_cache_gib=4", "model.precision=float32"]), FOURTEEN, objective, 64, 48 * GIB
     )
-    assert alone.largest.name == "start" and alone.remedy == ["rollout.engine=vllm_server"]
+    assert alone.largest.name == "start"
+    assert alone.remedy == ["rollout.engine=vllm_server", "rollout.kv_cache_gib=null"]
+    mended = load_config([*words, "rollout.kv_cache_gib=4", *alone.remedy]).rollout
+    assert mended.kv_cache_gib is None, "a key without effect there, which a run would refuse"
 
 
 def test_a_cache_without_room_for_one_response_does_not_fit_and_unless_one_is_set_there_is_room(
@@ -281,6 +284,8 @@ def test_a_cache_without_room_for_one_response_does_not_fit_and_unless_one_is_se
     assert not small.fits and small.remedy == ["rollout.kv_cache_gib=5"]
     assert main(["fit", *words, "gpus=64", "memory=80", "rollout.kv_cache_gib=4"]) == 1
     assert "keys and values have no room for one whole response.\nIt would fit with" in capsys.readouterr().out
+    elsewhere = load_config([*words, "rollout.kv_cache_gib=4", "rollout.engine=vllm_server"])
+    assert fit(elsewhere, FOURTEEN, objective, 64, 80 * GIB).fits, "a server has a cache of its own"
     unset = load_config(words)
     unset = replace(unset, rollout=replace(unset.rollout, kv_cache_gib=None))
     assert fit(unset, FOURTEEN, objective, 64, 80 * GIB).fits

@@ -64,6 +64,7 @@ IN_TRL: list[tuple[str, dict[str, Any], str]] = [
     ("grpo-kl", {"beta": 0.1}, "grpo+unbiased_kl(beta=0.1)-kl"),
     ("grpo", {"beta": 0.1, "use_bias_correction_kl": False}, "grpo+kl(beta=0.1)"),
     ("gspo", {"beta": 0.1}, "gspo+kl(beta=0.1)"),
+    ("grpo-kl", {"beta": 0.1, "sync_ref_model": True}, "grpo+unbiased_kl(beta=0.1)-kl"),
     ("stapo", {"beta": 0.001, "use_bias_correction_kl": False}, "stapo+kl(beta=0.001)"),
     ("stapo", {"use_bias_correction_kl": False}, UNREAD),
     ("stapo", {"loss_type": "grpo"}, "stapo+seq_mean"),
