@@ -11,6 +11,8 @@ EXAMPLES = {
     "off_policy_mask": "delta=0.1",
     "par": "target_entropy=0.3",
     "positive_reweighting": "target_entropy=0.3",
+    "random_tokens": "share=0.4",
+    "s_grpo": "share=0.4",
 }
 """Recipe or part -> the parameters that it asks for; the numbers are examples and stand in no paper."""
 

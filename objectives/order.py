@@ -35,6 +35,11 @@ def drawn(lot: Tensor, among: Tensor, count: int) -> Tensor:
     return largest(~lot, among, count)
 
 
+def uniform(lot: Tensor) -> Tensor:
+    """[N, T] `lots` -> [N, T] float64 in [0, 1)."""
+    return (lot >> 11).double() / (1 << 53) + 0.5
+
+
 def lots(group: Tensor, width: int, seed: int) -> Tensor:
     """[N, width] int64 that look random: of each token's group [N], its row's place there, its position, and the seed.
 

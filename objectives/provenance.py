@@ -16,8 +16,6 @@ HOW = (
 KINDS = ("code, run", "code, read", "paper's equation", "notes on the paper")
 
 MISSING = {
-    "s_grpo": "arXiv:2504.20834: a random share of the tokens; only the paper's introduction and a review could be "
-    "had, not its share, cut and limit, and no code",
     "t_spmo": "arXiv:2504.20834: prefix matching; only the paper's introduction could be had, without its equation, "
     "and no code; it needs token ids, which batches do not have",
     "shuffle_r1's reshuffle": "arXiv:2508.05612: it trains on some rows several times in a step, and a batch has each "

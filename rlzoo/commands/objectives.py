@@ -1,13 +1,14 @@
 """`rlzoo objectives`."""
 
 import json
+import sys
 import tomllib
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from objectives import described, names, parse
+from objectives import described, names, parse, with_examples
 from objectives.peers import PEERS
 from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError, nearest, one_line
@@ -47,7 +48,7 @@ def run(arguments: Namespace) -> None:
         _check(arguments)
         return
     written = arguments.words
-    parsed = [parse(expression) for expression in written]
+    parsed = [parse(_with_values(word)) for word in written]
 
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
 
@@ -68,6 +69,16 @@ def run(arguments: Namespace) -> None:
         print_objective(written[0], parsed[0])
     else:
         print_difference(parsed[0], parsed[1])
+
+
+def _with_values(word: str) -> str:
+    """The expression of which a page is shown: a name alone that asks for values has examples of them, as is said."""
+    name = next((name for name in names() if name.name == word and name.asked), None)
+    if name is None:
+        return word
+    expression = with_examples(name)
+    print(f"{word} asks for {' and '.join(name.asked)}: no value is published, this is {expression}", file=sys.stderr)
+    return expression
 
 
 def _provenance(arguments: Namespace) -> None:

@@ -139,7 +139,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_teacher=_grid(np.minimum(logp_old + _steps(np.random.default_rng([seed, 3]), shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
-        lot=np.random.default_rng([seed, 1]).permutation(shape[0] * shape[1]).reshape(shape),
+        lot=_lots(np.random.default_rng([seed, 1]), shape),
         logp_prompt=-((np.array(group)[order] + 5) % 4 / 2 + 0.25),
         **_turns(np.random.default_rng([seed, 4]), shape),
         **current,
@@ -230,6 +230,15 @@ def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) ->
         return np.full(shape, 0.25)
     values = np.abs(draw.standard_normal(shape)) * (1.0 if high else 0.25)
     return _grid(values) if draw.random() < 0.5 else np.round(values * 8) / 8
+
+
+def _lots(draw: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
+    """Different numbers, spread over all of int64."""
+    count = shape[0] * shape[1]
+    step = (1 << 64) // count
+    return np.array([(place - count // 2) * step + step // 3 for place in draw.permutation(count).tolist()]).reshape(
+        shape
+    )
 
 
 def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:

@@ -68,6 +68,7 @@ CONTRIBUTIONS = {
     "position_shaping": {"position_bonus"},
     "symmetric_loss": {"symmetric_clip"},
     "shuffle_r1": {"extreme_pairs"},
+    "s_grpo": {"random_tokens"},
 }
 
 ESSENCES = CONTRIBUTIONS | {

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from objectives import MISSING, PROVENANCE, Modifier, Surrogate, names, parse
+from objectives import MISSING, PROVENANCE, Modifier, Name, Surrogate, names, parse, with_examples
 from rlzoo.commands import main
 from rlzoo.report.zoo import difference, print_difference, print_objective, print_provenance, print_zoo
 from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
@@ -85,6 +85,16 @@ def test_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["first"]["expression"] == "stapo"
     assert shown["difference"] == difference(parse("stapo"), parse("dapo"))
     assert main(["objectives", "stapo", "dapo", "grpo"]) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.asked], ids=lambda name: name.name)
+def test_a_name_that_asks_for_values_has_a_page_with_examples_of_them(
+    name: Name, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["objectives", name.name]) == 0
+    shown = capsys.readouterr()
+    assert f"{name.name} asks for {' and '.join(name.asked)}: no value is published" in shown.err
+    assert with_examples(name) in shown.err and f"{name.name}  =  {parse(with_examples(name))}" in shown.out
 
 
 def test_a_part_is_shown_with_what_its_parameters_are_for(capsys: pytest.CaptureFixture[str]) -> None:

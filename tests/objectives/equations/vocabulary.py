@@ -228,6 +228,14 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             _set("surprise", perplexities),
         ),
         (r"place = tokens of the response before it, over all of them", _set("place", places)),
+        (
+            r"lot = a number from 0 to 1 drawn for the token",
+            _set("lot", lambda reader: torch.from_numpy(reader.case.lot).double() / 2.0**64 + 0.5),
+        ),
+        (
+            r"t = tokens of the response before it",
+            _set("t", lambda reader: reader.mask.double().cumsum(1) - reader.mask.double()),
+        ),
         (r"only NUMBER of the pairs of best and worst R in the group, ties by lot", outermost),
         (r"only groups with 0 < #correct < G, refilled", _mixed),
         (r"only groups in which some R_k differs, refilled", _some_reward_differs),
