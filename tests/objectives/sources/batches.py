@@ -19,6 +19,9 @@ EQUAL_MICRO_BATCHES = ("advantage_reweighting", "lopti")
 PAIRS = ("gdpo",)
 """Whose source takes groups of one size, one behind the other."""
 
+EQUAL_GROUPS = ("tpo",)
+"""Whose source takes groups of one size."""
+
 EVEN_GROUPS = ("shuffle_r1",)
 """Whose source refuses others; ties it breaks by the order of the rows."""
 
@@ -47,6 +50,8 @@ def source_case(seed: int, expression: str) -> Case:
         case = replace(case, heard=(case.writer != Writer.NONE) & ~case.mask)
     if expression in PAIRS:
         case = with_pairs(case)
+    if expression in EQUAL_GROUPS:
+        case = with_equal_groups(case)
     if expression.startswith(EVEN_GROUPS):
         case = in_order(with_even_groups(case))
     if expression.startswith(NO_TIES):
@@ -58,6 +63,14 @@ def with_even_groups(case: Case) -> Case:
     """The same batch without the last response of each group of an odd number."""
     groups = [(case.group == name).nonzero()[0] for name in np.unique(case.group)]
     return _rows(case, np.sort(np.concatenate([rows[: len(rows) // 2 * 2] for rows in groups])))
+
+
+def with_equal_groups(case: Case) -> Case:
+    """The same batch with as many responses of each group as the smallest has, its first."""
+    size = min(np.unique(case.group, return_counts=True)[1])
+    return _rows(
+        case, np.sort(np.concatenate([(case.group == name).nonzero()[0][:size] for name in np.unique(case.group)]))
+    )
 
 
 def with_pairs(case: Case) -> Case:

@@ -113,6 +113,16 @@ def dg(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     return out
 
 
+def tpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
+    """`tpo_target` of each group, and the cross-entropy of _trial.py:370-376, a mean over prompts."""
+    old, mask = tensors(case)
+    terms = []
+    for rows in groups(case):
+        target = its.tpo_target((old * mask)[rows].sum(1), case.reward[rows])
+        terms.append(-(target * (logp * mask)[rows].sum(1).log_softmax(0)).sum())
+    return torch.stack(terms).mean()
+
+
 def opd(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`incorporate_kl_penalty`, and minus the sum of ratio times advantage, which the service calculates."""
     old, mask = tensors(case)
@@ -154,5 +164,6 @@ CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
         ],
         dg,
     ),
+    "tpo": ([(*TPO, "src/tpo/algorithms.py", ["tpo_target", "tpo_skill"])], tpo),
     "opd": ([(*TINKER, ["incorporate_kl_penalty"])], opd),
 }

@@ -101,12 +101,17 @@ LIBRARIES = {
     "cast": cast,
     "safezip": zip,
     "tinker": SimpleNamespace(TensorData=SimpleNamespace(from_torch=lambda values: values)),
-    "jnp": SimpleNamespace(asarray=lambda values: values),
+    "jnp": SimpleNamespace(asarray=lambda values: values, where=lambda *given: torch.from_numpy(np.where(*given))),
     "jax": SimpleNamespace(
-        nn=SimpleNamespace(sigmoid=torch.sigmoid), lax=SimpleNamespace(stop_gradient=lambda values: values.detach())
+        nn=SimpleNamespace(
+            sigmoid=torch.sigmoid,
+            softmax=lambda values, axis: values.softmax(axis),
+            log_softmax=lambda values, axis: values.log_softmax(axis),
+        ),
+        lax=SimpleNamespace(stop_gradient=lambda values: values.detach()),
     ),
 }
-"""Of these, what the functions call; tensors are torch's."""
+"""Of these, what the functions call; tensors are torch's, but for scores, whose deviation is numpy's there."""
 
 
 def _plain(node: Definition) -> None:
