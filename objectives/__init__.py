@@ -44,7 +44,7 @@ from objectives.kinds import (
 )
 from objectives.loop import Loop, Step, Update, derivatives, whole_groups
 from objectives.objective import Objective, parse
-from objectives.order import drawn, largest, lots, quantile, uniform
+from objectives.order import drawn, largest, lots, quantile, uniform_of
 from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.provenance import MISSING, PROVENANCE, Provenance
@@ -115,7 +115,7 @@ __all__ = [
     "scope_reads",
     "shares",
     "statistic",
-    "uniform",
+    "uniform_of",
     "whole_groups",
     "with_examples",
     "writers",

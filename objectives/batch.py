@@ -95,7 +95,7 @@ class TokenBatch:
     turn_state: Tensor | None = None
     """[N, T] int: the environment's state in which that turn began; equal numbers of a group are one state."""
     lot: Tensor | None = None
-    """[N, T] int: a number drawn for each token, the same on every process; see `objectives.order.lots`."""
+    """[N, T] int64: a number drawn for each token out of all of int64, the same on every process: `objectives.lots`."""
     on_policy: bool = False
     """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
     micro_batch: Tensor | None = None

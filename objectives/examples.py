@@ -1,4 +1,4 @@
-"""An expression for every name of the zoo: what has no published value is given one."""
+"""An expression for every name of the zoo: what has no published value that we know is given one."""
 
 from objectives.zoo import Name
 
@@ -14,7 +14,7 @@ EXAMPLES = {
     "random_tokens": "share=0.4",
     "s_grpo": "share=0.4",
 }
-"""Recipe or part -> the parameters that it asks for; the numbers are examples and stand in no paper."""
+"""Recipe or part -> the parameters that it asks for; the numbers are examples, and none is a paper's."""
 
 
 def with_examples(name: Name, *settings: str) -> str:

@@ -72,7 +72,7 @@ class Objective:
             if part.asked:
                 values = ",".join(f"{name}=NUMBER" for name in part.asked)
                 raise ObjectiveError(
-                    f"{part.name} needs {' and '.join(part.asked)}, for which no value is published: "
+                    f"{part.name} needs {' and '.join(part.asked)}, for which we know no published value: "
                     f"give it, as in {part.written}({values})"
                 )
             part.check(named)

@@ -2,6 +2,7 @@
 
 import math
 
+from objectives.errors import ObjectiveError
 from objectives.lazy import Tensor, torch
 
 
@@ -35,8 +36,10 @@ def drawn(lot: Tensor, among: Tensor, count: int) -> Tensor:
     return largest(~lot, among, count)
 
 
-def uniform(lot: Tensor) -> Tensor:
-    """[N, T] `lots` -> [N, T] float64 in [0, 1)."""
+def uniform_of(lot: Tensor) -> Tensor:
+    """[N, T] `lots` -> [N, T] float64 from 0 to 1. Raises ObjectiveError for numbers that are not int64."""
+    if lot.dtype != torch.int64:
+        raise ObjectiveError(f"lot is {lot.dtype}: give objectives.lots(group, width, seed), which fills all of int64")
     return (lot >> 11).double() / (1 << 53) + 0.5
 
 

@@ -97,7 +97,9 @@ def open_numbers(name: Name) -> str:
     if not name.asked:
         return ""
     given = ", ".join(f"`{it}`" for it in name.asked)
-    return f"No value of {given} is published, so it must be given; below stands `{with_examples(name)}`, an example."
+    return (
+        f"We know no published value of {given}, so it must be given; below stands `{with_examples(name)}`, an example."
+    )
 
 
 def stage_row(parts: Sequence[dict[str, Any]]) -> str:

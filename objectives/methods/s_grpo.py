@@ -3,12 +3,14 @@
     J = 1/|G| sum_i 1/|T_i| sum_{t in T_i} pi / sg[pi] A_it
     t in T_i:  always if t < alpha,  else by lot with probability P while |T_i| < k
 
-The policy gradient of a random part of the tokens, which alone are in the denominator. It saves neither time nor memory
-here: the log-prob of every token is calculated. P is asked for; we know of "30 to 50 % of the tokens".
-Open: alpha and k, none here; beta of the penalty on the KL to the reference, left out here, `+kl` adds one; whether the
-advantages are divided by the deviation, here grpo's.
+The policy gradient of a random part of the tokens, which alone are in the denominator. It is right for one update per
+rollout only. Here it saves neither time nor memory: the log-prob of every token is calculated.
+P is asked for: notes on the paper say "30 to 50 % of the tokens". Open: alpha and k, which are ours (0, no limit); beta
+of the paper's penalty on the KL to the reference, which is left out, `+kl` adds one; whether advantages are divided by
+the deviation, here grpo's.
 Deviations: tokens are drawn by a number made of the step, their group, row and position, so that neither the order of
-groups nor processes and cuts have a say.
+groups nor processes and cuts have a say, and several passes draw the same; a response of which nothing is drawn counts
+in |G|, where the equation divides by zero.
 """
 
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from objectives.batch import Prepared
 from objectives.kinds import Mask
 from objectives.lazy import Tensor
-from objectives.order import uniform
+from objectives.order import uniform_of
 from objectives.part import ASKED, parameter
 from objectives.parts.group_norm import GroupNorm
 from objectives.parts.reinforce import Reinforce
@@ -40,17 +42,17 @@ class RandomTokens(Mask):
 
     def keeps(self, batch: Prepared) -> Tensor:
         always = batch.mask & (batch.mask.cumsum(1) <= self.first)
-        kept = always | (batch.mask & (uniform(batch.require("lot", self.name)) < self.share))
+        kept = always | (batch.mask & (uniform_of(batch.require("lot", self.name)) < self.share))
         return kept if self.limit is None else always | (kept & (kept.cumsum(1) <= self.limit))
 
     def formula(self) -> str:
-        draw = f"lot < {self.share:g}{f' and n < {self.limit}' if self.limit else ''}"
+        draw = f"(lot < {self.share:g} and n < {self.limit})" if self.limit else f"lot < {self.share:g}"
         return f"(t < {self.first} or {draw})" if self.first else draw
 
     def where(self) -> str:
         names = ["lot = a number from 0 to 1 drawn for the token"]
         names += ["t = tokens of the response before it"] if self.first else []
-        names += ["n = those of the response before it that are kept"] if self.limit else []
+        names += ["n = tokens of the response before it that this draw keeps"] if self.limit else []
         return "; ".join(names)
 
 

@@ -8,8 +8,8 @@ which vanishes once the target is met, so that several passes do no harm (epochs
 settled over whole groups before the update, whatever micro-batches cut; the gradient is exact, and the equation prints
 the form that shows it. Of long responses one has nearly all of P, and little is pushed. Weights may not be added.
 Open: the denominator of their language models, whose code is not public. Left out: kl(beta=0.001), theirs on GSM8K.
-Deviations: their code takes R - mean itself where the deviation is below 1e-6; a prompt weighs as many times as it has
-responses, which are as many for each there.
+Deviations: their code takes R - mean itself where the deviation is below 1e-6; a prompt with
+more responses weighs more, in their code all have the same number.
 Sums are over the policy's tokens.
 """
 

@@ -48,15 +48,15 @@ def run(arguments: Namespace) -> None:
         _check(arguments)
         return
     written = arguments.words
-    parsed = [parse(_with_values(word)) for word in written]
+    if len(written) > 2 or (written and arguments.search):
+        raise UserError(
+            "rlzoo objectives shows the zoo, what mentions a --search WORD of it, one objective, or the difference of "
+            f"two, not {len(written)}{' and --search' if arguments.search else ''}"
+        )
+    parsed = [parse(word if arguments.json else _with_values(word)) for word in written]
 
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
 
-    if len(parsed) > 2 or (parsed and arguments.search):
-        raise UserError(
-            "rlzoo objectives shows the zoo, what mentions a --search WORD of it, one objective, or the difference of "
-            f"two, not {len(parsed)}{' and --search' if arguments.search else ''}"
-        )
     if arguments.json:
         pages = [described(objective) for objective in parsed]
         shown: Any = [asdict(name) for name in found(names(), arguments.search)] if not parsed else pages[0]
@@ -76,8 +76,8 @@ def _with_values(word: str) -> str:
     name = next((name for name in names() if name.name == word and name.asked), None)
     if name is None:
         return word
-    expression = with_examples(name)
-    print(f"{word} asks for {' and '.join(name.asked)}: no value is published, this is {expression}", file=sys.stderr)
+    expression, asked = with_examples(name), " and ".join(name.asked)
+    print(f"{word} asks for {asked}, of which we know no published value; {expression} is an example", file=sys.stderr)
     return expression
 
 

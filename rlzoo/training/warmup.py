@@ -9,7 +9,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import tokenizers
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rlzoo.config import ModelConfig, RolloutConfig, TaskConfig, WarmupConfig
 from rlzoo.errors import UserError
@@ -78,7 +78,8 @@ def demonstrated_model(
     """A model that has learnt a task's demonstrations, its tokenizer, and its last loss."""
     tokenizer = tokenizer_of(task)
     model = make_model(config, tokenizer)
-    return model, tokenizer, _train(model, tokenizer, task, config, progress)
+    batches = _batches(tokenizer, task, config)
+    return model, tokenizer, fit_demonstrations(model, batches, config.steps, config.learning_rate, progress)
 
 
 def tokenizer_of(task: DemonstratedTask) -> PreTrainedTokenizerFast:
@@ -135,18 +136,22 @@ def make_model(config: WarmupConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen
         )
 
 
-def _train(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    task: DemonstratedTask,
-    config: WarmupConfig,
-    progress: ShowProgress,
+def fit_demonstrations(
+    model: PreTrainedModel,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    steps: int,
+    learning_rate: float,
+    progress: ShowProgress = lambda done, total, loss: None,
 ) -> float:
+    """Cross-entropy of `steps` batches of inputs and targets, each [N, T] with -100 where nothing is learnt.
+
+    The rate rises to `learning_rate` in a twentieth of the steps and falls to 0 along a cosine. Returns the last loss.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     loss = math.nan
-    for step, (inputs, targets) in enumerate(_batches(tokenizer, task, config)):
+    for step, (inputs, targets) in enumerate(batches):
         for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * _schedule(step, config.steps)
+            group["lr"] = learning_rate * _schedule(step, steps)
         logits = model(input_ids=inputs, use_cache=False).logits
         cross_entropy = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         cross_entropy.backward()
@@ -154,7 +159,7 @@ def _train(
         optimizer.step()
         optimizer.zero_grad()
         loss = cross_entropy.item()
-        progress(step + 1, config.steps, loss)
+        progress(step + 1, steps, loss)
     return loss
 
 
@@ -173,11 +178,16 @@ def _batches(
         rate = 0.0 if step < config.clean_fraction * config.steps else config.slip_rate
         batch = islice(problems, config.demonstrations_per_step)
         rows = [encoded(tokenizer, str(problem.prompt), _turns(task, problem, rng, rate)) for problem in batch]
-        inputs = pad_sequence([tokens for tokens, _ in rows], batch_first=True, padding_value=backend.pad_token_id)
-        targets = pad_sequence(
-            [tokens.where(written, -100) for tokens, written in rows], batch_first=True, padding_value=-100
-        )
-        yield inputs[:, :-1], targets[:, 1:]
+        yield padded_demonstrations(rows, backend.pad_token_id)
+
+
+def padded_demonstrations(rows: Sequence[tuple[Tensor, Tensor]], padding: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets [N, T - 1] of tokens [T] and which of them the model writes [T]."""
+    inputs = pad_sequence([tokens for tokens, _ in rows], batch_first=True, padding_value=padding)
+    targets = pad_sequence(
+        [tokens.where(written, -100) for tokens, written in rows], batch_first=True, padding_value=-100
+    )
+    return inputs[:, :-1], targets[:, 1:]
 
 
 def _turns(task: DemonstratedTask, problem: Problem, rng: random.Random, slip_rate: float) -> list[str]:

@@ -41,6 +41,7 @@ SETTINGS = [
     "implicit_negative(eps=0.5)",
     "clip_cov(fraction=0.01,low=0.1)",
     "random_tokens(share=0.4,first=2)",
+    "random_tokens(share=0.7,first=1,limit=3)",
     "cov_penalty(beta=0.5,scope=microbatch)",
     "kl_reward(beta=0.01)",
     "global_norm(over=rows)",

@@ -93,8 +93,12 @@ def test_a_name_that_asks_for_values_has_a_page_with_examples_of_them(
 ) -> None:
     assert main(["objectives", name.name]) == 0
     shown = capsys.readouterr()
-    assert f"{name.name} asks for {' and '.join(name.asked)}: no value is published" in shown.err
-    assert with_examples(name) in shown.err and f"{name.name}  =  {parse(with_examples(name))}" in shown.out
+    assert f"{name.name} asks for {' and '.join(name.asked)}, of which we know no published value" in shown.err
+    assert (
+        f"{with_examples(name)} is an example" in shown.err
+        and f"{name.name}  =  {parse(with_examples(name))}" in shown.out
+    )
+    assert main(["objectives", name.name, "--json"]) == 2, "an example is not told from a value"
 
 
 def test_a_part_is_shown_with_what_its_parameters_are_for(capsys: pytest.CaptureFixture[str]) -> None:

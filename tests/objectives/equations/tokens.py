@@ -103,6 +103,15 @@ def not_drawn(reader: Reader, fraction: str, micro: str | None, low: str, high: 
     return kept
 
 
+def kept_of_a_draw(reader: Reader, first: str, share: str, limit: str) -> Tensor:
+    kept, lot = torch.zeros_like(reader.mask), reader.names["lot"]
+    for row, mask in enumerate(reader.mask):
+        for t, position in enumerate(mask.nonzero()[:, 0].tolist()):
+            drawn = bool(lot[row, position] < float(share)) and int(kept[row].sum()) < int(limit)
+            kept[row, position] = t < int(first) or drawn
+    return kept
+
+
 def held(reader: Reader) -> Tensor:
     """[N, T] bool: tokens where the clip of the loss is not idle."""
     match = re.search(r"clip\(r, ([^,]+), ([^)]+)\)", reader.loss_text)

@@ -37,6 +37,7 @@ from tests.objectives.equations.tokens import (
     future,
     height,
     kalman,
+    kept_of_a_draw,
     kl,
     least_beyond,
     less_token_baseline,
@@ -150,6 +151,7 @@ PHRASES: list[tuple[re.Pattern[str], Callable[..., Value]]] = [
             + r", drawn where NUMBER < Cov\(log p, A\) < NUMBER and the clip is idle",
             not_drawn,
         ),
+        (r"\(t < NUMBER or \(lot < NUMBER and n < NUMBER\)\)", kept_of_a_draw),
         (r"log\(1 \+ sum of exp\((-?)s/NUMBER\) over those with A (>|<=) 0\)", contrast),
         (
             r"r is on the side of A",
@@ -232,6 +234,7 @@ STATEMENTS: list[tuple[re.Pattern[str], Callable[..., None]]] = [
             r"lot = a number from 0 to 1 drawn for the token",
             _set("lot", lambda reader: torch.from_numpy(reader.case.lot).double() / 2.0**64 + 0.5),
         ),
+        (r"n = tokens of the response before it that this draw keeps", lambda reader: None),
         (
             r"t = tokens of the response before it",
             _set("t", lambda reader: reader.mask.double().cumsum(1) - reader.mask.double()),

@@ -31,7 +31,7 @@ def test_the_shift_is_the_prompts_confidence_less_the_responses() -> None:
 
 
 def test_alpha_has_to_be_given() -> None:
-    with pytest.raises(ObjectiveError, match="confidence_shift needs alpha, for which no value is published"):
+    with pytest.raises(ObjectiveError, match="confidence_shift needs alpha, for which we know no published value"):
         parse("arm")
 
 

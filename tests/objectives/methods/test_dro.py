@@ -18,5 +18,5 @@ def test_responses_without_advantage_are_held_as_well() -> None:
 
 
 def test_its_weight_is_asked_for() -> None:
-    with pytest.raises(ObjectiveError, match="drift needs beta, for which no value is published"):
+    with pytest.raises(ObjectiveError, match="drift needs beta, for which we know no published value"):
         parse("dro")

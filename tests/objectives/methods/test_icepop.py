@@ -58,7 +58,7 @@ def test_whole_responses_are_dropped(mask: str, kept: list[int]) -> None:
 
 
 def test_a_fall_that_nobody_published_is_asked_for() -> None:
-    with pytest.raises(ObjectiveError, match="off_policy_mask needs delta, for which no value is published"):
+    with pytest.raises(ObjectiveError, match="off_policy_mask needs delta, for which we know no published value"):
         parse("grpo+off_policy_mask")
 
 

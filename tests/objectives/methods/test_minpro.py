@@ -34,7 +34,7 @@ def test_the_vector_of_batch_z() -> None:
 
 def test_the_widths_are_asked_for_wherever_it_is_added() -> None:
     for expression in ("minpro", "dapo+minpro", "minpro(variant=paper)"):
-        with pytest.raises(ObjectiveError, match="cispo needs low and high, for which no value is published"):
+        with pytest.raises(ObjectiveError, match="cispo needs low and high, for which we know no published value"):
             parse(expression)
     with pytest.raises(ObjectiveError, match="needs high, for which"):
         parse("minpro(low=1)")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from objectives import ObjectiveError, TokenBatch, lots, parse, uniform
+from objectives import ObjectiveError, TokenBatch, lots, parse, uniform_of
 
 GROUP = torch.arange(64) // 8
 
@@ -22,11 +22,11 @@ def kept(expression: str, length: int = 200) -> torch.Tensor:
 
 
 def test_a_lot_is_uniform_between_0_and_1() -> None:
-    values = uniform(lots(GROUP, 200, seed=0))
+    values = uniform_of(lots(GROUP, 200, seed=0))
     assert 0 <= values.min() < 1e-3 and 1 - 1e-3 < values.max() < 1
     assert torch.histc(values, 10, 0, 1) / values.numel() == pytest.approx([0.1] * 10, abs=0.01)
     ends = torch.tensor([[-(2**63), 0, 2**63 - 1]])
-    assert uniform(ends).tolist() == [[0.0, 0.5, 1 - 2**-53]]
+    assert uniform_of(ends).tolist() == [[0.0, 0.5, 1 - 2**-53]]
 
 
 def test_two_in_five_tokens_are_drawn_each_by_itself() -> None:
@@ -45,5 +45,5 @@ def test_the_first_are_always_kept_and_none_is_drawn_once_there_are_enough() -> 
 
 
 def test_the_share_is_asked_for() -> None:
-    with pytest.raises(ObjectiveError, match="random_tokens needs share, for which no value is published"):
+    with pytest.raises(ObjectiveError, match="random_tokens needs share, for which we know no published value"):
         parse("s_grpo")

@@ -111,7 +111,7 @@ LIBRARIES = {
         lax=SimpleNamespace(stop_gradient=lambda values: values.detach()),
     ),
 }
-"""Of these, what the functions call; tensors are torch's, but for scores, whose deviation is numpy's there."""
+"""Of these, what the functions call. Tensors are torch's, but scores are numpy's: its std has ddof 0, as jax's."""
 
 
 def _plain(node: Definition) -> None:
