@@ -17,6 +17,7 @@
 # make leaderboard  train eight recipes on three seeds, and up to ten where they decide; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make leaderboard-calculator   the same on products that need calls of a calculator
+# make leaderboard-smollm2   four of them on a real language model, SmolLM2-135M-Instruct, that writes sums out: hours
 # make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
 # make map          what one update of each objective does, exactly, in ten regimes: minutes, no training
 # make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
@@ -53,7 +54,7 @@ EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
 .PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-oldest test-pages
-.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator gpu-check wheels test-wheels locks
+.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
 
@@ -113,6 +114,11 @@ leaderboard-knights: $(VENV)/runtime
 leaderboard-calculator: $(VENV)/runtime
 	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
 	$(RLZOO) leaderboard runs/leaderboard-calculator equivalence=2
+
+leaderboard-smollm2: $(VENV)/smollm2
+	$(VENV)/bin/python -m benchmarks.leaderboard_smollm2.warmup
+	$(RLZOO) compare configs/leaderboard_smollm2.yaml grpo dapo stapo stare 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard-smollm2
+	$(RLZOO) leaderboard runs/leaderboard-smollm2 equivalence=2
 
 gpu-check: $(VENV)/test
 	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there
