@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, set_of
-from rlzoo.comparing.results import AREA, Alike
+from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike
 from rlzoo.report.formatting import signed, tokens
 from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
@@ -31,11 +31,11 @@ def summary(board: Leaderboard) -> str:
 
 
 def headlines(board: Leaderboard) -> list[str]:
-    """What may be claimed, and of how many rows nothing may be: a sentence for each decoding. Where rows are many, what
-    else is worth a look.
+    """What may be claimed, and of how many rows nothing may be: a sentence for each decoding, and one for each measure
+    beside avg@k by which something is claimed. Where rows are many, what else is worth a look.
     """
     claims = [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
-    claims += [line for decoding in board.decodings for line in _on_the_way(board, decoding)]
+    claims += [line for decoding in board.decodings for line in _beside(board, decoding)]
     return [*claims, *discoveries(board)] if has_discoveries(board) else claims
 
 
@@ -76,17 +76,23 @@ def _headline(board: Leaderboard, decoding: Place) -> str:
     return f"At {decoding}, {'; '.join(_group(verdict, groups[verdict], board, decoding) for verdict in verdicts)}."
 
 
-def _on_the_way(board: Leaderboard, decoding: Place) -> list[str]:
-    """What may be claimed of the area under the curve; nothing where nothing is."""
+def _beside(board: Leaderboard, decoding: Place) -> list[str]:
+    """What may be claimed by each measure beside avg@k; nothing where nothing is."""
+    names = [name for name in MEASURES if name != ACCURACY]
+    return [claim for name in names if (claim := _claimed_by(board, decoding, name))]
+
+
+def _claimed_by(board: Leaderboard, decoding: Place, name: str) -> str:
     claims = dict[Finding, list[str]]()
     for row in board.rows:
-        measured = row.results[decoding].measured.get(AREA)
+        measured = row.results[decoding].measured.get(name)
         if measured and measured.verdict.is_claim:
-            name = f"{row.name}{_by_how_much(measured.difference)}"
-            claims.setdefault(measured.verdict.finding, []).append(name)
-    groups = [f"{finding.value} than {board.baseline.name}: {', '.join(names)}" for finding, names in claims.items()]
-    area = f"At {decoding}, by the area under the curve of avg@{board.samples_at[decoding]}"
-    return [f"{area}, {'; '.join(groups)}."] if groups else []
+            row_name = f"{row.name}{_by_how_much(measured.difference)}"
+            claims.setdefault(measured.verdict.finding, []).append(row_name)
+    groups = [f"{finding.value} than {board.baseline.name}: {', '.join(rows)}" for finding, rows in claims.items()]
+    k = board.samples_at[decoding]
+    measure = f"the area under the curve of avg@{k}" if name == AREA else f"{name}@{k}"
+    return f"At {decoding}, by {measure}, {'; '.join(groups)}." if groups else ""
 
 
 def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decoding: Place) -> str:

@@ -28,6 +28,7 @@ from rlzoo.report.leaderboard_page import print_leaderboard
 from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
 from rlzoo.report.verdict_words import verdict_words
+from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
@@ -123,13 +124,39 @@ def test_names_stay_whole_in_a_terminal_of_80_columns(board: Leaderboard) -> Non
 
 def test_the_headlines_speak_for_every_decoding(board: Leaderboard) -> None:
     said = headlines(board)
-    assert len(said) == len(board.decodings) == 2
-    for decoding, line in zip(board.decodings, said, strict=True):
+    assert len(board.decodings) == 2
+    for decoding, line in zip(board.decodings, said[:2], strict=True):
         assert str(decoding) in line
         for row in board.rows:
             if not row.is_baseline:
                 verdict = row.results[decoding].average.verdict
                 assert str(row.name) in line and verdict_words(verdict).split(":")[0] in line
+
+
+@pytest.mark.parametrize("name", ["pass", "maj"])
+def test_what_is_claimed_by_another_measure_is_said_at_its_decoding_and_nothing_else_is(
+    board: Leaderboard, name: str
+) -> None:
+    def judged(row: BoardRow, decoding: Place, finding: Finding) -> BoardRow:
+        result = row.results[decoding]
+        measured = replace(result.measured[name], verdict=replace(result.measured[name].verdict, finding=finding))
+        return replace(
+            row, results={**row.results, decoding: replace(result, measured={**result.measured, name: measured})}
+        )
+
+    first, second = board.decodings
+    quiet = Finding.NOT_DISTINGUISHABLE
+    rows = [judged(judged(row, first, quiet), second, quiet) for row in board.rows]
+    row = next(row for row in rows if not row.is_baseline)
+    claimed = judged(row, first, Finding.WORSE)
+    said = headlines(replace(board, rows=[claimed if it is row else it for it in rows]))
+    by_name = [line for line in said if f"by {name}@" in line]
+    difference = row.results[first].measured[name].difference
+    assert difference
+    assert by_name == [
+        f"At {first}, by {name}@{board.samples_at[first]}, worse than {board.baseline.name}: "
+        f"{row.name} ({100 * difference.mean:+.1f})."
+    ]
 
 
 def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboard) -> None:
