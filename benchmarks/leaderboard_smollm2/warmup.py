@@ -3,7 +3,8 @@
 python -m benchmarks.leaderboard_smollm2.warmup
 
 Demonstrations are of the training side of the board's task, of a seed that no run has. The model comes to the folder
-that `configs/leaderboard_smollm2.yaml` names, beside what it was made with; one that was made so is left as it is.
+that `configs/leaderboard_smollm2.yaml` names, beside the recipe and the task that it was made with. One that was made
+so stays as it is.
 """
 
 import json
@@ -12,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlzoo.config import Config, load_config
-from rlzoo.files import folder_written_atomically
+from rlzoo.files import folder_written_atomically, read_json_file
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks import load_task
@@ -76,7 +78,8 @@ def batches(tokenizer: Tokenizer, problems: Sequence[Problem], recipe: Recipe) -
 
 def make(config: Config, recipe: Recipe) -> None:
     """Makes the model in `config.model.name`."""
-    target, config.model.name = Path(config.model.name), recipe.model
+    target, made_with = Path(config.model.name), described(config, recipe)
+    config.model.name = recipe.model
     tokenizer = load_tokenizer(config.model, config.task)
     policy = load_policy(config.model, tokenizer)
     shown = batches(tokenizer, to_demonstrate(config, recipe), recipe)
@@ -85,7 +88,12 @@ def make(config: Config, recipe: Recipe) -> None:
     with folder_written_atomically(target) as folder:
         policy.model.save_pretrained(folder)
         tokenizer.backend.save_pretrained(folder)
-        (folder / RECIPE_FILE).write_text(json.dumps(asdict(recipe)) + "\n", encoding="utf-8")
+        (folder / RECIPE_FILE).write_text(json.dumps(made_with) + "\n", encoding="utf-8")
+
+
+def described(config: Config, recipe: Recipe) -> dict[str, Any]:
+    """All that decides a warmed-up model, as it is written beside it."""
+    return asdict(recipe) | {"task": [config.task.name, dict(config.task.options), config.task.instruction]}
 
 
 def show(done: int, total: int, loss: float) -> None:
@@ -99,8 +107,8 @@ def main() -> None:
     target, recipe = Path(config.model.name), Recipe()
     if not target.exists():
         make(config, recipe)
-    elif not (target / RECIPE_FILE).exists() or json.loads((target / RECIPE_FILE).read_text()) != asdict(recipe):
-        sys.exit(f"{target} was made otherwise than {recipe} says: remove it")
+    elif not (target / RECIPE_FILE).exists() or read_json_file(target / RECIPE_FILE) != described(config, recipe):
+        sys.exit(f"{target} was made otherwise than {recipe} and {CONFIG} say: remove it")
     else:
         print(f"{target} is there already")
 

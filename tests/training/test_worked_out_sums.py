@@ -1,7 +1,7 @@
 """What SmolLM2 learns before its leaderboard: sums written out, as a run will ask for them and grade them."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,12 +74,16 @@ def test_the_model_is_made_once_and_another_one_is_not_taken_for_it(
     monkeypatch.setattr(warmup, "Recipe", lambda: small)
     warmup.main()
     folder = tmp_path / "sums"
-    assert json.loads((folder / "warmup.json").read_text()) == asdict(small)
+    assert json.loads((folder / "warmup.json").read_text()) == warmup.described(config, small)
     made = ModelConfig(name=str(folder))
     assert load_policy(made, load_tokenizer(made)).model.num_parameters() > 1e8
     config.model.name = str(folder)
     warmup.main()
     assert "is there already" in capsys.readouterr().out
+    config.task.options["max_digits"] = 2
+    with pytest.raises(SystemExit, match="was made otherwise"):
+        warmup.main()
+    config.task.options["max_digits"] = 1
     monkeypatch.setattr(warmup, "Recipe", lambda: replace(small, steps=2))
     with pytest.raises(SystemExit, match="was made otherwise"):
         warmup.main()

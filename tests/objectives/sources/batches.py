@@ -67,10 +67,9 @@ def with_even_groups(case: Case) -> Case:
 
 def with_equal_groups(case: Case) -> Case:
     """The same batch with as many responses of each group as the smallest has, its first."""
-    size = min(np.unique(case.group, return_counts=True)[1])
-    return _rows(
-        case, np.sort(np.concatenate([(case.group == name).nonzero()[0][:size] for name in np.unique(case.group)]))
-    )
+    groups = [(case.group == name).nonzero()[0] for name in np.unique(case.group)]
+    size = min(map(len, groups))
+    return _rows(case, np.sort(np.concatenate([rows[:size] for rows in groups])))
 
 
 def with_pairs(case: Case) -> Case:
