@@ -44,6 +44,7 @@ def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
     """While `tell` is called with the number of a signal that comes; not for one that is ignored, or somebody else's.
 
     A scheduler, its launcher and the group may each send the same one: after the first only Ctrl-C is told again.
+    Where a library made another error of Interrupted, as safetensors does while it reads, Interrupted is raised.
     """
     ours = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if ours}
@@ -55,22 +56,38 @@ def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
     sys.unraisablehook = partial(handler.again, otherwise=unraisable)
     try:
         yield
+    except Exception as error:
+        if handler.raised is None or _followed(error, handler.raised):
+            raise
+        raise Interrupted(handler.raised.number) from error
     finally:
         sys.unraisablehook = unraisable
         for number, old in replaced.items():
             signal.signal(number, old)
 
 
+def _followed(error: BaseException | None, interruption: Interrupted) -> bool:
+    """Whether it was raised while the interruption was dealt with, such as by a disk that is full at the last save."""
+    while error is not None and error is not interruption:
+        error = error.__context__
+    return error is interruption
+
+
 class _Handler:
     def __init__(self, tell: Callable[[int], None]) -> None:
         self.tell, self.has_told = tell, False
+        self.raised: Interrupted | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             _leave_closed_terminal()
         if not self.has_told or number == signal.SIGINT:
             self.has_told = True
-            self.tell(number)
+            try:
+                self.tell(number)
+            except Interrupted as interruption:
+                self.raised = interruption
+                raise
 
     def again(self, unraisable: Any, otherwise: Callable[[Any], object]) -> None:
         """Python drops what is raised while it deletes an object; a signal that was met there comes again."""

@@ -1,5 +1,6 @@
 """A signal that asks a process to end is heard once, and ends a command with one line and the status of shells."""
 
+import itertools
 import os
 import pty
 import signal
@@ -7,8 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from rlzoo.commands import COMMANDS, main
 from rlzoo.signals import ENDING, Interrupted, heard
@@ -71,6 +77,40 @@ def test_a_signal_that_comes_while_an_object_is_deleted_is_not_lost() -> None:
         Deleted()
         time.sleep(30)
     assert interruption.value.number == signal.SIGTERM and sys.unraisablehook is before
+
+
+@contextmanager
+def _struck_in_call(number: int) -> Iterator[None]:
+    """While the call of a function of so great a number meets a scheduler's signal."""
+    calls = itertools.count()
+
+    def meet(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and next(calls) == number:
+            signal.raise_signal(signal.SIGTERM)
+
+    sys.setprofile(meet)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def test_a_signal_of_which_a_library_makes_another_error_is_not_lost(tmp_path: Path) -> None:
+    save_file({str(number): torch.zeros(2) for number in range(9)}, tmp_path / "weights.safetensors")
+    kinds = set()
+    for moment in range(20):
+        with pytest.raises((Interrupted, ValueError)) as error, heard(), _struck_in_call(moment):
+            load_file(tmp_path / "weights.safetensors")
+        kinds.add(type(error.value))
+    assert kinds == {Interrupted}
+
+
+def test_what_fails_while_an_interruption_is_dealt_with_is_said() -> None:
+    with pytest.raises(OSError, match="the disk is full"), heard():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Interrupted:
+            raise OSError("the disk is full") from None
 
 
 def test_what_is_ignored_or_somebody_elses_stays_so() -> None:
