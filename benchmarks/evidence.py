@@ -15,7 +15,12 @@ from rlzoo.report.verdict_words import verdict_from_words
 BENCHMARKS = Path(__file__).parent
 EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"
 QUANTITIES = ("reward", "pass_8", "entropy", "length_right", "length_wrong", "distinct_right", "log_rare_right")
-BOARDS = {"arithmetic": "leaderboard", "knights": "leaderboard_knights", "calculator": "calculator"}
+BOARDS = {
+    "arithmetic": "leaderboard",
+    "knights": "leaderboard_knights",
+    "calculator": "calculator",
+    "sums": "leaderboard_smollm2",
+}
 """Name -> folder."""
 
 

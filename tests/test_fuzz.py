@@ -16,10 +16,12 @@ from benchmarks.fuzz.subjects import SUBJECTS
 from benchmarks.fuzz.trials import LONGEST, Writes, unclear
 
 
-@pytest.mark.slow
-def test_three_hundred_files_give_no_traceback_no_hang_and_nothing_outside() -> None:
+@pytest.mark.parametrize(
+    "files", [pytest.param(100, marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)]
+)
+def test_no_file_gives_a_traceback_or_a_hang_or_anything_outside(files: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as sandbox:  # pytest's own path would be too long for sockets in it
-        command = [sys.executable, "-m", "benchmarks.fuzz", "files=300", "seed=1", f"sandbox={sandbox}"]
+        command = [sys.executable, "-m", "benchmarks.fuzz", f"files={files}", "seed=1", f"sandbox={sandbox}"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 

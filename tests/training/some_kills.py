@@ -1,6 +1,6 @@
 """Run by test_kills.py, in a process without threads, of which benchmarks.faults makes forks.
 
-`python -m tests.training.some_kills FOLDER`
+`python -m tests.training.some_kills FOLDER STRIKES`
 """
 
 import sys
@@ -10,15 +10,15 @@ from signal import SIGKILL, SIGTERM
 from benchmarks.faults.striking import Trial
 from benchmarks.faults.workloads import EVALUATED, LOPTI, UNSAVED_STARE
 
-TRIALS = ((LOPTI, SIGKILL, 3), (EVALUATED, SIGKILL, 2), (UNSAVED_STARE, SIGTERM, 3))
+TRIALS = ((LOPTI, SIGKILL), (EVALUATED, SIGKILL), (UNSAVED_STARE, SIGTERM))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, wanted: int) -> None:
     """Writes what came of each trial into a file of its own."""
-    for workload, number, wanted in TRIALS:
+    for workload, number in TRIALS:
         own = folder / f"{number.name}-{workload.name}"
         Trial(workload, number, wanted, own, own.with_suffix(".jsonl"), seed=1)()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -12,15 +12,17 @@ from rlzoo.files import read_json_file
 from tests.processes import ONE, launch
 
 
-@pytest.mark.slow
-def test_what_is_killed_and_asked_to_end_at_random_moments_loses_nothing(tmp_path: Path) -> None:
-    launch([*ONE, "-m", "tests.training.some_kills", tmp_path])
+@pytest.mark.parametrize(
+    "wanted", [pytest.param(1, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.exhaustive)]
+)
+def test_what_is_killed_and_asked_to_end_at_random_moments_loses_nothing(wanted: int, tmp_path: Path) -> None:
+    launch([*ONE, "-m", "tests.training.some_kills", tmp_path, str(wanted)])
     records = {path.stem: list(read(path)) for path in tmp_path.glob("*.jsonl")}
     assert set(records) == {"SIGKILL-lopti", "SIGKILL-eval", "SIGTERM-stare"}
     for name, found in records.items():
         strikes = [it for it in found if isinstance(it, Strike)]
         ends = [it for it in found if isinstance(it, End)]
-        assert len(strikes) >= 2 and isinstance(found[-1], End)
+        assert len(strikes) >= wanted and isinstance(found[-1], End)
         assert all(it.status == 0 and it.differences == [] for it in ends), name
         assert all(it.left == 0 for it in strikes), name
         assert all(it.lost == 0 and it.status == 143 for it in strikes if name.startswith("SIGTERM")), name

@@ -69,7 +69,7 @@ def test_the_shipped_model_is_seldom_right_as_it_seldom_calls() -> None:
     assert 0.25 < accuracies["sampled"] < 0.45 and accuracies["greedy"] < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_learns_to_call_where_it_has_to(tmp_path: Path) -> None:
     words = ["train.steps=25", "evaluation.problems=128", "evaluation.samples=4", f"output={tmp_path / 'run'}"]
     config = load_config(["task.name=calculator", *words])
