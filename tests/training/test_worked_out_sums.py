@@ -69,7 +69,7 @@ def test_the_model_learns_what_it_writes_alone(config: Config, tokenizer: Tokeni
 def test_the_model_is_made_once_and_another_one_is_not_taken_for_it(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.model.name, small = str(tmp_path / "sums"), replace(RECIPE, steps=1, demonstrations_per_step=2)
+    config.model.name, small = str(tmp_path / "sums"), replace(RECIPE, steps=1, demonstrations_per_step=4)
     monkeypatch.setattr(warmup, "load_config", lambda words: config)
     monkeypatch.setattr(warmup, "Recipe", lambda: small)
     warmup.main()
