@@ -44,7 +44,7 @@ def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
     """While `tell` is called with the number of a signal that comes; not for one that is ignored, or somebody else's.
 
     A scheduler, its launcher and the group may each send the same one: after the first only Ctrl-C is told again.
-    Where a library made another error of Interrupted, as safetensors does while it reads, Interrupted is raised.
+    Where a library made another error of Interrupted, as torch does while safetensors reads, Interrupted is raised.
     """
     ours = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if ours}
