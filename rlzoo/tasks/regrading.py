@@ -1,5 +1,6 @@
 """What a record of a response keeps so that it can be graded again, without the dataset it came from."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,12 @@ def grading_task(keys: Mapping[str, Any]) -> Task:
 
 
 def grading_config(keys: Mapping[str, Any]) -> TaskConfig:
-    """These keys as a task's configuration. Raises UserError for what are none."""
+    """These keys as a task's configuration.
+
+    Raises UserError for invalid keys, and for `${...}`, which a record may hold and which is never filled in.
+    """
+    if "${" in json.dumps(keys, default=str):
+        raise UserError(f"a response's record says task={one_line(repr(keys))}: ${{...}} has no meaning there")
     try:
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), dict(keys)))
     except (OmegaConfBaseException, TypeError, ValueError) as error:

@@ -99,6 +99,17 @@ def test_the_shipped_tasks_are_graded_again(name: str, options: dict[str, int]) 
     assert regraded([{**record, "response": "="}])[0]["reward"] == -1
 
 
+@pytest.mark.parametrize("name", ["${instruction}", "${oc.decode:'subprocess:Popen'}", "${oc.env:HOME}"])
+def test_nothing_that_a_record_says_is_filled_in(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tmp_path / "made"
+    options = {"args": ["touch", str(made)]}
+    task = {"name": name, "instruction": "subprocess:Popen", "options": options, "wrong_reward": 0.0}
+    record = {"problem": "1+1", "prompt": "1+1=", "answer": "2", "response": "=2", "correct": 1.0, "reward": 1.0}
+    write_json_lines(tmp_path / "kept.jsonl", [{**record, "outcome": "graded", "data": {}, "task": task}])
+    assert "${...} has no meaning there" in error_of(capsys, "regrade", tmp_path / "kept.jsonl")
+    assert not made.exists()
+
+
 STEERING = "\x1b[31mred\x07\u202eturned"
 
 
