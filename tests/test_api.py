@@ -78,6 +78,7 @@ def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
     assert all(config == asked[0] for config in asked) and len(asked) == 4
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_the_first_step_is_bitwise_the_same_typed_in_a_file_and_in_python(tmp_path: Path) -> None:
     keys = {**SMALL, "train.steps": 1, "objective": "stapo", "seed": 3}
@@ -153,6 +154,7 @@ def test_without_pandas_tables_are_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert rlzoo.Run(tmp_path).metrics == [{"step": 1}]
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_objectives_are_compared_in_python(tmp_path: Path) -> None:
     found = rlzoo.compare(["grpo", "dapo-dynamic_sampling"], seeds=1, output=tmp_path, progress=False, **SMALL)

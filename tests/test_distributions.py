@@ -187,13 +187,3 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
             if file and "://" not in file and not (ROOT / path).parent.joinpath(file).exists():
                 broken.append(f"{path}: {target}")
     assert broken == []
-
-
-def test_the_workflows_run_what_ci_runs_and_the_oldest_versions() -> None:
-    here = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
-    workflows = (ROOT / ".github" / "workflows" / f"{name}.yml" for name in ("checks", "docs", "nightly"))
-    checks, site, nightly = (path.read_text("utf-8") for path in workflows)
-    (listed,) = re.findall(r"target: \[(.*)\]", checks.replace(" test-oldest,", ""))
-    assert "run: make ${{ matrix.target }}" in checks
-    assert [*listed.split(", "), *re.findall(r"run: make ([\w-]+)$", site, re.MULTILINE)] == here
-    assert " test-oldest," in checks and "test-oldest]" in nightly

@@ -16,12 +16,10 @@ from benchmarks.fuzz.subjects import SUBJECTS
 from benchmarks.fuzz.trials import LONGEST, Writes, unclear
 
 
-@pytest.mark.parametrize(
-    "files", [pytest.param(100, marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)]
-)
-def test_no_file_gives_a_traceback_or_a_hang_or_anything_outside(files: int) -> None:
+@pytest.mark.exhaustive
+def test_no_file_gives_a_traceback_or_a_hang_or_anything_outside() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as sandbox:  # pytest's own path would be too long for sockets in it
-        command = [sys.executable, "-m", "benchmarks.fuzz", f"files={files}", "seed=1", f"sandbox={sandbox}"]
+        command = [sys.executable, "-m", "benchmarks.fuzz", "files=1000", "seed=1", f"sandbox={sandbox}"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 

@@ -123,12 +123,9 @@ def test_a_lock_keeps_to_what_is_required_and_to_what_is_constrained(path: Path)
 @pytest.mark.parametrize(
     ("name", "extras"),
     [
-        ("venv", ("gguf", "test", "slurm", "ray", "dev")),
-        ("venv-docs", ("docs", "pages", "test")),
-        ("venv-trl", ("test", "trl", "verifiers", "openenv")),
+        ("venv", ("gguf", "test", "slurm", "ray", "dev", "docs", "pages", "trl", "verifiers", "openenv")),
         ("venv-vllm", ("gguf", "test")),
         ("venv-harness", ("test",)),
-        ("venv-peers", ("test",)),
     ],
 )
 def test_a_lock_has_everything_that_its_environment_asks_for(name: str, extras: tuple[str, ...]) -> None:

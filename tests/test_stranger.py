@@ -24,6 +24,7 @@ from tests.conftest import error_of, fault_of
 from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.tasks.test_boundary import START, WRITE
+from tests.thinned import thinned
 
 SMALL = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=1", "task.problems=50")
 WORDS = (*SMALL, "evaluation.problems=4", "evaluation.samples=2")
@@ -99,7 +100,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("command", [("eval",), ("inspect",), ("train", "resume=true", "train.steps=2")])
-@pytest.mark.parametrize(("key", "value"), NAMES)
+@pytest.mark.parametrize(("key", "value"), thinned(NAMES, 3))
 def test_a_run_does_not_say_what_to_import(
     command: tuple[str, ...], key: str, value: str, run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -337,6 +338,7 @@ def with_every_trick(run: Path, marker: Path) -> None:
     write_json(run / "evaluation" / "results.json", {"x": {"settings": {"task": "theirs:Arithmetic"}, "figures": {}}})
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [True, False])
 def test_no_command_runs_anything_of_a_strangers_folder(

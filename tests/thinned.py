@@ -9,7 +9,7 @@ import pytest
 def thinned(parameters: Sequence[Any], fast: int, slow: int = 1) -> list[Any]:
     """For `parametrize`: each `fast`-th is a fast test, each `slow`-th of all a slow one, the others are exhaustive.
 
-    0 for `fast` makes none of them fast.
+    0 for `fast` makes none of them fast, 0 for `slow` none of them slow.
     """
     return [_marked(values, place, fast, slow) for place, values in enumerate(parameters)]
 
@@ -17,5 +17,5 @@ def thinned(parameters: Sequence[Any], fast: int, slow: int = 1) -> list[Any]:
 def _marked(values: Any, place: int, fast: int, slow: int) -> Any:
     if fast and place % fast == 0:
         return values
-    mark = pytest.mark.exhaustive if place % slow else pytest.mark.slow
+    mark = pytest.mark.slow if slow and place % slow == 0 else pytest.mark.exhaustive
     return pytest.param(*(values if isinstance(values, tuple) else (values,)), marks=mark)

@@ -285,6 +285,7 @@ def grid_of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_cells_that_are_done_are_not_run_again(tmp_path: Path, grid_of_one: Path) -> None:
     shutil.copytree(grid_of_one, tmp_path, dirs_exist_ok=True)
@@ -316,6 +317,7 @@ def test_a_cell_that_fails_costs_no_other(tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "logs" / "grpo-0.txt").read_text().count("rlzoo: error: ") == 2, "what a cell said first is lost"
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_an_interrupted_grid_leaves_no_process_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rlzoo", "compare", "grpo", "justrl", "seeds=0", "jobs=2", *SMALL]

@@ -231,6 +231,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert says in error_of(capsys, "leaderboard", *words)
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

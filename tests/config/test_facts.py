@@ -28,6 +28,7 @@ from rlzoo.training.arithmetic import arithmetic
 from rlzoo.training.memory import GIB, fit
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
+from tests.thinned import thinned
 
 KEYS = keys(Config)
 NAMES = [key.name for key in KEYS]
@@ -94,7 +95,7 @@ def test_every_key_says_what_it_decides(key: Key) -> None:
     assert len([fact for fact in key.facts if isinstance(fact, Decides)]) == 1
 
 
-@pytest.mark.parametrize("key", KEYS, ids=NAMES)
+@pytest.mark.parametrize("key", thinned(KEYS, 3), ids=NAMES)
 def test_a_run_keeps_what_decides_it_and_nothing_else(runs: dict[str, FinishedRun], key: Key) -> None:
     def is_kept(name: str) -> bool:
         return is_refused(lambda: check_same(changed(runs[name], key), runs[name].folder))
@@ -105,7 +106,7 @@ def test_a_run_keeps_what_decides_it_and_nothing_else(runs: dict[str, FinishedRu
     assert is_kept("new") == (decides and key in keys_of("eval"))
 
 
-@pytest.mark.parametrize("key", KEYS, ids=NAMES)
+@pytest.mark.parametrize("key", thinned(KEYS, 3), ids=NAMES)
 def test_grids_are_others_and_runs_not_compared_where_what_decides_a_grid_differs(
     runs: dict[str, FinishedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Key
 ) -> None:
@@ -134,7 +135,7 @@ def test_a_grid_goes_on_with_another_port_and_another_sharding(
     assert default_folder([word.format(after), "train.steps=3"]).exists()
 
 
-@pytest.mark.parametrize("key", KEYS, ids=NAMES)
+@pytest.mark.parametrize("key", thinned(KEYS, 4), ids=NAMES)
 def test_every_command_refuses_a_key_that_has_no_effect_there(key: Key, capsys: pytest.CaptureFixture[str]) -> None:
     for command in {*OWN, "task"} - {"train"}:
         if key.name not in {taken.name for taken in keys_of(command)}:

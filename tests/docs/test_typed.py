@@ -6,7 +6,7 @@ What they show of TRL and verl is tried in adapters_trl/ and adapters_verl/, whe
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,9 @@ class MyPart(Mask):
 REWARD = "def reward(response, gold, **columns):\n    return float(gold in response)\n"
 
 
-def typed() -> list[str]:
+def typed(pages: Sequence[Path] = PAGES) -> list[str]:
     """Every command once: those on lines of their own, and those in running text that a reader can type as they are."""
-    found = [match for page in PAGES for match in TYPED.findall(page.read_text(encoding="utf-8"))]
+    found = [match for page in pages for match in TYPED.findall(page.read_text(encoding="utf-8"))]
     lines = [alone or inside for alone, inside in found if alone or not any(it in inside for it in PLACEHOLDERS)]
     return list(dict.fromkeys(" ".join(shlex.split(line, comments=True, posix=False)) for line in lines))
 
@@ -236,8 +236,11 @@ def test_the_lines_of_python_do_what_they_say(here: Path, monkeypatch: pytest.Mo
     assert push.shape == names["mask"].shape
 
 
+README = typed(PAGES[:1])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", typed())
+@pytest.mark.parametrize("line", [pytest.param(it, marks=[pytest.mark.smoke] * (it in README)) for it in typed()])
 def test_a_command_does_what_it_says_as_it_is_typed(line: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line.partition("rlzoo ")[2])
     DONE[words[0]](words)
@@ -245,8 +248,9 @@ def test_a_command_does_what_it_says_as_it_is_typed(line: str, here: Path, capsy
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_grid_of_the_readme_ends_with_a_board(here: Path) -> None:
-    words = ["compare", "grpo", "dapo", "seeds=0,1", "jobs=1", "output=runs/grid", *SHORT]
+    words = ["compare", "grpo", "dapo", "seeds=0,1", "jobs=2", "output=runs/grid", *SHORT]
     assert main(words) == 0
     assert main(["leaderboard", "runs/grid"]) == 0
     assert Path("runs/grid/leaderboard.html").stat().st_size > 10_000

@@ -109,6 +109,7 @@ def test_faults_that_hide_each_other_are_found_as_they_are_mended(starts: Path) 
     assert "sampler_mismatch" in one and "silenced_gradient" not in one
 
 
+@pytest.mark.slow
 def test_columns_of_others_are_of_the_tokens_whose_log_probs_are_compared(starts: Path) -> None:
     torch.set_num_threads(1)
     runs = [run_cell(Cell(BASES["many right"], "grpo-kl", 3, fault, steps=2), starts) for fault in (None, NOISY)]

@@ -41,6 +41,7 @@ def benchmark_words(folder: Path, *words: str) -> tuple[str, ...]:
     return ("benchmarks=aime24,math500", f"benchmarks_folder={folder}", f"output={folder / 'out'}", *words)
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_benchmarks_are_sampled_as_the_papers_do_and_the_model_loads_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -23,6 +23,7 @@ from rlzoo.experiment.meaning import meaning
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_lines, write_json_lines, write_text
 from tests.objectives.zoo_names import of_one_turn
+from tests.thinned import thinned
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -161,7 +162,7 @@ def test_a_new_run_is_named_by_what_was_typed(written: str) -> None:
 
 
 @pytest.mark.parametrize("make", [begun, recorded])
-@pytest.mark.parametrize("written", STAPO)
+@pytest.mark.parametrize("written", thinned(STAPO, 2))
 def test_two_spellings_are_one_run(written: str, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     run = make("runs/arithmetic-as_it_was-0", "objective=justrl+s2t")
     assert folder_of(f"objective={written}") == str(run.path)

@@ -51,7 +51,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", thinned([*zoo_names.VARIANTS, *zoo_names.PARTS], fast=0, slow=8))
+@pytest.mark.parametrize("name", thinned([*zoo_names.VARIANTS, *zoo_names.PARTS], fast=0, slow=24))
 @pytest.mark.parametrize("group", [2, 8])
 def test_all_of_the_zoo_passes(name: str, group: int) -> None:
     objective = parse(name)

@@ -58,6 +58,7 @@ def test_what_an_objective_learns_of_the_environment_is_shown_with_its_probabili
     torch.testing.assert_close(view.push[kept], beside.push[kept], rtol=1e-4, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("objective=gigpo",), ("against=gigpo",)])
 def test_an_objective_that_reads_turns_sees_those_of_a_run_that_did_not(
     words: tuple[str, ...], folder: RunFolder

@@ -35,6 +35,7 @@ from rlzoo.training.collect import Share
 from rlzoo.training.tally import Tally
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.zoo_sample import PARTS, RECIPES, VARIANTS
+from tests.thinned import thinned
 
 EXPRESSIONS = sorted({*RECIPES, *VARIANTS, *PARTS})
 STATED = ["stare(source=current,adaptive=true)", "stare(scope=microbatch,source=current)"]
@@ -247,7 +248,7 @@ LAWS = (
 )
 
 
-@pytest.mark.parametrize("expression", [*EXPRESSIONS, *STATED])
+@pytest.mark.parametrize("expression", [*thinned(EXPRESSIONS, 8, slow=4), *STATED])
 def test_every_view_says_what_the_account_says(expression: str) -> None:
     for law in LAWS:
         law(parse(expression))

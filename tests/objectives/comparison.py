@@ -15,6 +15,10 @@ from tests.objectives.reference import Pass, reference
 from tests.objectives.references import COMPOSITIONS, RECIPES
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+TELLING = (0, 1, 2, 3, 4, 6, 9, 10, 14, 21, 22, 37)
+"""Seeds of the random batches that every change is tried on: all recorded mistakes (`*_breaks.py`) are caught there."""
+TELLING_UNMOVED = (0, 22)
+"""The same for batches whose policy has not moved."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,24 @@ def entropy_error(expression: str, seed: int) -> float:
         relative_error(update.entropy_gradient.numpy(), wanted.entropy_gradient, abs(wanted.entropy_gradient))
         for update, wanted in zip(updates, expected, strict=True)
     )
+
+
+@cache
+def unmoved(expression: str, seed: int) -> tuple[Case, list[Pass]]:
+    """A batch whose policy has not moved, and what the reference says about it."""
+    case = random_case(seed, moved=False)
+    return case, reference((RECIPES | COMPOSITIONS)[expression], case)
+
+
+def error_of_the_first_update(expression: str, seed: int) -> float:
+    """The error where the policy has not moved and the old log-probs are not calculated unless something needs them."""
+    objective = parse(expression)
+    if "logp_old" in objective.requires(on_policy=True):
+        return 0.0
+    case, expected = unmoved(expression, seed)
+    batch = token_batch(case)
+    batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old, logp_old=None, on_policy=True)
+    return error(objective.token_gradients(batch), expected)
 
 
 def error(gradients: Sequence[Tensor], expected: Sequence[Pass]) -> float:

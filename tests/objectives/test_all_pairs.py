@@ -29,7 +29,7 @@ def shard_of(expression: str) -> int:
     return int(digest(expression.encode()), 16) % SHARDS
 
 
-@pytest.mark.parametrize("shard", thinned(range(SHARDS), fast=0, slow=12))
+@pytest.mark.parametrize("shard", thinned(range(SHARDS), fast=0, slow=0))
 def test_every_pair_obeys_every_law(shard: int, cache: pytest.Cache) -> None:
     passed = f"objectives/{sources()}/{shard}"
     if cache.get(passed, False):

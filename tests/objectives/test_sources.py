@@ -16,10 +16,10 @@ VECTORS: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "sou
 
 
 @cache
-def difference(expression: str) -> float:
+def difference(expression: str, batches: int) -> float:
     """The largest difference of a projection, relative to the largest push of a token of its batch."""
     objective, largest = parse(expression), 0.0
-    for seed in SEEDS:
+    for seed in SEEDS[:batches]:
         case = source_case(seed, expression)
         updates = evaluate(objective, token_batch(case))
         pushes = [(update.gradient.numpy(), update.entropy_gradient.numpy()) for update in updates]
@@ -29,7 +29,8 @@ def difference(expression: str) -> float:
     return largest
 
 
+@pytest.mark.parametrize("batches", [10, pytest.param(len(SEEDS), marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("expression", VECTORS)
-def test_a_variant_is_the_function_that_it_names(expression: str) -> None:
-    print(f"{expression:60s} {(found := difference(expression)):.0e}")
+def test_a_variant_is_the_function_that_it_names(expression: str, batches: int) -> None:
+    print(f"{expression:60s} {(found := difference(expression, batches)):.0e}")
     assert found < 1e-6

@@ -47,6 +47,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return train(load_config(words), Terminal(Console(quiet=True)))
 
 
+@pytest.mark.slow
 def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunFolder) -> None:
     model = finished.last_checkpoint()
     assert model is not None
@@ -63,6 +64,7 @@ def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunF
     assert f"output={finished.path}" not in card.text and str(finished.path) not in card.text
 
 
+@pytest.mark.slow
 def test_a_card_of_an_objective_that_has_lost_something_is_one_line(finished: RunFolder, tmp_path: Path) -> None:
     run = RunFolder(Path(shutil.copytree(finished.path, tmp_path / "run")))
     described = json.loads(run.objective.read_text())

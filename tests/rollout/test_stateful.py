@@ -127,6 +127,7 @@ SMALL = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evalua
 SMALL += ["rollout.max_response_tokens=150", "task.max_turns=3"]
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 @pytest.mark.parametrize("rewards", [("Counting", "reward_func"), ("Differing",)], ids=lambda it: it[0])
 def test_a_run_as_trl_writes_it_trains_and_a_resumed_one_has_the_same_episodes(

@@ -32,6 +32,7 @@ def judged(file: Path) -> dict[str, list[tuple[bool, bool]]]:
     return table
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_99_of_100_right_answers_are_accepted_and_no_wrong_one(file: Path) -> None:

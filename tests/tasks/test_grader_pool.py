@@ -72,6 +72,7 @@ def kill(workers: int, number: signal.Signals, first: int | None = None) -> None
         os.kill(child.pid, number)
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_grades_come_in_the_order_of_the_responses() -> None:
     responses = ["sleep 0.2", *("x" * n for n in range(1, 50))]
@@ -81,6 +82,7 @@ def test_grades_come_in_the_order_of_the_responses() -> None:
     assert {g.outcome for g in graded} == {"graded"}
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 @pytest.mark.parametrize("endless", ["sleep 1000", "calculate"])
 def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None:
@@ -186,6 +188,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_what_is_sent_to_the_whole_group_makes_no_grade_wrong() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

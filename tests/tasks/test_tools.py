@@ -105,6 +105,7 @@ def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
     assert answer.text.startswith("<|im_end|>xx") and answer.text.endswith("\n... 10 characters more")
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
     tools: TaskConfig, caplog: pytest.LogCaptureFixture

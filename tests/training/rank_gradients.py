@@ -1,6 +1,6 @@
 """Run by test_ranks.py in one process and in two: the gradients of every objective on the same rollouts.
 
-`python -m tests.training.rank_gradients MODEL OUTPUT`, or the same under torchrun.
+`python -m tests.training.rank_gradients MODEL OUTPUT EVERY`, or the same under torchrun; `EVERY` 10 takes each tenth.
 """
 
 import json
@@ -35,7 +35,7 @@ WORDS = (
 EXPRESSIONS = fitting(4, SAMPLE)
 
 
-def main(model: str, output: Path) -> None:
+def main(model: str, output: Path, every: int) -> None:
     """Writes every accumulated gradient and the metrics."""
     torch.set_default_dtype(torch.float64)
     accelerator = Accelerator(cpu=True)
@@ -51,7 +51,7 @@ def main(model: str, output: Path) -> None:
     dealt = redealt(collected, sampled, trainer)
     gradients: dict[str, Tensor] = {}
     metrics = {}
-    for expression in EXPRESSIONS:
+    for expression in EXPRESSIONS[::every]:
         metrics[expression] = trainer.record(expression, dealt, old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
     tokens = [int(part.rollouts.lengths.sum()) for part in (collected, dealt)]
@@ -81,4 +81,4 @@ def redealt(collected: Collected, sampled: Rollouts, trainer: Trainer) -> Collec
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

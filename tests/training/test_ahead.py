@@ -195,6 +195,7 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
     assert ahead["version"][ahead["mask"]].unique().tolist() == [before]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "word", "scorings"),
     [

@@ -36,6 +36,7 @@ from rlzoo.model.pretrained import locate
 from rlzoo.training import checkpoint as saving
 from tests.conftest import error_of
 from tests.processes import TWO, failure
+from tests.thinned import thinned
 
 WORDS = ("objective=grpo", "rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "checkpoint.every=2")
 SMALL = (*WORDS, "task.problems=50", "evaluation.problems=2", "evaluation.samples=1")
@@ -88,7 +89,7 @@ DAMAGE: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("harm", "name"), DAMAGE)
+@pytest.mark.parametrize(("harm", "name"), thinned(DAMAGE, 3))
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
     harm: Callable[[Path], None], name: str, run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,6 +47,7 @@ def resumable(plain: RunFolder, tmp_path: Path) -> RunFolder:
     return RunFolder(shutil.copytree(plain.path, tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_trace_has_one_step_and_its_phases_and_all_else_is_bitwise_the_same(
     plain: RunFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_trace_has_one_step_and_its_phases_and_all_else_is_bitwise_the_same(
     assert said.out.count(str(profiled_run.profile(2))) == 1 and "profile" not in said.err and not said.err
 
 
+@pytest.mark.slow
 def test_a_resumed_run_traces_a_step_that_is_left_and_refuses_one_that_is_done_without_a_trace(
     resumable: RunFolder, plain: RunFolder
 ) -> None:

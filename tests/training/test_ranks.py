@@ -22,19 +22,23 @@ ROUNDING = 2e-7
 """Of a float32 sum of terms about one, which may cancel: losses of 1e-4 and a divergence of 1e-13 are such."""
 
 
-@pytest.mark.slow
-def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "every", [pytest.param(10, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.exhaustive)]
+)
+def test_two_processes_have_the_gradients_and_metrics_of_one(every: int, tiny_model: Path, tmp_path: Path) -> None:
+    expressions = EXPRESSIONS[::every]
     for name, launcher in (("one", ONE), ("two", TWO)):
-        launch([*launcher, "-m", "tests.training.rank_gradients", tiny_model, tmp_path / f"{name}.safetensors"])
+        output = tmp_path / f"{name}.safetensors"
+        launch([*launcher, "-m", "tests.training.rank_gradients", tiny_model, output, str(every)])
     one, two = load_file(tmp_path / "one.safetensors"), load_file(tmp_path / "two.safetensors")
     assert [json.loads((tmp_path / f"{name}.json").read_text()).pop("processes") for name in ("one", "two")] == [1, 2]
     assert one.keys() == two.keys()
-    assert {name.split(" update ")[0] for name in one} == set(EXPRESSIONS)
-    apart = [expression for expression in EXPRESSIONS if parse(expression).reads_micro_batches]
+    assert {name.split(" update ")[0] for name in one} == set(expressions)
+    apart = [expression for expression in expressions if parse(expression).reads_micro_batches]
     for name, gradient in one.items():
         if not any(name.startswith(expression) for expression in apart):
             assert (two[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
-    largest = {expression: 0.0 for expression in EXPRESSIONS}
+    largest = {expression: 0.0 for expression in expressions}
     for name, gradient in one.items():
         expression = name.split(" update ")[0]
         largest[expression] = max(largest[expression], gradient.abs().max().item())
@@ -47,6 +51,7 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(tiny_model: Path, t
             assert metrics[1][expression] == pytest.approx(values, rel=1e-9, abs=1e-12), expression
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     words = ["train.steps=2", "rollout.prompts_per_step=8", "evaluation.problems=4", "evaluation.samples=1"]
@@ -92,7 +97,7 @@ def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]
     return dict(json.loads(written.read_text()))
 
 
-@pytest.mark.parametrize("sharding", thinned(["fsdp", "none"], fast=0, slow=2))
+@pytest.mark.parametrize("sharding", thinned(["none", "fsdp"], fast=0, slow=2))
 def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
     one, two = one_process, steps_of(TWO, sharding, tmp_path)
     assert list(one) == list(two) == [*OBJECTIVES, LOCAL]

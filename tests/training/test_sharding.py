@@ -123,6 +123,7 @@ def test_fit_counts_a_copy_over_those_who_share_it_and_none_where_it_is_offloade
     assert parts(8)["Adam"] / parts(8, "train.optimizer=adamw_8bit")["Adam"] == pytest.approx(8 / 2.03125)
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_processes_that_share_copies_train_and_resume_as_one_does(tmp_path: Path) -> None:
     whole = hold_several_to_one(tmp_path, "adamw", "cpu_offload")

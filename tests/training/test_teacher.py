@@ -152,6 +152,7 @@ def test_another_model_teaches_and_does_not_learn(other: str, tmp_path: Path) ->
     assert not all(map(torch.equal, before, trainer.policy.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", thinned([["objective=rlsd", KNOWING], ["objective=opd", "rollout.ahead=1"]], 2))
 def test_a_resumed_run_is_bitwise_the_one_that_was_not_stopped(words: list[str], other: str, tmp_path: Path) -> None:
     words = words if KNOWING in words else [*words, other]
@@ -164,6 +165,7 @@ def test_a_resumed_run_is_bitwise_the_one_that_was_not_stopped(words: list[str],
         assert last[0].read_bytes() == last[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_no_other_teacher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SMALL, "objective=opd", KNOWING, f"output={tmp_path / 'run'}", "train.steps=1"]
     assert main(["train", *words]) == 0

@@ -36,6 +36,7 @@ from tests.objectives.zoo_names import of_one_turn, taught
 from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS, fitting
 from tests.thinned import thinned
 
+EIGHT = ["grpo", "dapo", "entropy20", "justrl", "advantage_reweighting", "lopti", "stare", "stapo"]
 SMALL = (
     "rollout.prompts_per_step=4",
     "rollout.responses_per_prompt=4",
@@ -61,7 +62,8 @@ def run(folder: Path, *words: str) -> RunFolder:
 @pytest.mark.parametrize(
     "objective",
     [
-        *thinned(of_one_turn(fitting(4, RECIPES)), fast=24, slow=4),
+        *EIGHT,
+        *thinned([name for name in of_one_turn(fitting(4, RECIPES)) if name not in EIGHT], fast=0, slow=4),
         *thinned(of_one_turn(fitting(4, SAMPLE_PAIRS)), fast=0, slow=26),
         "justrl+unbiased_kl",
     ],
@@ -129,6 +131,7 @@ def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
     assert "12+34-5=" in tokenizer.decode(output[0])
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path: Path) -> None:
     first, second, other = (
@@ -172,6 +175,7 @@ def test_a_finished_run_that_is_resumed_trains_nothing(tmp_path: Path) -> None:
     assert folder.metrics.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [
@@ -306,7 +310,7 @@ def test_two_processes_never_write_the_same_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.smoke)])
 def test_an_interrupted_run_is_whole_and_goes_on(ending: signal.Signals, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     words = ("checkpoint.every=1" if ending == signal.SIGKILL else "checkpoint.every=0", "checkpoint.keep=9")

@@ -156,6 +156,7 @@ def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> Non
     assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "greedy"),
     [
