@@ -5,7 +5,8 @@
 #                   grade; make test-slow-training, -tasks, ... has those of a room or of several
 # make test-exhaustive   the rest of what the slow tests take a part of: hours
 # make test-device  every step on a simulated GPU is that of the CPU, bit for bit, and waits for it twice at most
-# make test-nightly every target that tests something: hours; records in .ci/passed.json which passed at this commit
+# make test-nightly every target that tests something: hours; records in .ci/passed.json which passed at this commit;
+#                   TARGETS="test-vllm test-trl" runs these alone
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-vllm-slow   ten steps of SmolLM2 with it, each night
@@ -85,7 +86,7 @@ test-device: $(VENV)/test
 	$(VENV)/bin/python -m pytest -m 'not exhaustive' --dist=load --timeout=1200 tests/simulated_device
 
 test-nightly:
-	$(PYTHON) .ci/targets.py nightly
+	$(PYTHON) .ci/targets.py nightly $(TARGETS)
 
 test-vllm: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --dist=loadfile tests/vllm

@@ -7,7 +7,8 @@ whatever has changed.
 
     python3 .ci/targets.py plan       prints what a change needs, and why
     python3 .ci/targets.py run        runs that; the first failure ends it (.ci/run)
-    python3 .ci/targets.py nightly    runs every target, and records those that pass (make test-nightly)
+    python3 .ci/targets.py nightly [TARGET ...]
+                                      runs every target or these, and records those that pass (make test-nightly)
 """
 
 import json
@@ -88,8 +89,8 @@ class Repository:
         return self._git("rev-parse", "HEAD").stdout.strip()
 
     def is_clean(self) -> bool:
-        """Whether the files are those of the commit."""
-        return not self._git("status", "--porcelain").stdout.strip()
+        """Whether the files are those of the commit; the record may be another."""
+        return not self._git("status", "--porcelain", "--", ".", f":(exclude).ci/{PASSED.name}").stdout.strip()
 
     def commits_since(self, commit: str) -> int | None:
         """How many commits lie behind an ancestor of the checkout; None where the commit is no ancestor of it."""
@@ -187,15 +188,19 @@ def run_all(
     return bool(failed)
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: list[str]) -> int:
     """What is typed."""
     targets, record, repository = read_targets(), Record.read(PASSED), Repository(ROOT)
-    if list(words) == ["nightly"]:
-        return run_all(targets, record, repository)
+    if words[:1] == ["nightly"]:
+        named = [target for target in targets if target.name in words]
+        if unknown := set(words[1:]) - {target.name for target in named}:
+            print(f"{unknown.pop()} is no target of targets.toml", file=sys.stderr)
+            return 2
+        return run_all(named or targets, record, repository)
     decisions = [decide(target, record, repository) for target in targets]
-    if list(words) == ["run"]:
+    if words == ["run"]:
         return run(decisions)
-    if list(words) == ["plan"]:
+    if words == ["plan"]:
         show_plan(decisions)
         return 0
     print(__doc__, file=sys.stderr)

@@ -123,9 +123,18 @@ def test_all_targets_run_and_those_that_pass_are_recorded(
     head = git(checkout, "rev-parse", "HEAD")
     assert ci.Record.read(file).entries == {name: {"commit": head, "seconds": 1} for name in "ac"}
     assert ci.run_all(targets, ci.Record.read(file), here, pretended("")) == 0
+    (checkout / ".ci").mkdir()
+    (checkout / ".ci" / "passed.json").write_text("{}")
+    assert ci.run_all(targets, ci.Record.read(file), here, pretended("")) == 0
     (checkout / "new.py").write_text("")
     assert ci.run_all(targets, ci.Record.read(file), here, pretended("")) == 2
     assert "commit" in capsys.readouterr().err
+
+
+def test_a_target_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ci.main(["nightly", "test-vlm"]) == 2
+    assert capsys.readouterr().err == "test-vlm is no target of targets.toml\n"
+    assert ci.main(["everything"]) == 2
 
 
 # ---- the targets of this project -------------------------------------------------------------------------------------
