@@ -130,13 +130,10 @@ def tied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     "expression",
     [
-        *(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING, TAUGHT)),
         DROPPING,
         MASKING,
         PASSES,
-        ADAPTIVE,
-        BASELINES,
-        REWARDS,
+        *(pytest.param(it, marks=pytest.mark.slow) for it in (SHAPING, WEIGHING, TAUGHT, ADAPTIVE, BASELINES, REWARDS)),
     ],
 )
 def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, expression: str) -> None:
@@ -193,6 +190,7 @@ def test_dynamic_sampling_refills_with_groups_that_the_objective_keeps(ran: Any)
     assert "training/filter_groups/evicted_samples" in ran(DROPPING).printed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_rewards_of_a_run_are_those_that_the_reward_function_names(ran: Any) -> None:
     for step in ran(REWARDS).steps:
@@ -219,6 +217,7 @@ def test_the_log_has_the_touched_tokens_of_every_part(ran: Any) -> None:
         assert table[column].tolist() == [data[metric] for data in logged]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_state_of_controllers_survives_a_resume(ran: Any, tmp_path: Path) -> None:
     first = ran(ADAPTIVE)
