@@ -1,0 +1,31 @@
+"""The printed equations are those of `printed_equations.txt`, which a person has read.
+
+After a change of a printed equation, `python -m tests.objectives.test_printed_equations` writes the file again; read the
+diff. Each night `test_equation` compares the gradient of every printed equation with that of its objective.
+"""
+
+from pathlib import Path
+
+from objectives import parse
+from tests.objectives.zoo_names import PARTS, VARIANTS
+from tests.objectives.zoo_sample import SETTINGS
+
+FILE = Path(__file__).with_name("printed_equations.txt")
+EXPRESSIONS = [*VARIANTS, *PARTS, *(f"grpo+{setting}" for setting in SETTINGS)]
+
+
+def printed() -> str:
+    """One block for each expression: the expression, then its statements, one a line."""
+    blocks = {expression: parse(expression).equation.split("; ") for expression in EXPRESSIONS}
+    return "\n".join("\n    ".join([expression, *statements]) + "\n" for expression, statements in blocks.items())
+
+
+def test_printed_equations_are_those_that_a_person_has_read() -> None:
+    found, kept = printed().split("\n\n"), FILE.read_text(encoding="utf-8").split("\n\n")
+    assert len(found) == len(kept)
+    for block, expected in zip(found, kept, strict=True):
+        assert block == expected
+
+
+if __name__ == "__main__":
+    FILE.write_text(printed(), encoding="utf-8")
