@@ -83,7 +83,7 @@ test-exhaustive: $(VENV)/test
 	$(VENV)/bin/python -m pytest -m exhaustive --dist=load --timeout=3600
 
 test-device: $(VENV)/test
-	$(VENV)/bin/python -m pytest -m 'not exhaustive' --dist=load --timeout=1200 tests/simulated_device
+	$(VENV)/bin/python -m pytest -m '' --dist=load --timeout=1200 tests/simulated_device
 
 test-nightly:
 	$(PYTHON) .ci/targets.py nightly $(TARGETS)
@@ -190,7 +190,7 @@ test-wheels: $(RELEASE)/release
 	PYTHONS="$(PYTHONS)" $(RELEASE)/bin/python -m pytest --confcutdir=tests/wheels --override-ini=addopts= \
 		--timeout=3600 tests/wheels
 
-locks:
+locks: $(VENV)/trl $(VENV)/peers $(VENV)/browser
 	@for environment in $(filter-out $(OLDEST),$(wildcard .venv*)); do \
 		$$environment/bin/python -m pip list --format=freeze --exclude-editable --exclude pip \
 			| sed 's/+[^+]*$$//' > locks/$${environment#.}.txt; \
@@ -237,7 +237,8 @@ $(VENV)/peers: $(VENV)/test
 	touch $@
 
 # transformers imports torchao with every model where it is installed: so it lies apart, on the path of its own tests.
-$(TORCHAO)/installed: $(VENV)/test
+$(TORCHAO)/installed: $(VENV)/test Makefile
+	rm -rf $(TORCHAO)
 	$(call pip,$(VENV)) --no-deps --target $(TORCHAO) torchao==0.18.0
 	touch $@
 

@@ -81,27 +81,30 @@ class Repository:
 
     root: Path
 
-    def _git(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True)
+    def _git(self, *words: str) -> str:
+        command = ["git", *words]
+        return subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
     def head(self) -> str:
         """The commit that is checked out."""
-        return self._git("rev-parse", "HEAD").stdout.strip()
+        return self._git("rev-parse", "HEAD")
 
     def is_clean(self) -> bool:
         """Whether the files are those of the commit; the record may be another."""
-        return not self._git("status", "--porcelain", "--", ".", f":(exclude).ci/{PASSED.name}").stdout.strip()
+        options = ("--porcelain", "--untracked-files=all")
+        return not self._git("status", *options, "--", ".", f":(exclude).ci/{PASSED.name}")
 
     def commits_since(self, commit: str) -> int | None:
-        """How many commits lie behind an ancestor of the checkout; None where the commit is no ancestor of it."""
-        if self._git("merge-base", "--is-ancestor", commit, "HEAD").returncode:
+        """How many commits ago an ancestor of the checkout was; None where this clone knows no such ancestor."""
+        command = ["git", "merge-base", "--is-ancestor", commit, "HEAD"]
+        if subprocess.run(command, cwd=self.root, stderr=subprocess.DEVNULL).returncode:
             return None
-        return int(self._git("rev-list", "--count", f"{commit}..HEAD").stdout)
+        return int(self._git("rev-list", "--count", f"{commit}..HEAD"))
 
     def changed_since(self, commit: str, paths: Sequence[str]) -> list[str]:
         """Files under these paths that differ from the commit, committed or not."""
-        tracked = self._git("diff", "--name-only", commit, "--", *paths).stdout
-        new = self._git("ls-files", "--others", "--exclude-standard", "--", *paths).stdout
+        tracked = self._git("diff", "--name-only", commit, "--", *paths)
+        new = self._git("ls-files", "--others", "--exclude-standard", "--", *paths)
         return sorted({*tracked.splitlines(), *new.splitlines()})
 
 
@@ -116,16 +119,17 @@ def read_targets(file: Path = FOLDER / "targets.toml") -> list[Target]:
 
 def decide(target: Target, record: Record, repository: Repository) -> Decision:
     """Whether a change needs the target."""
+    commit = record.commit(target.name)
+    behind = repository.commits_since(commit) if commit else None
     if target.nightly:
-        return Decision(target, False, "runs in make test-nightly only")
+        last = "never" if behind is None else f"{behind} commits ago"
+        return Decision(target, False, f"runs in make test-nightly only; it passed there {last}")
     if not target.paths:
         return Decision(target, True, "runs for every change")
-    commit = record.commit(target.name)
     if commit is None:
         return Decision(target, True, "no commit is recorded at which it passed")
-    behind = repository.commits_since(commit)
     if behind is None:
-        return Decision(target, True, f"it passed at {commit[:7]}, which is no ancestor of this commit")
+        return Decision(target, True, f"it passed at {commit[:7]}, which is no ancestor of this commit in this clone")
     if behind > MOST_COMMITS:
         return Decision(
             target, True, f"it passed at {commit[:7]}, {behind} commits ago, and {MOST_COMMITS} is the limit"
@@ -179,6 +183,9 @@ def run_all(
     for target in targets:
         print(f"\n==== make {target.name}", flush=True)
         seconds = make(target)
+        if not repository.is_clean() or repository.head() != commit:
+            print(f"something was changed while {target.name} ran: nothing is recorded from here on", file=sys.stderr)
+            return 2
         if seconds is None:
             failed.append(target.name)
         else:

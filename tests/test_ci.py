@@ -64,7 +64,8 @@ def test_a_target_is_left_out_while_nothing_it_depends_on_changed(checkout: Path
         f"nothing that it depends on changed since {passed_at[:7]}, where it passed",
     )
     assert decision(checkout, passed_at, ci.Target("heavy")) == (True, "runs for every change")
-    assert decision(checkout, passed_at, ci.Target("heavy", nightly=True))[0] is False
+    nightly = decision(checkout, passed_at, ci.Target("heavy", nightly=True))
+    assert nightly == (False, "runs in make test-nightly only; it passed there 1 commits ago")
 
 
 @pytest.mark.parametrize("name", ["code/a.py", "code/b.py", "common.txt"])
@@ -126,6 +127,9 @@ def test_all_targets_run_and_those_that_pass_are_recorded(
     (checkout / ".ci").mkdir()
     (checkout / ".ci" / "passed.json").write_text("{}")
     assert ci.run_all(targets, ci.Record.read(file), here, pretended("")) == 0
+    moved = ci.Record(file)
+    assert ci.run_all(targets, moved, here, lambda target: float(bool(commit(checkout, "late.py", "")))) == 2
+    assert moved.entries == {}
     (checkout / "new.py").write_text("")
     assert ci.run_all(targets, ci.Record.read(file), here, pretended("")) == 2
     assert "commit" in capsys.readouterr().err
@@ -164,6 +168,9 @@ def test_every_file_with_slow_tests_is_run_by_one_target() -> None:
     assert len(places) == len(set(places)) and all((ROOT / place).exists() for place in places)
     slow = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if is_slow(path)]
     assert [file for file in slow if not file.startswith((*places, *LEFT_OUT))] == []
+    for room, folders in zip(rooms, shown, strict=True):
+        paths = [path for path in TARGETS[f"test-slow-{room}"].paths if not path.startswith(":")]
+        assert all(place in paths for place in folders if (ROOT / place).is_dir()), room
 
 
 def made(target: str) -> str:

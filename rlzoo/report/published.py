@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from pydantic import TypeAdapter
 
 from rlzoo.config import Config, read_recorded
 from rlzoo.experiment.run_folder import RunFolder
@@ -17,9 +17,7 @@ _LOCAL = re.compile(r"[/~.\\]|\w:\\")
 def published_config(run: RunFolder) -> Config:
     """The configuration of a run, with the last part alone of what is a path on this machine."""
     values = _without_paths({**asdict(read_recorded(run.config)), "output": run.path.name})
-    config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), values))
-    assert isinstance(config, Config)
-    return config
+    return TypeAdapter(Config).validate_python(values)
 
 
 def _without_paths(value: Any) -> Any:

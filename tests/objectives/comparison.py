@@ -15,9 +15,9 @@ from tests.objectives.reference import Pass, reference
 from tests.objectives.references import COMPOSITIONS, RECIPES
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-TELLING = (0, 1, 2, 3, 4, 6, 9, 10, 14, 21, 22, 37)
+TELLING_SEEDS = (0, 1, 2, 3, 4, 6, 9, 10, 14, 21, 22, 37)
 """Seeds of the random batches that every change is tried on: all recorded mistakes (`*_breaks.py`) are caught there."""
-TELLING_UNMOVED = (0, 22)
+UNMOVED_SEEDS = (0, 22)
 """The same for batches whose policy has not moved."""
 
 

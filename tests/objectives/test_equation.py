@@ -14,7 +14,6 @@ from tests.objectives.equations.reader import gradients
 from tests.objectives.zoo_names import PARTS, TELLING, VARIANTS
 from tests.objectives.zoo_sample import SETTINGS
 
-pytestmark = pytest.mark.exhaustive
 WHERE_NO_LOT_IS_DRAWN = {
     "clip_cov": "grpo+clip_cov(fraction=1,low=0.1)",
     "grpo+clip_cov(fraction=0.01,low=0.1)": "grpo+clip_cov(fraction=1,low=0.5)",

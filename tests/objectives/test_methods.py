@@ -16,9 +16,9 @@ import objectives
 from objectives import names, parse
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import (
-    TELLING,
-    TELLING_UNMOVED,
+    TELLING_SEEDS,
     TOLERANCE,
+    UNMOVED_SEEDS,
     case_and_reference,
     error_of_the_first_update,
     evaluate,
@@ -36,9 +36,9 @@ BATCHES = {**dict.fromkeys(RECIPES, 200), **dict.fromkeys(COMPOSITIONS, 40)}
 
 @pytest.mark.parametrize("expression", BATCHES)
 def test_gradients_are_those_of_the_equations(expression: str) -> None:
-    assert largest_error(expression, TELLING, torch.float64) < TOLERANCE[torch.float64]
-    assert largest_error(expression, TELLING[:2], torch.float32) < TOLERANCE[torch.float32]
-    assert max(error_of_the_first_update(expression, seed) for seed in TELLING_UNMOVED) < TOLERANCE[torch.float64]
+    assert largest_error(expression, TELLING_SEEDS, torch.float64) < TOLERANCE[torch.float64]
+    assert largest_error(expression, TELLING_SEEDS[:2], torch.float32) < TOLERANCE[torch.float32]
+    assert max(error_of_the_first_update(expression, seed) for seed in UNMOVED_SEEDS) < TOLERANCE[torch.float64]
 
 
 @pytest.mark.exhaustive
@@ -60,7 +60,7 @@ def table_row(expression: str) -> str:
 @pytest.mark.parametrize("expression", BATCHES)
 def test_losses_and_entropy_gradients_are_those_of_the_equations(expression: str) -> None:
     objective = parse(expression)
-    for seed in TELLING[:3]:
+    for seed in TELLING_SEEDS[:3]:
         case, expected = case_and_reference(expression, seed)
         for update, wanted in zip(evaluate(objective, token_batch(case)), expected, strict=True):
             assert abs(update.loss - wanted.loss) <= 1e-10 * wanted.loss_scale

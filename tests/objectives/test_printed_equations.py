@@ -1,7 +1,6 @@
-"""The printed equations are those of `printed_equations.txt`, which a person has read.
+"""The printed equations are those of `printed_equations.txt`.
 
-After a change of a printed equation, `python -m tests.objectives.test_printed_equations` writes the file again; read the
-diff. Each night `test_equation` compares the gradient of every printed equation with that of its objective.
+Where one changes on purpose, `python -m tests.objectives.test_printed_equations` writes the file again: read the diff.
 """
 
 from pathlib import Path
@@ -20,7 +19,7 @@ def printed() -> str:
     return "\n".join("\n    ".join([expression, *statements]) + "\n" for expression, statements in blocks.items())
 
 
-def test_printed_equations_are_those_that_a_person_has_read() -> None:
+def test_printed_equations_change_only_on_purpose() -> None:
     found, kept = printed().split("\n\n"), FILE.read_text(encoding="utf-8").split("\n\n")
     assert len(found) == len(kept)
     for block, expected in zip(found, kept, strict=True):

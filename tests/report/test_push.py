@@ -17,6 +17,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.model_card import CARD, model_card
+from rlzoo.report.published import published_config
 from rlzoo.report.push import MODEL_FILES
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
@@ -45,6 +46,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     ]
     words += ["evaluation.problems=4", "rollout.max_refills=50", "evaluation.decodings=[1/1,0/1]"]
     return train(load_config(words), Terminal(Console(quiet=True)))
+
+
+def test_no_name_of_a_folder_is_filled_in(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "secret")
+    named = finished.path.with_name("${oc.env:SECRET}")
+    finished.path.rename(named)
+    try:
+        config = published_config(RunFolder(named))
+        assert config.output == "${oc.env:SECRET}" and "secret" not in to_yaml(config)
+    finally:
+        named.rename(finished.path)
 
 
 @pytest.mark.slow

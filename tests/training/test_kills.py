@@ -12,10 +12,9 @@ from rlzoo.files import read_json_file
 from tests.processes import ONE, launch
 
 
-@pytest.mark.parametrize(
-    "wanted", [pytest.param(1, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.exhaustive)]
-)
-def test_what_is_killed_and_asked_to_end_at_random_moments_loses_nothing(wanted: int, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_what_is_killed_and_asked_to_end_at_random_moments_loses_nothing(tmp_path: Path) -> None:
+    wanted = 5
     launch([*ONE, "-m", "tests.training.some_kills", tmp_path, str(wanted)])
     records = {path.stem: list(read(path)) for path in tmp_path.glob("*.jsonl")}
     assert set(records) == {"SIGKILL-lopti", "SIGKILL-eval", "SIGTERM-stare"}

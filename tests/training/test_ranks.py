@@ -97,7 +97,7 @@ def steps_of(launcher: list[str], sharding: str, folder: Path) -> dict[str, Any]
     return dict(json.loads(written.read_text()))
 
 
-@pytest.mark.parametrize("sharding", thinned(["none", "fsdp"], fast=0, slow=2))
+@pytest.mark.parametrize("sharding", thinned(["none", "fsdp"], fast=0, slow=0))
 def test_two_processes_sample_and_train_as_one_does(sharding: str, one_process: dict[str, Any], tmp_path: Path) -> None:
     one, two = one_process, steps_of(TWO, sharding, tmp_path)
     assert list(one) == list(two) == [*OBJECTIVES, LOCAL]
