@@ -25,6 +25,8 @@ from rlzoo.training.warmup import demonstrated_model
 
 TOUCHED = re.compile(r"touched/[^/]+/(tokens|mass)")
 """What is kept of the metrics."""
+DEMONSTRATIONS = 128
+"""Of one update of a starting policy."""
 MAX_REFILLS = 100
 """A cell has seconds to lose: one that samples dynamically ends only where next to no group is mixed. No part of what a
 cell is, as it decides only whether there is a result."""
@@ -47,6 +49,7 @@ def make_start(experiment: Experiment, folder: Path) -> None:
         return
     start = experiment.start
     config = WarmupConfig(
+        demonstrations_per_step=DEMONSTRATIONS,
         slip_rate=start.slip_rate,
         clean_fraction=start.clean_fraction,
         steps=start.steps,

@@ -59,3 +59,19 @@ class ShorterWrong(Reward):
 
     def formula(self) -> str:
         return "R -= |y|/limit where wrong"
+
+
+@register
+@dataclass(frozen=True)
+class FirstToken(Mask):
+    """Keeps the first token of a response, or all others: for languages in which it decides."""
+
+    name = "first_token"
+    others: bool = parameter(False, None, "keep the other tokens instead")
+
+    def keeps(self, batch: Prepared) -> Tensor:
+        first = torch.arange(batch.mask.shape[1], device=batch.mask.device) == 0
+        return batch.mask & (first != self.others)
+
+    def formula(self) -> str:
+        return "t != 0" if self.others else "t == 0"
