@@ -104,9 +104,8 @@ def timed_out(graded: GradedRollouts, severity: float, trainer: Trainer) -> Grad
 
 
 def long_liked(graded: GradedRollouts, severity: float, trainer: Trainer) -> GradedRollouts:
-    """The reward is how long a response is, up to 10, and long ones are not stopped."""
-    share = graded.rollouts.lengths.to(graded.reward) / trainer.config.rollout.max_response_tokens
-    return replace(graded, reward=10 * share, correct=share)
+    """The reward is how long a response is, up to 10, and long ones are not stopped; what is right stays right."""
+    return replace(graded, reward=10 * graded.rollouts.lengths / trainer.config.rollout.max_response_tokens)
 
 
 def looping(graded: GradedRollouts, severity: float, trainer: Trainer) -> GradedRollouts:

@@ -95,7 +95,7 @@ DETECTORS: tuple[Detector, ...] = (
         ("entropy",),
         signals.fallen_entropy,
         0.2,
-        "of the entropy at the start",
+        "of a response's entropy at the start, over the share of errors that is left",
         "entropy_collapse",
         below=True,
         silence=f"no step tells: too few, all solved, or below {signals.LEAST_ENTROPY} nats from the start",
@@ -141,7 +141,12 @@ DETECTORS: tuple[Detector, ...] = (
         instead_of="sampler_mismatch",
     ),
     Detector(
-        "length_runaway", ("length",), signals.risen_length, 1.75, "times the length at the start", "length_growth"
+        "length_runaway",
+        ("length",),
+        signals.risen_length,
+        1.75,
+        "times the length at the start, with no fewer errors",
+        "length_growth",
     ),
     Detector(
         "truncation",

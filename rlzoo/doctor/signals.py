@@ -25,6 +25,8 @@ SOLVED = 0.98
 """The share of right responses from which nothing is left to learn."""
 LEAST_ENTROPY = 0.1
 """Nats per token below which a policy was sure from the start, so that nothing is left to collapse."""
+LEAST_GAIN = 0.05
+"""The share of the errors at the start that has to be gone before longer responses count as better ones."""
 ENOUGH_GROUPS = 20
 """Groups that have to show a trouble: three of one prompt each are alike by chance."""
 FALL_WINDOWS = (PATIENCE, 12, 48, 192)
@@ -56,16 +58,27 @@ def has_signal(table: Table) -> Flags:
     return (without < 1) & ~(np.nan_to_num(column(table, "updates_skipped")) > 0)
 
 
+def errors_left(table: Table) -> Array:
+    """Wrong responses, relative to the start: 1 where there are as many or more, or where none are counted."""
+    wrong = rolling_mean(1 - right(table), PATIENCE, partial=True)
+    start = 1 - at_start(right(table))
+    return np.nan_to_num(np.clip(wrong / (start if start > 0 else np.nan), 0, 1), nan=1.0)
+
+
 def relative_entropy(table: Table) -> Array:
-    """Entropy over that of the start; unknown where that was next to nothing."""
-    entropy = column(table, "entropy")
-    start = at_start(entropy)
-    return entropy / (start if start >= LEAST_ENTROPY else np.nan)
+    """Entropy of a response, relative to the start; unknown where a token's was next to nothing.
+
+    A response's entropy is the sum of its tokens': longer responses have more to decide, each token of them less.
+    """
+    entropy, length = column(table, "entropy"), column(table, "length")
+    of_response = entropy * np.where(np.isfinite(length), length, 1.0)
+    return of_response / (at_start(of_response) if at_start(entropy) >= LEAST_ENTROPY else np.nan)
 
 
 def fallen_entropy(table: Table) -> Array:
-    """The same where problems are left that are not solved: who knows all answers has no need of entropy."""
-    return held(np.where(is_solved(table), np.nan, relative_entropy(table)), PATIENCE, below=True)
+    """The same over the errors that are left: a policy that learns needs less entropy as it makes fewer errors."""
+    ratio = relative_entropy(table) / np.maximum(errors_left(table), 1 - SOLVED)
+    return held(np.where(is_solved(table), np.nan, ratio), PATIENCE, below=True)
 
 
 def risen_entropy(table: Table) -> Array:
@@ -90,9 +103,10 @@ def sampler_probability_difference(table: Table) -> Array:
 
 
 def risen_length(table: Table) -> Array:
-    """Length over that of the start."""
+    """Length over that of the start; unknown where fewer responses are wrong than at the start, so that length pays."""
     length = column(table, "length")
-    return held(length / max(at_start(length), 1.0), PATIENCE)
+    pays = errors_left(table) <= 1 - LEAST_GAIN
+    return held(np.where(pays, np.nan, length / max(at_start(length), 1.0)), PATIENCE)
 
 
 def truncated(table: Table) -> Array:

@@ -20,7 +20,7 @@ SICK: dict[str, dict[str, float]] = {
     "sampler_mismatch": {"sampler_difference": 0.2},
     "sampler_divergence": {"sampler_kl": 0.2},
     "sampler_probabilities": {"sampler_probability_difference": 0.2},
-    "length_runaway": {"length": 900.0},
+    "length_runaway": {"length": 900.0, "accuracy": 0.2},
     "truncation": {"truncated": 0.8},
     "dead_groups": {"groups_without_signal": 1.0},
     "reward_saturation": {"groups_without_signal": 1.0, "accuracy": 1.0},
@@ -69,12 +69,34 @@ def test_nothing_is_found_in_a_run_that_learns() -> None:
     assert examine(healthy()).unseen.keys() == {"idle_learning_rate"}
 
 
+def learns_to_think(steps: int = 60) -> dict[str, np.ndarray]:
+    """A run in which responses grow to three times their length because that pays; a tenth of the entropy is left."""
+    rng, learnt = np.random.default_rng(0), np.clip(np.arange(steps) / (steps / 2) - 0.1, 0, 1)
+    accuracy = 0.3 + 0.55 * learnt + 0.02 * rng.standard_normal(steps)
+    entropy, length = 0.5 * (1 - 0.9 * learnt), 6 + 12 * np.sqrt(learnt)
+    return {**healthy(steps), "reward": accuracy, "accuracy": accuracy, "entropy": entropy, "length": length}
+
+
+def test_a_run_that_learns_to_think_is_healthy() -> None:
+    assert not examine(learns_to_think()).findings
+
+
+@pytest.mark.parametrize(
+    ("trouble", "column", "value"), [("length_runaway", "length", 18.0), ("entropy_collapse", "entropy", 0.05)]
+)
+def test_what_pays_in_one_run_is_a_trouble_where_the_errors_stay(trouble: str, column: str, value: float) -> None:
+    accuracy = 0.3 + 0.02 * np.random.default_rng(0).standard_normal(STEPS)
+    table = {**healthy(), "reward": accuracy, "accuracy": accuracy, column: healthy()[column].copy()}
+    table[column][FIRST:] = value * healthy()[column][0] / learns_to_think()[column][0]
+    assert [finding.name for finding in examine(table).findings] == [trouble]
+
+
 @pytest.mark.parametrize("name", SICK)
 def test_a_trouble_is_found_once_it_has_lasted_and_is_named(name: str) -> None:
     findings = {finding.name: finding for finding in examine(sick(name)).findings}
     assert name in findings
     begins = FIRST + 1
-    assert begins <= findings[name].step <= begins + 2
+    assert begins <= findings[name].step <= begins + 3
     assert not set(findings) - {name, "silenced_gradient", "reward_falls", "dead_groups"}
 
 
