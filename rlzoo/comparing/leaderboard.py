@@ -5,7 +5,7 @@ Rows are objectives, known by their keys. What counts is the model after the las
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -115,6 +115,8 @@ class Leaderboard:
     examples: Sequence[BoardExample]
     scaling: Scaling | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
+    untrained: Mapping[Place, Sequence[float]] = field(default_factory=dict)
+    """avg@k before the first step, for each seed of the baseline; without decodings of which it is not known."""
 
     @property
     def samples(self) -> int:
@@ -125,6 +127,10 @@ class Leaderboard:
     def baseline(self) -> BoardRow:
         """What differences are taken to."""
         return next(row for row in self.rows if row.is_baseline)
+
+    def start(self, place: Place) -> float:
+        """The mean of `untrained` there."""
+        return float(np.mean(self.untrained[place]))
 
     @property
     def is_trained(self) -> bool:
@@ -190,7 +196,14 @@ def make_leaderboard(
         notes=[*notes, *unknown_code(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
         scaling=scaling_of(of_row),
+        untrained=_untrained(of_row[base]),
     )
+
+
+def _untrained(runs: Sequence[FinishedRun]) -> dict[Place, list[float]]:
+    """By decoding, of the runs of a row."""
+    first = {at: [run.evaluated_steps(at).get(0) for run in runs] for at in runs[0].decodings}
+    return {at: [float(it.accuracy.mean()) for it in starts if it] for at, starts in first.items() if all(starts)}
 
 
 def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:

@@ -36,7 +36,16 @@ def headlines(board: Leaderboard) -> list[str]:
     """
     claims = [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
     claims += [line for decoding in board.decodings for line in _beside(board, decoding)]
+    claims += [_below_untrained(board, decoding) for decoding in board.untrained]
     return [*claims, *discoveries(board)] if has_discoveries(board) else claims
+
+
+def _below_untrained(board: Leaderboard, decoding: Place) -> str:
+    """Which rows training has made worse, by their means."""
+    start = board.start(decoding)
+    below = [str(row.name) for row in board.rows if row.results[decoding].accuracy.mean <= start]
+    found = f"{', '.join(below)} {'is' if len(below) == 1 else 'are'} not above" if below else "all rows are above"
+    return f"At {decoding}, {found} the untrained model, which has {100 * start:.1f}."
 
 
 def has_discoveries(board: Leaderboard) -> bool:

@@ -56,6 +56,11 @@ def _results(board: Leaderboard, decoding: Place) -> list[str]:
         verdict = verdict_words(result.average.verdict)
         cells = [percent(result.accuracy), points(result.difference), f"`{plot}`", verdict, by_seed]
         rows.append([code(name.before_without) + asked, *without, *cells])
+    if start := board.untrained.get(decoding):
+        by_seed = " ".join(f"{100 * mean:.1f}" for mean in start)
+        rows.append(
+            ["untrained model", *[""] * is_ablation, f"{100 * board.start(decoding):.1f}", "-", "", "", by_seed]
+        )
     low, high = 100 * drawn.scale.low, 100 * drawn.scale.high
     headings = [f"avg@{board.samples_at[decoding]}", "difference", f"{low:.1f} to {high:.1f}", "verdict", "by seed"]
     return markdown_table(["objective", *["without"] * is_ablation, *headings], rows)

@@ -69,6 +69,8 @@ def _results(board: Leaderboard, decoding: Place, width: int) -> Table:
             verdict_words(result.average.verdict),
             style="bold" if result.average.verdict.is_claim else "",
         )
+    if decoding in board.untrained:
+        table.add_row("untrained model", f"{100 * board.start(decoding):.1f}", "-", "", style="dim")
     return table
 
 
