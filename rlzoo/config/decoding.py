@@ -41,6 +41,15 @@ class Decoding:
         )
 
     @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature == 0
+
+    def samples(self, asked: int) -> int:
+        """Responses to each problem: those that were asked for, or one where all would be the same."""
+        return 1 if self.is_greedy else asked
+
+    @property
     def slug(self) -> str:
         """For names of files."""
         top_k = f"-top{self.top_k}" if self.top_k else ""

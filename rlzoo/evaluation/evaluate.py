@@ -158,7 +158,7 @@ class Evaluator:
     task: Task
     problems: Sequence[Problem]
     samples: int
-    """Responses to each problem."""
+    """Responses to each problem, but for greedy decoding, which has one."""
     rollout: RolloutConfig
     source: TaskConfig
     """Where the task comes from."""
@@ -172,12 +172,13 @@ class Evaluator:
         progress: ShowProgress = lambda done, total: None,
         kept: KeptBatches | None = None,
     ) -> Evaluation | None:
-        """`samples` responses to each problem, on the main process; None on the others.
+        """The responses to each problem, on the main process; None on the others.
 
         All processes call it together. What it says of its progress is estimated from this process's share. Problems
         that are `kept` are not sampled again, and those that are sampled are kept batch by batch.
         """
-        samples, rollout, total = self.samples, self.rollout, len(self.problems) * self.samples
+        samples, rollout = decoding.samples(self.samples), self.rollout
+        total = len(self.problems) * samples
         seed = step_seed(self.seed, 0, "evaluation")
         chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
         sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
@@ -194,7 +195,7 @@ class Evaluator:
             if numbers:
                 asked = [self.problems[start + number] for number in numbers]
                 graded = self.sampler(asked, samples, sampling, seed + start, numbers)
-                rows = [self._record(graded, row) for row in range(len(graded.texts))]
+                rows = [self._record(graded, row, row % samples) for row in range(len(graded.texts))]
                 rows = with_votes(self.sampler.graders, [graded.problem_of(row) for row in range(len(rows))], rows)
                 batch = {start + number: rows[i * samples : (i + 1) * samples] for i, number in enumerate(numbers)}
                 if kept:
@@ -205,13 +206,9 @@ class Evaluator:
         everywhere = dict(gathered(self.accelerator, list(records.items())))
         return Evaluation(in_order(everywhere), samples) if self.accelerator.is_main_process else None
 
-    def _record(self, graded: GradedRollouts, row: int) -> dict[str, Any]:
+    def _record(self, graded: GradedRollouts, row: int, sample: int) -> dict[str, Any]:
         final_answer = self._final_answer(graded, row)
-        return {
-            **response_record(graded, row, self.source),
-            "sample": row % self.samples,
-            "final_answer": final_answer,
-        }
+        return {**response_record(graded, row, self.source), "sample": sample, "final_answer": final_answer}
 
     def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
         if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:

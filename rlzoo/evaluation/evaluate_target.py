@@ -126,27 +126,15 @@ def _tell_of_other_code(run: RunFolder, source: TaskConfig, engine: str) -> None
 
 def _parts(sets: Sequence[ProblemSet], config: Config, tokenizer: Tokenizer, folder: Path) -> list[EvaluationPart]:
     model = model_settings(config.model, tokenizer)
-    return [
-        EvaluationPart(
-            problem_set,
-            decoding,
-            folder / f"{slug(problem_set.name)}-{decoding.slug}-k{problem_set.samples}-seed{config.seed}.jsonl",
-            {
-                **settings_of(
-                    problem_set.name,
-                    problem_set.problems,
-                    problem_set.samples,
-                    problem_set.source,
-                    decoding,
-                    config,
-                    tokenizer,
-                ),
-                "model": model,
-            },
-        )
-        for decoding in read_decodings(config.evaluation.decodings)
-        for problem_set in sets
-    ]
+
+    def part(problem_set: ProblemSet, decoding: Decoding) -> EvaluationPart:
+        name, problems, samples = problem_set.name, problem_set.problems, decoding.samples(problem_set.samples)
+        settings = settings_of(name, problems, samples, problem_set.source, decoding, config, tokenizer)
+        path = folder / f"{slug(name)}-{decoding.slug}-k{samples}-seed{config.seed}.jsonl"
+        return EvaluationPart(problem_set, decoding, path, {**settings, "model": model})
+
+    decodings = read_decodings(config.evaluation.decodings)
+    return [part(problem_set, decoding) for decoding in decodings for problem_set in sets]
 
 
 def _evaluate(
