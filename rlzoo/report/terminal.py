@@ -21,7 +21,6 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
-from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.target import keys_of_code
@@ -29,15 +28,14 @@ from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines
 from rlzoo.model.shape import shape_of
+from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.console import plain_console
 from rlzoo.report.curves import curves_of, save_figure
 from rlzoo.report.evaluation import changes_table, results_tables
-from rlzoo.report.formatting import percent
 from rlzoo.report.memory import said_room
 from rlzoo.report.model_card import write_model_card
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.phases import PHASES
-from rlzoo.statistics.accuracy import paired_difference
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import Alert, Outcome, ShowStep
@@ -214,7 +212,10 @@ class Terminal:
         if model is not None:
             write_model_card(folder, model)
         save_figure(curves_of(folder), folder.curves)
-        self.console.print(_comparison(outcome))
+        self.console.print(figures_table(outcome))
+        self.console.print("The held-out problem whose accuracy changed by the median, and responses to it:")
+        self.console.print(responses_table(outcome))
+        self.console.print()
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
         if cause := standstill(outcome.metrics, outcome.experiment.config):
@@ -305,42 +306,6 @@ def _troubles(metrics: dict[str, Any]) -> str:
         ("grading", "failed"): metrics["grading_failed"],
     }
     return "".join(f"\n          {counted(int(count), noun)} {how}" for (noun, how), count in counts.items() if count)
-
-
-def _first_and_last(evaluations: Mapping[int, Evaluation]) -> tuple[Evaluation, Evaluation]:
-    return evaluations[min(evaluations)], evaluations[max(evaluations)]
-
-
-def _comparison(outcome: Outcome) -> Table:
-    """Accuracy before and after with every decoding; the other figures are those of the first decoding."""
-    ends = {decoding: _first_and_last(by_step) for decoding, by_step in outcome.evaluations.items()}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("held out")
-    for heading in ("before", "after", "difference"):
-        table.add_column(heading, justify="right")
-    for decoding, (before, after) in ends.items():
-        change = paired_difference(before.column("correct"), after.column("correct"))
-        table.add_row(
-            f"avg@{before.samples} ({decoding})",
-            percent(before.accuracy),
-            percent(after.accuracy),
-            f"{100 * change.mean:+.1f}  [{100 * change.low:.1f}, {100 * change.high:.1f}]",
-            style="bold",
-        )
-    first_ends = next(iter(ends.values()))
-    old, new = (evaluation.summary() for evaluation in first_ends)
-    for name, scale, form in (("entropy", 1, ".3f"), ("length", 1, ".1f"), ("truncated", 100, ".1f")):
-        values = (scale * old[name], scale * new[name], scale * (new[name] - old[name]))
-        label = {"truncated": "truncated (%)", "length": "length (tokens)", "entropy": "entropy (nats)"}[name]
-        table.add_row(label, *(f"{value:{sign}{form}}" for value, sign in zip(values, ("", "", "+"), strict=True)))
-    calls, later_calls = (call_figures(evaluation.records, outcome.experiment.task) for evaluation in first_ends)
-    for label, value in calls.items():
-        form = ".1f" if "%" in label else ".2f"
-        table.add_row(label, f"{value:{form}}", f"{later_calls[label]:{form}}", f"{later_calls[label] - value:+{form}}")
-    for name in ("timed_out", "failed"):
-        if old[name] or new[name]:
-            table.add_row(f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), "")
-    return table
 
 
 def _time_spent(timings: Sequence[dict[str, float]], peak: float) -> Table:

@@ -2,24 +2,30 @@
 
 import io
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from objectives import parse
 from rlzoo.config import flat, load_config
+from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import RecordedKeys, check_recorded
+from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
+from rlzoo.report.before_after import figures_table, responses_table
+from rlzoo.report.console import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
 from rlzoo.rollout.phases import MODEL_PHASES, PHASES
 from rlzoo.training.memory import whole_responses
+from rlzoo.training.run import Outcome
 
 
 def test_the_table_of_phases_fits_80_columns_and_adds_up() -> None:
@@ -131,3 +137,43 @@ def test_room_for_whole_responses_is_said_where_a_cache_is_set_aside(tmp_path: P
     room, sampled = whole_responses(experiment.config, shape_of(experiment.config.model), 2)
     text = console.export_text()
     assert f"room for {room:.1f} whole responses of the {sampled} that a GPU samples" in text
+
+
+def outcome_of(before: Sequence[float], after: Sequence[float]) -> Outcome:
+    """A run of these accuracies problem by problem, two samples each, greedy as well."""
+
+    def evaluation(accuracies: Sequence[float], samples: int) -> Evaluation:
+        record = {"answer": "7", "reward": 0.0, "outcome": "graded", "tokens": 5, "entropy": 0.5, "final_answer": "1"}
+        rows = [
+            {**record, "problem": f"p{number}", "prompt": f"{number}+0=", "sample": sample}
+            | {"correct": float(sample < samples * share), "response": f"said {number} \x1b[31m {'x' * 500}"}
+            for number, share in enumerate(accuracies)
+            for sample in range(samples)
+        ]
+        return Evaluation(rows, samples)
+
+    by_decoding = {
+        Decoding(1.0, 1.0): {0: evaluation(before, 2), 9: evaluation(after, 2)},
+        Decoding(0.0, 1.0): {0: evaluation(before, 1), 9: evaluation(after, 1)},
+    }
+    return cast(Outcome, SimpleNamespace(evaluations=by_decoding, experiment=SimpleNamespace(task=None)))
+
+
+def test_before_and_after_fit_80_columns_and_show_every_decoding_and_pass_at_k() -> None:
+    console = PlainConsole(width=80, file=io.StringIO())
+    console.print(figures_table(outcome_of([0, 0.5, 0.5], [1, 1, 0.5])))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    figures = {line.strip().split("  ")[0]: line for line in lines if "[" in line}
+    assert list(figures) == ["avg@2 T=1 top-p=1", "pass@2", "greedy"]
+    assert "33.3 [" in figures["avg@2 T=1 top-p=1"] and "83.3 [" in figures["avg@2 T=1 top-p=1"]
+    assert "66.7 [" in figures["pass@2"] and "100.0 [" in figures["pass@2"] and "+33.3 [" in figures["pass@2"]
+
+
+def test_responses_are_those_to_the_problem_with_the_median_change_and_steer_no_terminal() -> None:
+    console = PlainConsole(width=80, file=io.StringIO())
+    console.print(responses_table(outcome_of([0, 0, 0.5], [1, 0.5, 0.5])))
+    text = console.file.getvalue()
+    assert "1+0=" in text and "0+0=" not in text and "2+0=" not in text
+    assert text.count("said 1") == 4 and text.count("right") == 1 and text.count("wrong") == 3
+    assert "\x1b" not in text and "500" not in text and "characters)" in text
