@@ -39,6 +39,7 @@ OWN = {
     "arithmetic": ("rlzoo.tasks.arithmetic", "Arithmetic"),
     "calculator": ("rlzoo.tasks.calculator", "Calculator"),
     "knights": ("rlzoo.tasks.knights", "Knights"),
+    "sums": ("rlzoo.tasks.sums", "Sums"),
     "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
 }
 """The tasks with a model in the package: name -> module and class."""
