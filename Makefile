@@ -18,8 +18,9 @@
 # make test-harness run a checkpoint in lm-evaluation-harness, in an environment of its own
 # make test-peers   run TRL's and verl's own losses beside ours
 # make test-oldest  try the oldest versions that the requirements allow, in an environment of its own
+# make start        make the model again with which the default task begins, into runs/warmup-sums: three minutes
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
-# make leaderboard  train eight recipes on three seeds, and up to ten where they decide; goes on where it stopped
+# make leaderboard  train eight recipes and two controls on ten seeds; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make leaderboard-calculator   the same on products that need calls of a calculator
 # make leaderboard-smollm2   four of them on a real language model, SmolLM2-135M-Instruct, that writes sums out: hours
@@ -53,6 +54,8 @@ venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".fo
 	&& $(PYTHON) -m venv $(1)
 RLZOO := $(VENV)/bin/rlzoo
 RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
+# The baseline without its divergence, and Lopti's twin: as many updates, but all tokens in the first pass.
+CONTROLS := grpo-kl 'lopti(eta=1)'
 OLDEST_EXTRAS := gguf,lora,pandas,ray,slurm,test
 OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
 SLOW := slow and not smoke and not exhaustive
@@ -63,9 +66,10 @@ EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
 .PHONY: train check test test-smoke test-slow test-exhaustive test-device test-nightly test-vllm test-vllm-slow test-trl test-trl-slow test-torchao test-verl test-verl-slow test-harness test-peers test-oldest test-pages
-.PHONY: test-docs docs smollm2 map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
+.PHONY: test-docs docs smollm2 start map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
-	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 resume=true
+	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 \
+		'evaluation.decodings=[1.0/1.0, 0.7/0.9, 0/1]' resume=true
 
 test: $(VENV)/test
 	$(VENV)/bin/python -m pytest
@@ -129,7 +133,7 @@ smollm2: $(VENV)/smollm2
 	$(RLZOO) train configs/smollm2.yaml objective=stapo+clip_higher resume=true
 
 leaderboard: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard.yaml $(RECIPES) 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard
+	$(RLZOO) compare configs/leaderboard.yaml $(CONTROLS) $(RECIPES) baseline=grpo-kl seeds=0,1,2,3,4,5,6,7,8,9 equivalence=2 jobs=2 output=runs/leaderboard
 	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime
@@ -144,6 +148,9 @@ leaderboard-smollm2: $(VENV)/smollm2
 	$(VENV)/bin/python -m benchmarks.leaderboard_smollm2.warmup
 	$(RLZOO) compare configs/leaderboard_smollm2.yaml grpo dapo stapo stare 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard-smollm2
 	$(RLZOO) leaderboard runs/leaderboard-smollm2 equivalence=2
+
+start: $(VENV)/runtime
+	$(RLZOO) warmup task.name=sums
 
 gpu-check: $(VENV)/test
 	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there

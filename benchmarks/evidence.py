@@ -16,10 +16,10 @@ BENCHMARKS = Path(__file__).parent
 EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"
 QUANTITIES = ("reward", "pass_8", "entropy", "length_right", "length_wrong", "distinct_right", "log_rare_right")
 BOARDS = {
-    "arithmetic": "leaderboard",
+    "sums": "leaderboard",
     "knights": "leaderboard_knights",
     "calculator": "calculator",
-    "sums": "leaderboard_smollm2",
+    "smollm2": "leaderboard_smollm2",
 }
 """Name -> folder."""
 

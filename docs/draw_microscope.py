@@ -1,7 +1,7 @@
 """The picture of the README: one group of rollouts under two objectives, photographed from a page of `rlzoo inspect`.
 
 rlzoo train train.steps=1
-rlzoo inspect runs/arithmetic-stapo+clip_higher-0 step=0 objective=justrl against=justrl+entropy20 output=page.html
+rlzoo inspect runs/sums-stapo+clip_higher-0 step=0 objective=justrl against=justrl+entropy20 output=page.html
 python docs/draw_microscope.py page.html docs/pictures/microscope.png
 """
 

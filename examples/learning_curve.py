@@ -1,7 +1,7 @@
 """The mean reward of each step as a picture, from what TRL or verl wrote down.
 
-    python examples/learning_curve.py runs/trl/trainer_state.json    # of trl_arithmetic.py
-    python examples/learning_curve.py runs/verl/log.jsonl            # of verl_arithmetic.py; pip install seaborn
+    python examples/learning_curve.py runs/trl/trainer_state.json    # of trl_sums.py
+    python examples/learning_curve.py runs/verl/log.jsonl            # of verl_sums.py; pip install seaborn
 
 Writes curve.png beside it.
 """

@@ -45,7 +45,7 @@ KEYS = st.fixed_dictionaries(
         "objective": st.sampled_from(["grpo", "stapo(tau_p=0.005,q=0.8)+clip_higher", "dapo-soft_overlong"]),
         "seed": st.integers(0, 99),
         "model.name": st.sampled_from([f"embedded:{name}" for name in OWN]),
-        "task.name": st.sampled_from(["arithmetic", "knights", "reasoning_gym:chain_sum"]),
+        "task.name": st.sampled_from(["sums", "knights", "reasoning_gym:chain_sum"]),
         "task.instruction": TEXT,
         "task.held_out": st.none() | TEXT.filter(bool),
         "task.options": st.dictionaries(st.sampled_from(["digits", "terms"]), st.integers() | TEXT, max_size=2),
@@ -95,13 +95,13 @@ def test_the_first_step_is_bitwise_the_same_typed_in_a_file_and_in_python(tmp_pa
 @pytest.mark.parametrize(
     ("words", "key", "value", "origin"),
     [
-        ([], "train.learning_rate", 1.5e-4, "embedded:arithmetic"),
+        ([], "train.learning_rate", 1.5e-4, "embedded:sums"),
         (["task.name=knights"], "model.name", "embedded:knights", "embedded:knights"),
         (["model.name=embedded:knights"], "task.name", "knights", "embedded:knights"),
         (["model.name=other/model"], "train.learning_rate", 1e-6, "default"),
         (["train.steps=7"], "train.steps", 7, "command line"),
         (["FILE"], "train.steps", 9, "FILE"),
-        (["FILE"], "train.learning_rate", 1.5e-4, "embedded:arithmetic"),
+        (["FILE"], "train.learning_rate", 1.5e-4, "embedded:sums"),
         (["FILE", "train.steps=7"], "train.steps", 7, "command line"),
     ],
 )

@@ -219,8 +219,8 @@ def test_what_is_typed_or_trusted_is_imported(
         del sys.modules["theirs"]
     assert main(["eval", str(run), "task.reward=theirs:reward", "output=typed"]) == 0
     assert marker.exists()
-    kept = next(Path("typed").glob("arithmetic*.jsonl"))
-    assert "has no effect" in error_of(capsys, "eval", "embedded:arithmetic", f"trust={run}")
+    kept = next(Path("typed").glob("sums*.jsonl"))
+    assert "has no effect" in error_of(capsys, "eval", "embedded:sums", f"trust={run}")
     assert "add trust=" in error_of(capsys, "regrade", kept)
     assert "has no effect" in error_of(capsys, "regrade", kept, "trust=elsewhere")
     assert main(["regrade", str(kept), "trust=typed"]) == 0

@@ -37,7 +37,7 @@ GRID = (
 )
 """Its two runs train and evaluate longer than they import."""
 EVALUATION = (
-    *("eval", "embedded:arithmetic", "evaluation.problems=96", "evaluation.samples=4"),
+    *("eval", "embedded:sums", "evaluation.problems=96", "evaluation.samples=4"),
     *("rollout.rows_per_batch=8", "evaluation.decodings=[1.0/1.0,0.7/0.9]"),
 )
 

@@ -28,7 +28,7 @@ _LACKING = 0.03
 _MADE = (
     *("logs", "source", "looks.json", "leaderboard.html", ".lock", "grpo-0/.lock", "grpo-0/source"),
     *("grpo-0/microscope", "grpo-0/wandb", "grpo-0/checkpoints/step-000003", "grpo-0/.x.rlzoo-partial"),
-    *("grpo-0/evaluation/arithmetic-T1-p1.jsonl", f"{_LAST}/chat_template.jinja", f"{_LAST}/vocab.txt"),
+    *("grpo-0/evaluation/sums-T1-p1.jsonl", f"{_LAST}/chat_template.jinja", f"{_LAST}/vocab.txt"),
 )
 """What is not there, and commands would make or heed."""
 

@@ -89,7 +89,7 @@ def make_files(folder: Path) -> Seeds:
     pandas.read_csv(seeds.files / "results.csv").to_parquet(seeds.files / "results.parquet")
     shutil.copyfile(_COIN, seeds.files / "coin.py")
     shutil.copytree(EMBEDDED / "calculator", folder / "talker", dirs_exist_ok=True)
-    shutil.copytree(EMBEDDED / "arithmetic", folder / "adapted", dirs_exist_ok=True)
+    shutil.copytree(EMBEDDED / "sums", folder / "adapted", dirs_exist_ok=True)
     _add_adapters(folder / "adapted")
     return seeds
 

@@ -169,7 +169,7 @@ _HANDED_OVER = (
     *(["eval", "grid/grpo-0", "evaluation.problems=1"], ["push", "grid/grpo-0", "someone/model"]),
     ["regrade", "grid/grpo-0/evaluation/step-000002-T1-p1.jsonl"],
 )
-_EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/arithmetic-T0.7-p0.9.jsonl", "output=board"]
+_EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/sums-T0.7-p0.9.jsonl", "output=board"]
 
 SUBJECTS: tuple[Subject, ...] = (
     Subject("expression", 2690, expression, kind="typed"),

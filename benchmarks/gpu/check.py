@@ -49,7 +49,7 @@ SIZES: Mapping[str, int] = {
 """Those of Qwen3-0.6B."""
 RUN = (
     "objective=dapo-dynamic_sampling+kl",
-    "task.name=arithmetic",
+    "task.name=sums",
     "task.grade_truncated=true",
     "model.precision=bfloat16",
     "rollout.prompts_per_step=4",

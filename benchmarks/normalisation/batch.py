@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
+MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
 GROUPS, SIZE, LENGTH, END = 8, 4, 12, 14
 CUTS = (1, 2, 4, 8)
 

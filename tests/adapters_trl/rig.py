@@ -17,7 +17,7 @@ from objectives.adapters.trl import ZooGRPOTrainer
 from rlzoo.rollout.base import Rollouts
 from tests.training.recording import GROUPS, LENGTH, SIZE, rollouts
 
-MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
+MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
 WRITABLE, END = 14, 14
 """The embedded model's characters, and its end of sequence."""
 

@@ -10,7 +10,7 @@ from tests.processes import ROOT, launch
 
 
 def test_the_example_ends_with_two_accuracies_and_its_log_is_a_curve(tmp_path: Path) -> None:
-    example = [sys.executable, ROOT / "examples" / "trl_arithmetic.py", "objective=stapo", "steps=2"]
+    example = [sys.executable, ROOT / "examples" / "trl_sums.py", "objective=stapo", "steps=2"]
     printed = launch([*example, f"output={tmp_path}"])
     before, after = map(float, re.findall(r"([0-9.]+)% (?:before|after)", printed))
     assert 30 < before < 60 and 30 < after < 60

@@ -17,7 +17,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from objectives import Objective, TokenBatch, lots, writers
 from tests.guide import learn
 
-MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "arithmetic"
+MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
 GROUPS, SIZE, LENGTH, MINIBATCHES = 6, 4, 9, 2
 SEED = 1
 """One at which no two tokens have so nearly the same statistics that a quantile between them goes by their last bit."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from examples.verl_arithmetic import STAND_INS, start, words
+from examples.verl_sums import STAND_INS, start, words
 
 SMALL = (
     "data.train_batch_size=8",

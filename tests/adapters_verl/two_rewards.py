@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from examples.verl_arithmetic import compute_score as accuracy
+from examples.verl_sums import compute_score as accuracy
 
 
 def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None) -> dict[str, float]:

@@ -37,7 +37,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["grpo+kl(beta=0.01)"], ["did you mean objective=grpo+kl(beta=0.01)"]),
         (["objective=STAPO"], ["did you mean stapo?"]),
         (["objective=grpo+my_part"], ["my_module:my_part"]),
-        (["log.profile=101"], ["log.profile=101", "1 to train.steps=100", "leave it out"]),
+        (["log.profile=101"], ["log.profile=101", "1 to train.steps=60", "leave it out"]),
         (["log.profile=-1"], ["log.profile=-1", "at least 0"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
         (["log.trackers=wnadb"], ["did you mean wandb"]),
@@ -45,7 +45,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["train.steps=many"], ["train.steps=many", "a whole number"]),
         (["missing.yaml"], ["missing.yaml", "does not exist"]),
         (["model.name=./nowhere"], ["model.name=./nowhere"]),
-        (["model.name=embedded:nothing"], ["embedded:nothing", "embedded:arithmetic"]),
+        (["model.name=embedded:nothing"], ["embedded:nothing", "embedded:sums"]),
         (["task.name=aritmetic"], ["aritmetic", "arithmetic"]),
         (["task.name=./nowhere.parquet"], ["nowhere.parquet"]),
         (["task.name=reasoning_gym:chain_sums"], ["chain_sums", "chain_sum"]),
@@ -54,10 +54,10 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["objective=justrl", "model.reference=other/model"], ["model.reference=other/model", "no effect"]),
         (["rollout.max_prompt_tokens=5"], ["rollout.max_prompt_tokens=5", "raise it"]),
         (
-            ["task.name=knights", "model.name=embedded:arithmetic"],
-            ["model.name=embedded:arithmetic cannot read", "unknown to its tokenizer"],
+            ["task.name=knights", "model.name=embedded:sums"],
+            ["model.name=embedded:sums cannot read", "unknown to its tokenizer"],
         ),
-        (["task.name=arithmetic", "model.name=embedded:knights"], ["cannot read the prompts", "choose a model"]),
+        (["task.name=sums", "model.name=embedded:knights"], ["cannot read the prompts", "choose a model"]),
         (["task.reward=./reward.py:f"], ["task.reward=./reward.py:f", "no file ./reward.py"]),
         (["task.name=my_module:MyTask"], ["task.name=my_module:MyTask", "No module named 'my_module'"]),
         (["model.attention=flash_attention_2"], ["flash_attention_2", "model.precision=bfloat16"]),
@@ -116,4 +116,4 @@ def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_an_option_without_effect_on_an_evaluation_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("train.steps=3", "objective=grpo", "model.name=other", "rollout.max_refills=5", "model.lora.rank=8"):
-        assert "no effect" in error_of(capsys, "eval", "embedded:arithmetic", word)
+        assert "no effect" in error_of(capsys, "eval", "embedded:sums", word)

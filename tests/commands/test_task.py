@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def own_data(answer: str = "{a}") -> str:
-    rows = [{"question": f"{a}+{b}-{b}=", "answer": answer.format(a=a)} for a in range(10, 18) for b in (7, 21, 33)]
+    rows = [{"question": f"{a}+{b}=", "answer": answer.format(a=a + b)} for a in range(10, 18) for b in (7, 21, 33)]
     Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return "task.name=own.jsonl"
 
@@ -49,7 +49,7 @@ def test_a_grader_that_no_response_satisfies_is_known_before_an_hour_is_spent(
 def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reward.py").write_text(
         "def short(response):\n    return -len(response)\n\n"
-        "def last(response, gold):\n    return response.split('=')[-1] == gold\n"
+        "def last(response, gold):\n    return response.split(')')[-1] == gold\n"
     )
     out = shown(capsys, own_data(), "task.reward=./reward.py:last")
     assert "gold, ... 1 100%" in " ".join(out.split()) and "this can be learnt" in out
@@ -59,7 +59,7 @@ def test_a_reward_is_shown_at_work_and_one_that_likes_silence_is_named(capsys: p
 
 def test_a_group_has_a_signal_where_the_objective_tells_its_rewards_apart(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reward.py").write_text(
-        "def last(response, gold):\n    return float(response.split('=')[-1] == gold)\n\n"
+        "def last(response, gold):\n    return float(response.split(')')[-1] == gold)\n\n"
         "def other(response, gold):\n    return 2 - 2 * last(response, gold)\n"
     )
     words = ["task.reward=[./reward.py:last,./reward.py:other]", "task.reward_weights=[2, 1]"]
@@ -70,7 +70,7 @@ def test_a_group_has_a_signal_where_the_objective_tells_its_rewards_apart(capsys
 
 def test_what_becomes_of_rows_without_an_answer_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reward.py").write_text("def short(response):\n    return -len(response)\n")
-    rows = [{"question": f"{n}+1-1=", "answer": str(n) if n in (16, 17, 18) else None} for n in range(10, 26)]
+    rows = [{"question": f"{n}+11=", "answer": str(n) if n in (16, 17, 18) else None} for n in range(10, 26)]
     Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = " ".join(shown(capsys, "task.name=half.jsonl", "task.reward=./reward.py:short").split())
     assert "no answer 11 problems to train on; task.reward gets gold='' for them" in out
@@ -93,5 +93,5 @@ def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[st
     out = shown(capsys, own_data(), f"model.name={model}", "task.system_prompt=5", "rollout.max_response_tokens=3")
     assert "=5-=1" in out and "=-<pad>" in out
     assert "truncated" in out and "raise rollout.max_response_tokens=3" in " ".join(out.split())
-    out = shown(capsys, "task.name=knights", "model.name=embedded:arithmetic")
+    out = shown(capsys, "task.name=knights", "model.name=embedded:sums")
     assert "<unk><unk>" in out and "the tokenizer does not know the prompts" in out

@@ -34,7 +34,7 @@ KEYS = keys(Config)
 NAMES = [key.name for key in KEYS]
 TOLD_TO_THE_POLICY = {"model.share_prompts", "model.gradient_checkpointing"}
 """Every policy is told these, and heeds them where it trains."""
-FIRST_WORDS = {"eval": ["embedded:arithmetic"], "inspect": ["run"], "grade": ["file"], "push": ["run", "me/model"]}
+FIRST_WORDS = {"eval": ["embedded:sums"], "inspect": ["run"], "grade": ["file"], "push": ["run", "me/model"]}
 """What stands before the keys of a command."""
 
 
@@ -180,7 +180,7 @@ def test_commands_read_no_key_but_those_that_say_so(tmp_path: Path, monkeypatch:
     with read_keys() as names:
         _ = look_at_task(config).sampled
     assert undeclared("task", names) == TOLD_TO_THE_POLICY
-    target = read_target("embedded:arithmetic", small)
+    target = read_target("embedded:sums", small)
     with read_keys() as names:
         evaluate_target(target, Terminal(quiet=True))
     assert undeclared("eval", names) == TOLD_TO_THE_POLICY

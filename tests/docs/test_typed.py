@@ -26,7 +26,7 @@ TYPED = re.compile(r"^    ((?:torchrun \S+ -m )?rlzoo .*)$|`((?:torchrun \S+ -m 
 SECTIONS = "checkpoint|evaluation|log|model|rollout|slurm|task|train|verifier"
 KEY = re.compile(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z][a-z_.]*[a-z])")
 FILES = (".py", ".md", ".txt", ".parquet")
-RUN = "runs/arithmetic-stapo+clip_higher-0"
+RUN = "runs/sums-stapo+clip_higher-0"
 TINY = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluation.problems=4", "evaluation.samples=1"]
 SHORT = ["train.steps=1", *TINY]
 ELSEWHERE = (

@@ -28,7 +28,7 @@ from tests.thinned import thinned
 def kept(tmp_path: Path) -> Path:
     """The responses of an evaluation of the embedded model, right ones and wrong ones."""
     words = (f"output={tmp_path / 'out'}", "evaluation.problems=8", "evaluation.samples=4")
-    (path,) = evaluate_target(read_target("embedded:arithmetic", words), Terminal(Console(quiet=True)))
+    (path,) = evaluate_target(read_target("embedded:sums", words), Terminal(Console(quiet=True)))
     return path
 
 
@@ -118,7 +118,7 @@ def test_so_many_changed_grades_are_shown_and_steer_no_terminal(
     show: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = {"prompt": "1+1=", "answer": STEERING, "response": f"={STEERING}", "final_answer": None, "correct": 1.0}
-    told |= {"reward": 1.0, "outcome": "graded", "task": grading_keys(TaskConfig("arithmetic")), "data": {}}
+    told |= {"reward": 1.0, "outcome": "graded", "task": grading_keys(TaskConfig("sums")), "data": {}}
     write_json_lines(tmp_path / "kept.jsonl", [{**told, "problem": f"{n}-{STEERING}"} for n in range(3)])
     assert main(["regrade", str(tmp_path / "kept.jsonl"), f"show={show}"]) == 0
     said = capsys.readouterr().out

@@ -21,7 +21,7 @@ from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks.benchmarks import find
 from tests.processes import ROOT
 
-MODEL = "embedded:arithmetic"
+MODEL = "embedded:sums"
 SMALL = ("evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4")
 
 
@@ -79,7 +79,7 @@ def test_what_other_settings_decided_is_neither_gone_on_with_nor_written_over(
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
         killed_after(1, context)
         evaluate(tmp_path)
-    with pytest.raises(UserError, match=r"made with max_response_tokens=16, and now it is 15; another output= keeps"):
+    with pytest.raises(UserError, match=r"made with max_response_tokens=24, and now it is 15; another output= keeps"):
         evaluate(tmp_path, "rollout.max_response_tokens=15")
     path = evaluate(tmp_path)
     with pytest.raises(UserError, match=r"made with problems=6, and now it is 5"):

@@ -49,7 +49,7 @@ def test_two_processes_evaluate_half_each_to_the_records_of_one(tiny_model: Path
 
 @pytest.mark.exhaustive
 def test_an_evaluation_by_itself_is_shared_and_written_once(tmp_path: Path) -> None:
-    words = ["embedded:arithmetic", "evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4"]
+    words = ["embedded:sums", "evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4"]
     for name, launcher in (("one", ONE), ("two", TWO)):
         said = launch([*launcher, "-m", "rlzoo", "eval", *words, f"output={tmp_path / name}"])
         assert said.count("avg@2") == 1 and said.count("evaluated 12 held-out responses") == 1

@@ -68,7 +68,7 @@ def server() -> Iterator[Server]:
 def kept(tmp_path: Path) -> Path:
     """The responses of an evaluation of the embedded model; the last was cut short."""
     words = (f"output={tmp_path / 'out'}", "evaluation.problems=8", "evaluation.samples=4")
-    (path,) = evaluate_target(read_target("embedded:arithmetic", words), Terminal(Console(quiet=True)))
+    (path,) = evaluate_target(read_target("embedded:sums", words), Terminal(Console(quiet=True)))
     records = read_json_lines(path)
     assert {record["correct"] for record in records} == {0.0, 1.0}
     write_json_lines(path, [*records[:-1], {**records[-1], "outcome": "truncated", "correct": 0.0}])

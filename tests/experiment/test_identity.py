@@ -158,13 +158,13 @@ def test_a_shorter_name_renames_no_run_and_no_cell() -> None:
 @pytest.mark.parametrize("written", STAPO)
 def test_a_new_run_is_named_by_what_was_typed(written: str) -> None:
     name = written.replace(" ", "").replace("(", "-").replace(")", "")
-    assert folder_of(f"objective={written}") == f"runs/arithmetic-{name}-0"
+    assert folder_of(f"objective={written}") == f"runs/sums-{name}-0"
 
 
 @pytest.mark.parametrize("make", [begun, recorded])
 @pytest.mark.parametrize("written", thinned(STAPO, 2))
 def test_two_spellings_are_one_run(written: str, make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    run = make("runs/arithmetic-as_it_was-0", "objective=justrl+s2t")
+    run = make("runs/sums-as_it_was-0", "objective=justrl+s2t")
     assert folder_of(f"objective={written}") == str(run.path)
     assert main(["train", f"objective={written}", *SMALL]) == 2
     assert f"output={run.path} holds a run already; resume=true" in capsys.readouterr().err
@@ -175,8 +175,8 @@ def test_two_spellings_are_one_run(written: str, make: Make, capsys: pytest.Capt
 def test_a_run_of_another_seed_or_task_is_another_run() -> None:
     begun("runs/stapo10", "objective=stapo", "seed=10")
     assert folder_of("objective=stapo", "seed=0", "output=runs/{objective}{seed}") == "runs/stapo0"
-    begun("runs/arithmetic-knights-stapo", "objective=stapo", "task.name=knights", "model.name=embedded:knights")
-    assert folder_of("objective=justrl+s2t", "output=runs/{task}-{objective}") == "runs/arithmetic-justrl+s2t"
+    begun("runs/sums-knights-stapo", "objective=stapo", "task.name=knights", "model.name=embedded:knights")
+    assert folder_of("objective=justrl+s2t", "output=runs/{task}-{objective}") == "runs/sums-justrl+s2t"
 
 
 def test_what_the_name_does_not_fix_is_left_to_the_run() -> None:
@@ -198,22 +198,22 @@ def test_an_output_is_no_pattern() -> None:
 
 @pytest.mark.parametrize("config", ["objective: [", "objective: no_such_objective", "train: {stepz: 1}", "\xff"])
 def test_what_cannot_be_read_is_no_match(config: str) -> None:
-    for name in ("arithmetic-a-0", "arithmetic-b-0"):
+    for name in ("sums-a-0", "sums-b-0"):
         Path("runs", name).mkdir(parents=True)
-    Path("runs/arithmetic-a-0/config.yaml").write_bytes(config.encode("latin-1"))
-    assert folder_of("objective=stapo") == "runs/arithmetic-stapo-0"
-    begun("runs/arithmetic-c-0", "objective=stapo")
-    assert folder_of("objective=stapo") == "runs/arithmetic-c-0"
+    Path("runs/sums-a-0/config.yaml").write_bytes(config.encode("latin-1"))
+    assert folder_of("objective=stapo") == "runs/sums-stapo-0"
+    begun("runs/sums-c-0", "objective=stapo")
+    assert folder_of("objective=stapo") == "runs/sums-c-0"
 
 
 @pytest.mark.parametrize("make", [begun, recorded])
 def test_a_name_that_another_objective_has_gets_the_digest(make: Make) -> None:
-    make("runs/arithmetic-stapo-0", "objective=dapo")
+    make("runs/sums-stapo-0", "objective=dapo")
     digest = parse("stapo").key.rpartition("#")[2]
-    assert folder_of("objective=stapo") == f"runs/arithmetic-stapo-{digest}-0"
-    make(f"runs/arithmetic-stapo-{digest}-0", "objective=stapo")
-    assert folder_of("objective=justrl+s2t") == folder_of("objective=stapo") == f"runs/arithmetic-stapo-{digest}-0"
-    assert folder_of("objective=dapo") == "runs/arithmetic-stapo-0"
+    assert folder_of("objective=stapo") == f"runs/sums-stapo-{digest}-0"
+    make(f"runs/sums-stapo-{digest}-0", "objective=stapo")
+    assert folder_of("objective=justrl+s2t") == folder_of("objective=stapo") == f"runs/sums-stapo-{digest}-0"
+    assert folder_of("objective=dapo") == "runs/sums-stapo-0"
 
 
 def test_a_long_expression_makes_a_name_that_a_file_system_takes() -> None:
@@ -237,10 +237,10 @@ def test_a_run_records_what_it_trains() -> None:
 def test_a_run_goes_on_under_another_spelling(is_old: bool) -> None:
     words = (*SMALL, "checkpoint.every=1", "checkpoint.keep=9")
     assert main(["train", "objective=stapo+clip_higher", *words]) == 0
-    run = RunFolder(Path("runs/arithmetic-stapo+clip_higher-0"))
+    run = RunFolder(Path("runs/sums-stapo+clip_higher-0"))
     if is_old:
         run.objective.unlink()
-        run = RunFolder(run.path.rename("runs/arithmetic-stapo-0"))
+        run = RunFolder(run.path.rename("runs/sums-stapo-0"))
     first = run.metrics.read_text()
     for steps, written in ((2, "stapo"), (3, "justrl + s2t")):
         assert main(["train", f"objective={written}", *words, f"train.steps={steps}", "resume=true"]) == 0
@@ -259,7 +259,7 @@ def test_a_run_does_not_go_on_with_another_objective(make: Make) -> None:
 
 
 def test_a_run_does_not_go_on_where_its_name_means_something_else_by_now(capsys: pytest.CaptureFixture[str]) -> None:
-    run = with_other_defaults(recorded("runs/arithmetic-stapo-0", "objective=stapo"))
+    run = with_other_defaults(recorded("runs/sums-stapo-0", "objective=stapo"))
     for written in ("stapo", "stapo+clip_higher"):
         assert main(["train", f"objective={written}", "resume=true", *SMALL]) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()

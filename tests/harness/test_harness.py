@@ -31,7 +31,7 @@ def test_a_checkpoint_answers_in_the_harness_as_it_does_here(tmp_path: Path) -> 
     run = tmp_path / "run"
     launch([sys.executable, "-m", "rlzoo", "train", f"output={run}", *TINY])
     launch([sys.executable, "-m", "rlzoo", "eval", str(run), "evaluation.decodings=[0/1]", "evaluation.samples=1"])
-    (responses,) = (run / "evaluation").glob("arithmetic-T0-*.jsonl")
+    (responses,) = (run / "evaluation").glob("sums-T0-*.jsonl")
     ours = [{"prompt": record["prompt"], "response": record["response"]} for record in read_json_lines(responses)]
     write_json_lines(tmp_path / "problems.jsonl", ours)
     (tmp_path / "sums.yaml").write_text(TASK.replace("PROBLEMS", json.dumps(str(tmp_path / "problems.jsonl"))))

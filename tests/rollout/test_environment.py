@@ -28,7 +28,7 @@ def test_tokens_that_the_policy_did_not_choose_change_no_gradient_and_rewards_ar
     tmp_path: Path,
 ) -> None:
     words = ("train.steps=1", "objective=grpo-kl", "train.minibatches_per_step=3")
-    folders = [run(tmp_path / f"{name[-4:]}", f"task.name={name}", *words) for name in ("arithmetic", ECHO)]
+    folders = [run(tmp_path / f"{name[-4:]}", f"task.name={name}", *words) for name in ("sums", ECHO)]
     plain, echo = (read_json_lines(folder.metrics)[0] for folder in folders)
     for name in ("reward", "gradient_norm", "loss"):
         assert echo[name] == pytest.approx(plain[name], rel=1e-4), name

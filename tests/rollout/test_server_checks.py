@@ -16,7 +16,7 @@ from rlzoo.errors import UserError
 from rlzoo.rollout import check_engine
 from rlzoo.rollout.vllm_server import VllmServer
 
-MODELS = {"data": [{"id": "embedded:arithmetic", "max_model_len": 64}]}
+MODELS = {"data": [{"id": "embedded:sums", "max_model_len": 64}]}
 START = "start it with `VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
 TAKES = (500, {"error": "Invalid init_info for NCCLWeightTransferEngine"})
 
@@ -86,7 +86,7 @@ def test_a_server_that_can_serve_it_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], ["needs rollout.server=http://HOST:PORT", "--served-model-name embedded:arithmetic", "--port 8000"]),
+        ([], ["needs rollout.server=http://HOST:PORT", "--served-model-name embedded:sums", "--port 8000"]),
         (["rollout.server=localhost:80"], ["rollout.server=localhost:80 is no address"]),
         (["rollout.server=http://127.0.0.1:9"], ["no server answers there", START, "--port 9"]),
     ],

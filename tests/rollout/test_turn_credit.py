@@ -161,4 +161,4 @@ def test_what_only_turns_have_is_refused_by_name_where_there_is_one(
     objective: str, reads: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = error_of(capsys, "train", f"objective={objective}", f"output={tmp_path / 'run'}")
-    assert reads in error and "task.name=arithmetic is one turn; set task.tools or task.environment" in error
+    assert reads in error and "task.name=sums is one turn; set task.tools or task.environment" in error

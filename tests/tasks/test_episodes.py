@@ -321,7 +321,7 @@ def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> No
     with pytest.raises(UserError, match=r"asks for environments; set task\.environment="):
         from rlzoo.tasks import load_task
 
-        len(load_task(TaskConfig(name="arithmetic", reward=["./envs.py:reward_func"])).train)
+        len(load_task(TaskConfig(name="sums", reward=["./envs.py:reward_func"])).train)
 
 
 def test_an_environment_that_a_recorded_file_names_is_code() -> None:

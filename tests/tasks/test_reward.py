@@ -176,7 +176,7 @@ def test_verls_functions_get_a_ground_truth_that_is_no_text_as_the_row_has_it() 
 
 
 def test_a_task_of_ours_takes_a_reward_too() -> None:
-    made = load_task(TaskConfig("arithmetic", problems=4, reward=["./my_rewards.py:half"]))
+    made = load_task(TaskConfig("sums", problems=4, reward=["./my_rewards.py:half"]))
     assert made.grader(made.train[0], "1").reward == 0.5
 
 
@@ -280,7 +280,7 @@ def test_one_that_is_too_slow_for_an_empty_response_names_the_limit() -> None:
 
 def test_what_no_other_process_can_load_is_refused_before_it_grades() -> None:
     local: Callable[..., float] = lambda response: 1.0  # noqa: E731
-    made = rewarded(load_task(TaskConfig("arithmetic")), TaskConfig(reward=[local]))  # type: ignore[list-item]
+    made = rewarded(load_task(TaskConfig("sums")), TaskConfig(reward=[local]))  # type: ignore[list-item]
     with pytest.raises(UserError, match="at the top of a module"), GraderPool(made.grader):
         pass
 

@@ -169,7 +169,7 @@ def test_what_has_no_effect_or_cannot_be_called_is_one_line(
         check_task(TaskConfig(max_turns=3))
     told = error_of(capsys, "train", "task.tools=[./tools.py:add]")
     assert "task.tools=./tools.py:add: the chat template has to tell the model to call by <tool_call>, and none" in told
-    told = error_of(capsys, "train", "task.tools=[./tools.py:add]", "task.name=arithmetic", f"model.name={tiny_model}")
+    told = error_of(capsys, "train", "task.tools=[./tools.py:add]", "task.name=sums", f"model.name={tiny_model}")
     assert "leave task.tools out" in told
 
 

@@ -351,7 +351,7 @@ def test_passes_references_and_checkpoints_take_arithmetic_of_their_own() -> Non
     def taken(*words: str) -> tuple[float, float]:
         config = load_config(["rollout.max_prompt_tokens=8", *words])
         found = arithmetic(config, SHAPES["llama"][1], parse(config.objective))
-        once = forward(SHAPES["llama"][1], 64 * 8, 8, 16)
+        once = forward(SHAPES["llama"][1], 64 * 8, 8, 24)
         return found.scoring / once, found.training / once
 
     assert taken("objective=reinforce") == (0, 3)

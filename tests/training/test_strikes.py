@@ -14,7 +14,7 @@ from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import locked, write_json
 
-WORDS = ["task.name=arithmetic", "train.steps=4", "evaluation.every=2"]
+WORDS = ["task.name=sums", "train.steps=4", "evaluation.every=2"]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ SMALL = (
     *("train.warmup_steps=0", "train.steps=3", "evaluation.problems=4", "evaluation.samples=1"),
 )
 KNOWING = "task.teacher_prompt={answer}={prompt}"
-SHIPPED = "model.teacher=embedded:arithmetic"
+SHIPPED = "model.teacher=embedded:sums"
 
 
 def small(*words: str) -> Config:
@@ -182,7 +182,7 @@ def test_a_run_goes_on_with_no_other_teacher(tmp_path: Path, capsys: pytest.Capt
 
 REFUSED = [
     (["objective=opd"], r"objective=opd: teacher_advantage needs a teacher; set model.teacher .* task.teacher_prompt"),
-    (["objective=grpo", SHIPPED], r"model.teacher=embedded:arithmetic has no effect: no part of grpo reads a teacher"),
+    (["objective=grpo", SHIPPED], r"model.teacher=embedded:sums has no effect: no part of grpo reads a teacher"),
     (["objective=grpo", KNOWING], r"task.teacher_prompt=\{answer\}=\{prompt\} has no effect: no part of grpo"),
     (["objective=opd", "model.teacher=embedded:knights"], r"model.teacher=embedded:knights has another vocabulary"),
     (["objective=opd", "model.teacher=embedded:knigths"], r"model.teacher=embedded:knigths: no such shipped model"),
@@ -203,7 +203,7 @@ def test_a_teacher_that_cannot_be_or_has_no_effect_is_refused_before_a_model_loa
 
 
 def test_a_teacher_of_a_shorter_context_is_refused(tmp_path: Path) -> None:
-    shutil.copytree(EMBEDDED / "arithmetic", short := tmp_path / "short")
+    shutil.copytree(EMBEDDED / "sums", short := tmp_path / "short")
     values = json.loads((short / "config.json").read_text())
     (short / "config.json").write_text(json.dumps({**values, "max_position_embeddings": 16}))
     with pytest.raises(UserError, match=r"exceeds the context of .*short, 16 tokens"):

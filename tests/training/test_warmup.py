@@ -46,7 +46,7 @@ def test_a_warmup_lowers_the_loss_and_writes_a_folder_that_transformers_loads(tm
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     assert model.dtype == torch.float32
     assert model.config.eos_token_id == tokenizer.eos_token_id == model.generation_config.eos_token_id
-    model.generate(**tokenizer(["1+2-3=", "1+2="], padding=True, return_tensors="pt"), max_new_tokens=3)
+    model.generate(**tokenizer(["1+23=", "1+2="], padding=True, return_tensors="pt"), max_new_tokens=3)
 
 
 def test_the_same_seed_makes_the_same_weights_and_another_one_others(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_slips_begin_after_the_clean_part(tmp_path: Path) -> None:
 def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took() -> None:
     tokenizer = make_tokenizer(CHARACTERS)
     assert tokenizer(CHARACTERS)["input_ids"] == list(range(len(CHARACTERS)))
-    assert tokenizer.decode(tokenizer("92-16=76<eos>")["input_ids"], skip_special_tokens=True) == "92-16=76"
+    assert tokenizer.decode(tokenizer("(13,04)43<eos>")["input_ids"], skip_special_tokens=True) == "(13,04)43"
     assert tokenizer("a\n ")["input_ids"] == [tokenizer.unk_token_id] * 3
 
 
@@ -90,9 +90,9 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
         ("slip_rate=1", "slip_rate=1 must be at least 0 and less than 1"),
         ("clean_fraction=-0.1", "clean_fraction=-0.1 must be from 0 to 1"),
         ("learning_rate=0", "learning_rate=0 must be greater than 0"),
-        ("task.options.digits=7", "digits=7 must be a whole number from 1 to 6"),
-        ("task.name=arithmetics", "task.name=arithmetics has no demonstrations; did you mean arithm"),
-        ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, calculator, knights, planted"),
+        ("task.options.digits=10", "digits=10 must be a whole number from 1 to 9"),
+        ("task.name=summs", "task.name=summs has no demonstrations; did you mean sums"),
+        ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, calculator, knights, sums, planted"),
         ("output={tusk}", "is all that is filled in"),
         ("output={task.x}", "is all that is filled in"),
         ("output=/dev/null/model", "output=/dev/null/model cannot be written: "),
@@ -119,7 +119,7 @@ def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.
     next_, rlzoo, train, *then = shlex.split(line)
     assert (next_, rlzoo, train) == ("next", "rlzoo", "train")
     config = load_config(then)
-    assert (config.model.name, config.task.name, config.task.options) == (str(folder), "arithmetic", {"digits": 1})
+    assert (config.model.name, config.task.name, config.task.options) == (str(folder), "sums", {"digits": 1})
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_every_key_has_a_docstring() -> None:
     assert all(documented.values())
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", OWN.keys() - {"arithmetic"})
 def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str) -> None:
     model = ModelConfig(f"embedded:{name}")
     policy = load_policy(model, load_tokenizer(model))
@@ -158,16 +158,15 @@ def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "greedy"),
+    ("name", "least", "most"),
     [
-        ("arithmetic", 0.8),
-        pytest.param("planted_arithmetic", 0.8, marks=pytest.mark.slow),
-        pytest.param("knights", 0.5, marks=pytest.mark.slow),
+        ("planted_arithmetic", 0.8, 1),
+        ("sums", 0.2, 0.6),
     ],
 )
-def test_a_shipped_model_is_good_at_its_best_and_mediocre_when_sampled(name: str, greedy: float) -> None:
+def test_a_shipped_model_is_mediocre_when_sampled(name: str, least: float, most: float) -> None:
     accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
-    assert accuracies["greedy"] > greedy
+    assert least < accuracies["greedy"] < most
     assert 0.25 < accuracies["sampled"] < 0.45
 
 

@@ -138,7 +138,7 @@ def test_weights_that_another_run_gave_the_server_are_noticed(engine: GlooServer
 
 @pytest.mark.timeout(1500)
 def test_a_server_of_another_model_is_refused(address: str) -> None:
-    with pytest.raises(UserError, match=r"it serves embedded:arithmetic, not model\.name=embedded:knights; start it"):
+    with pytest.raises(UserError, match=r"it serves embedded:sums, not model\.name=embedded:knights; start it"):
         check_engine(served(address, "model.name=embedded:knights"))
 
 

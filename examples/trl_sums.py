@@ -1,11 +1,11 @@
-"""An objective of the zoo inside TRL: the embedded model learns arithmetic through `ZooGRPOTrainer`.
+"""An objective of the zoo inside TRL: the embedded model learns to add through `ZooGRPOTrainer`.
 
     pip install 'rlzoo-llm[trl]'
-    python examples/trl_arithmetic.py objective=stapo steps=60 seed=0 output=runs/trl
+    python examples/trl_sums.py objective=stapo steps=60 seed=0 output=runs/trl
 
     python examples/learning_curve.py runs/trl/trainer_state.json
 
-The settings are those of `rlzoo train objective=stapo train.steps=60`. Prints the accuracy on 512 held-out problems,
+The settings are those of `rlzoo train objective=stapo`. Prints the accuracy on 512 held-out problems,
 8 samples each, before and after; TRL's log and checkpoints are in the output folder.
 """
 
@@ -19,10 +19,10 @@ from trl import GRPOConfig
 
 from objectives.adapters.trl import ZooGRPOTrainer
 from rlzoo.model.pretrained import EMBEDDED
-from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.sums import Sums
 
-FOLDER = EMBEDDED / "arithmetic"
+FOLDER = EMBEDDED / "sums"
 
 
 def data(problems: Sequence[Problem]) -> Dataset:
@@ -32,7 +32,7 @@ def data(problems: Sequence[Problem]) -> Dataset:
 
 def main(objective: str = "stapo", steps: str = "60", seed: str = "0", output: str = "runs/trl") -> None:
     """Evaluates, trains, evaluates."""
-    task, tokenizer = Arithmetic(), AutoTokenizer.from_pretrained(FOLDER, padding_side="left")
+    task, tokenizer = Sums(), AutoTokenizer.from_pretrained(FOLDER, padding_side="left")
 
     def correctness(
         completions: list[str], completion_ids: list[list[int]], answer: list[str], **_: Any
@@ -52,7 +52,7 @@ def main(objective: str = "stapo", steps: str = "60", seed: str = "0", output: s
         per_device_train_batch_size=128,
         gradient_accumulation_steps=4,
         per_device_eval_batch_size=512,
-        max_completion_length=16,
+        max_completion_length=24,
         learning_rate=1.5e-4,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=5,

@@ -1,12 +1,12 @@
-"""An objective of the zoo inside verl: the embedded model learns arithmetic on Ray, on CPUs or a GPU.
+"""An objective of the zoo inside verl: the embedded model learns to add on Ray, on CPUs or a GPU.
 
     pip install './objectives[verl]'
-    python examples/verl_arithmetic.py objective=stapo steps=60 seed=0 output=runs/verl
+    python examples/verl_sums.py objective=stapo steps=60 seed=0 output=runs/verl
     pip install seaborn; python examples/learning_curve.py runs/verl/log.jsonl
 
-The settings are those of `rlzoo train objective=stapo train.steps=60`. Where there is no GPU, `verl_cpu.py` beside this
-file stands in for one, and `verl_transformers.py` for the inference engine. verl's log has the accuracy on 512 held-out
-problems, 8 samples each, before and after. Words of verl's own come last.
+The settings are those of `rlzoo train objective=stapo`. Where there is no GPU, `verl_cpu.py` beside this file stands in
+for one, and `verl_transformers.py` for the inference engine. verl's log has the accuracy on 512 held-out problems, 8
+samples each, before and after. Words of verl's own come last.
 """
 
 import os
@@ -18,11 +18,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.sums import Sums
 
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ROOT / "rlzoo" / "embedded" / "arithmetic"
+MODEL = ROOT / "rlzoo" / "embedded" / "sums"
 STAND_INS = "examples.verl_cpu,examples.verl_transformers"
 CPU = (
     "trainer.device=cpu",
@@ -43,7 +43,7 @@ CPU = (
 
 def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any) -> float:
     """1 for a right answer: what verl calls with a response."""
-    return Arithmetic().grader(Problem("", "", ground_truth), solution_str).correct
+    return Sums().grader(Problem("", "", ground_truth), solution_str).correct
 
 
 def write_data(problems: Sequence[Problem], path: Path) -> Path:
@@ -52,7 +52,7 @@ def write_data(problems: Sequence[Problem], path: Path) -> Path:
 
     rows = [
         {
-            "data_source": "arithmetic",
+            "data_source": "sums",
             "prompt": [{"role": "user", "content": str(problem.prompt)}],
             "reward_model": {"style": "rule", "ground_truth": problem.answer},
             "extra_info": {"index": i},
@@ -65,14 +65,14 @@ def write_data(problems: Sequence[Problem], path: Path) -> Path:
 
 def words(steps: int, seed: int, output: Path) -> list[str]:
     """Words of verl's own: 64 prompts a step, 8 responses each, one update."""
-    task = Arithmetic()
+    task = Sums()
     output.mkdir(parents=True, exist_ok=True)
     return [
         f"data.train_files={write_data(task.train, output / 'train.parquet')}",
         f"data.val_files={write_data(task.held_out[:512], output / 'held_out.parquet')}",
         "data.train_batch_size=64",
         "data.max_prompt_length=16",
-        "data.max_response_length=16",
+        "data.max_response_length=24",
         "data.dataloader_num_workers=0",
         f"data.seed={seed}",
         f"actor_rollout_ref.model.path={MODEL}",
