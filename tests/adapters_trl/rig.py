@@ -18,7 +18,7 @@ from rlzoo.rollout.base import Rollouts
 from tests.training.recording import GROUPS, LENGTH, SIZE, rollouts
 
 MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
-WRITABLE, END = 14, 14
+WRITABLE, END = 16, 16
 """The embedded model's characters, and its end of sequence."""
 
 Weights = Mapping[str, Tensor]

@@ -13,7 +13,7 @@ def test_the_example_ends_with_two_accuracies_and_its_log_is_a_curve(tmp_path: P
     example = [sys.executable, ROOT / "examples" / "trl_sums.py", "objective=stapo", "steps=2"]
     printed = launch([*example, f"output={tmp_path}"])
     before, after = map(float, re.findall(r"([0-9.]+)% (?:before|after)", printed))
-    assert 30 < before < 60 and 30 < after < 60
+    assert 20 < before < 50 and 20 < after < 50
     said = launch([sys.executable, ROOT / "examples" / "learning_curve.py", tmp_path / "trainer_state.json"])
     assert said.strip() == f"{tmp_path / 'curve.png'}: 2 steps" and (tmp_path / "curve.png").stat().st_size > 5_000
 

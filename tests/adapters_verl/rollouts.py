@@ -21,7 +21,7 @@ MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
 GROUPS, SIZE, LENGTH, MINIBATCHES = 6, 4, 9, 2
 SEED = 1
 """One at which no two tokens have so nearly the same statistics that a quantile between them goes by their last bit."""
-WRITABLE, END = 14, 14
+WRITABLE, END = 16, 16
 """The embedded model's characters, and its end of sequence."""
 
 Weights = Mapping[str, Tensor]
