@@ -1,7 +1,7 @@
 """The picture of the README: one group of rollouts under two objectives, photographed from a page of `rlzoo inspect`.
 
-rlzoo train train.steps=1
-rlzoo inspect runs/sums-stapo+clip_higher-0 step=0 objective=justrl against=justrl+entropy20 output=page.html
+rlzoo train train.steps=1 seed=1
+rlzoo inspect runs/sums-stapo+clip_higher-1 step=0 objective=justrl against=justrl+entropy20 output=page.html
 python docs/draw_microscope.py page.html docs/pictures/microscope.png
 """
 
@@ -35,7 +35,7 @@ def photograph(page: Path, picture: Path) -> None:
     for argument in ARGUMENTS:
         options.add_argument(argument)
     browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    screen = {"width": WIDTH, "height": 900, "deviceScaleFactor": 2, "mobile": False}
+    screen = {"width": WIDTH, "height": 2400, "deviceScaleFactor": 2, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(page.resolve().as_uri())
     photographs = [seen(browser, number) for number in (0, 1)]
