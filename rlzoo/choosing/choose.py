@@ -104,20 +104,22 @@ def _differing(first: Name, second: Name) -> list[str]:
 
 
 def beginning(evidence: Evidence) -> Beginning:
-    """What asks the least of the trainer among the objectives that no board calls worse than its baseline."""
+    """What asks the least of the trainer among the objectives that some board calls better than its baseline and none
+    worse; where there is none, `grpo`.
+    """
     rows = evidence.boards
-    compared = tuple(dict.fromkeys(row.objective for row in rows))
-    worse = tuple(dict.fromkeys(row.objective for row in rows if row.verdict.finding is Finding.WORSE))
-    expression = min(
-        [candidate for candidate in compared if candidate not in worse] or [BASE],
-        key=lambda candidate: _asks(parse(candidate)),
+    compared, better, worse = (
+        tuple(dict.fromkeys(row.objective for row in rows if finding in (None, row.verdict.finding)))
+        for finding in (None, Finding.BETTER, Finding.WORSE)
     )
+    candidates = [candidate for candidate in better if candidate not in worse] or [BASE]
+    expression = min(candidates, key=lambda candidate: _asks(parse(candidate)))
     return Beginning(
         expression=expression,
         costs=tuple(costs(parse(expression))),
         boards=tuple(row for row in rows if row.objective == expression),
         compared=compared,
-        better=tuple(dict.fromkeys(row.objective for row in rows if row.verdict.finding is Finding.BETTER)),
+        better=better,
         worse=worse,
     )
 

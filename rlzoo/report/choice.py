@@ -115,7 +115,7 @@ def beginning_words(beginning: Beginning) -> str:
     worse = f", and {', '.join(beginning.worse)} worse" if beginning.worse else ""
     return (
         f"Start with objective={beginning.expression}. Somewhere the boards here {better} better than their baseline"
-        f"{worse}. Of those that are nowhere worse this one asks the least of the trainer: "
+        f"{worse}. Of those that are better somewhere and worse nowhere this one asks the least of the trainer: "
         f"{'; '.join(beginning.costs)}."
     )
 

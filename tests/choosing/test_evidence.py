@@ -111,8 +111,12 @@ def test_every_row_of_a_board_is_shown_with_the_verdict_of_its_table() -> None:
 def test_what_is_worse_and_unstable_is_no_place_to_begin() -> None:
     row = next(row for row in shipped().boards if row.objective == "justrl")
     bad = replace(row, verdict=Verdict(Finding.WORSE, is_unstable=True))
-    found = beginning(Evidence(rows=[], policy_gradient={}, claims=[], boards=[bad, replace(row, objective="stapo")]))
-    assert found.worse == ("justrl",) and found.expression == "stapo"
+    other, plain = (
+        replace(row, objective=name, verdict=Verdict(finding))
+        for name, finding in (("stapo", Finding.BETTER), ("grpo-kl", Finding.BASELINE))
+    )
+    found = beginning(Evidence(rows=[], policy_gradient={}, claims=[], boards=[bad, plain, other]))
+    assert found.worse == ("justrl",) and found.expression == "stapo", "neither what is worse nor a mere baseline"
 
 
 def test_an_objective_is_found_however_it_is_written() -> None:
