@@ -141,7 +141,7 @@ class TaskLook:
             (self.gold and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
             (self.empty and self.empty.reward >= gold, "an empty response earns as much as the gold answer"),
             (self.wrong and self.wrong.reward >= gold, "a wrong answer earns as much as the gold answer"),
-            (self.truncated > UNREADABLE, "most responses are truncated; raise "
+            (self.truncated > UNREADABLE, f"most responses are truncated, without {self.tokenizer.ends}; raise "
              f"rollout.max_response_tokens={rollout.max_response_tokens}"),
             (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
              "say how to answer (task.instruction), or raise rollout.responses_per_prompt"),
@@ -154,7 +154,7 @@ def look_at_task(config: Config) -> TaskLook:
     check_words(config)
     check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task)
-    task = load_task(config.task, config.seed, config.evaluation.problems)
+    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     problems = drawn_problems(config, task)
