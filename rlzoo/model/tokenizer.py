@@ -19,7 +19,7 @@ from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.chat_template import FailingTemplate, rendered
 from rlzoo.model.pretrained import locate
-from rlzoo.model.stop_tokens import in_words, stop_tokens, turn_end
+from rlzoo.model.stop_tokens import in_words, special_tokens, stop_tokens, turn_end
 from rlzoo.model.token_ids import token_ids
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.environment_class import answer_roles, tool_keys, tool_schemas
@@ -232,7 +232,11 @@ class Tokenizer:
 
     def is_special(self, token: int) -> bool:
         """Whether it stands for no text, as the end of a sequence does."""
-        return token in self.stop_tokens or token in self.backend.all_special_ids
+        return token in self.stop_tokens or token in self._special_ids
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return special_tokens(self.backend) | {*self.backend.all_special_ids}
 
 
 def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Tokenizer:

@@ -100,6 +100,8 @@ class DatasetTask:
         self.name, self.is_rendered = config.name, is_rendered
         self.grader: Grader = DatasetGrader(config.wrong_reward)
         self.config = config
+        self.dropped: list[str] = []
+        """The rows that were left out, each with the reason, of what has been read."""
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The answer in plain notation; of Knights and Knaves, everybody's role."""
@@ -210,6 +212,7 @@ class DatasetTask:
             result.append(problem)
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
+        self.dropped += unusable
         if unusable:
             _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
         if begun := sum(not isinstance(problem.prompt, str) and goes_on(problem.prompt) for problem in result):
