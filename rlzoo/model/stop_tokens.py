@@ -42,7 +42,8 @@ def _read(file: str, source: Pretrained) -> Any:
         return None
     except Exception as error:
         raise UserError(f"the {file} of {source.path} cannot be loaded: {one_line(error)}") from None
-    return values.get("eos_token_id", (values.get("text_config") or {}).get("eos_token_id"))
+    ends = values.get("eos_token_id")
+    return (values.get("text_config") or {}).get("eos_token_id") if ends is None else ends
 
 
 def turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
