@@ -25,6 +25,7 @@ from rlzoo.tasks.prompts import parted, prompt_of
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import Columns, Split, in_order, plain, read_rows, split_names
 from rlzoo.tasks.text import (
+    BEGUN,
     Boxes,
     Prompt,
     directed,
@@ -64,6 +65,7 @@ class DatasetGrader:
 
 def answer_of(problem: Problem, response: str) -> Boxes | None:
     """The answer that the docstring of the module asks for."""
+    response = problem.data.get(BEGUN, "") + response  # a prompt may have opened the box
     boxes = final_boxes(response)
     if boxes is None and problem.data["data_source"] == _GSM8K and (number := after_hashes(response)):
         return Boxes((number,))
@@ -215,7 +217,7 @@ class DatasetTask:
         self.dropped += unusable
         if unusable:
             _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
-        if begun := sum(not isinstance(problem.prompt, str) and goes_on(problem.prompt) for problem in result):
+        if begun := sum(goes_on(problem.prompt) for problem in result):
             _logger.warning(
                 "%s: %d of %d prompts end with words of the model's, which it goes on with", split, begun, len(rows)
             )

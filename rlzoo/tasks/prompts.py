@@ -57,7 +57,7 @@ def parted(prompt: Prompt, column: str) -> tuple[Prompt, str | None]:
     The model goes on with words of its own that end a prompt. In a column of whole conversations, or where they hold an
     answer, they are the solution.
     """
-    if isinstance(prompt, str) or len(prompt) == 1 or not goes_on(prompt):
+    if isinstance(prompt, str) or not goes_on(prompt) or len(prompt) == 1:
         return prompt, None
     *before, last = prompt
     text = last["content"]

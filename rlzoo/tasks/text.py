@@ -51,9 +51,9 @@ def is_rendered(text: str) -> bool:
     return _RENDERED.match(text) is not None
 
 
-def goes_on(prompt: Sequence[Message]) -> bool:
+def goes_on(prompt: Prompt) -> bool:
     """Whether the last message is the model's, which a response goes on with."""
-    return prompt[-1]["role"] == "assistant"
+    return not isinstance(prompt, str) and prompt[-1]["role"] == "assistant"
 
 
 def place_of_question(prompt: Sequence[Message]) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rlzoo.config import TaskConfig
+from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks import Problem, load_task
+from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 from rlzoo.tasks.prompts import parted, prompt_of
 from rlzoo.tasks.text import asked, directed, instructed, question
+from tests.model.families import FAMILIES, tokenizer_of
 
 WORDS = some.text(min_size=1, max_size=9).filter(str.strip)
 ASKS = {"role": "user", "content": "1+1?"}
@@ -102,6 +106,16 @@ def test_a_prompt_that_the_model_has_begun_is_gone_on_with_and_said(
         for n in range(8)
     ]
     assert question(problems[3].prompt) == asked(problems[3].prompt) == "3+1? Box it."  # type: ignore[arg-type]
+
+
+def test_a_response_that_closes_a_box_which_its_prompt_has_opened_is_right() -> None:
+    tokenizer = tokenizer_of(FAMILIES["thinking"])
+    environment: Any = SingleTurn(None, None, tokenizer)  # type: ignore[arg-type]
+    for prompt, begun in (([ASKS, BEGUN], BEGUN["content"]), ([ASKS], "<think>\n")):
+        problem = replace(problem_to_grade("2", prompt=prompt), id="1")
+        known = environment._with_what_is_begun(problem, tokenizer.encode(prompt))
+        assert known.data["begun"] == begun
+        assert [DatasetGrader()(known, text).correct for text in ("2}.", "3}.", "")] == [begun[:2] == "It", 0, 0]
 
 
 def test_a_tokenizer_says_which_prompts_are_rendered(tmp_path: Path) -> None:
