@@ -1,5 +1,6 @@
 """`rlzoo task`."""
 
+import json
 from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words, key_table
@@ -13,6 +14,8 @@ def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
     table = key_table(keys_of("task"), FIRST)
     declare_words(parser, "task", help="as of rlzoo train; later ones win", table=table)
+    help = "the first prompt's tokens, its gold answer and the counts as JSON, for programs; no model is loaded"
+    parser.add_argument("--json", action="store_true", help=help)
 
 
 def run(arguments: Namespace) -> None:
@@ -28,6 +31,10 @@ def run(arguments: Namespace) -> None:
         return try_by_hand(config)
 
     from rlzoo.inspecting.task_look import look_at_task
-    from rlzoo.report.task_view import print_task
+    from rlzoo.report.task_view import as_data, print_task
 
-    print_task(look_at_task(config))
+    look = look_at_task(config)
+    if arguments.json:
+        print(json.dumps(as_data(look), indent=2))
+    else:
+        print_task(look)

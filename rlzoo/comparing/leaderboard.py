@@ -23,6 +23,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.identity import told_apart
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Judged
+from rlzoo.tasks.text import asked
 
 EXAMPLES = 3
 FinishedRuns: TypeAlias = Mapping[Identity, Sequence[FinishedRun]]
@@ -379,6 +380,6 @@ def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
             RowResponse(record["response"], record["correct"] == 1, int(right[row, problem].sum()), samples)
             for row, record in enumerate(records)
         ]
-        text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+        text = prompt if isinstance(prompt, str) else asked(prompt)
         examples.append(BoardExample(text, records[0]["answer"], responses))
     return examples

@@ -44,7 +44,8 @@ class ModelConfig:
     """Calculate a prompt once for all its responses, where the attention takes a mask: not with `varlen` and flash
     attention, whose rows have none. Where a model does not take such masks, a warning says so."""
     chat_template: Annotated[Literal["auto", "none"], RESULTS, EVALUATES | TASK] = "auto"
-    """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does."""
+    """`auto` renders chat messages with the tokenizer's own template where it has one; `none` never does. Prompts
+    that are rendered already are read as they are."""
     trust_remote_code: Annotated[bool, RESULTS, EVALUATES | TASK | FIT, Mark.NAMES_CODE] = False
     """Whether a model may run code of its own. Refused unless set."""
     gradient_checkpointing: Annotated[bool, RESULTS, FIT] = False

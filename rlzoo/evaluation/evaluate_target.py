@@ -87,10 +87,10 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task)
     if target.benchmarks:
-        sets = [_benchmark_set(benchmark, target) for benchmark in target.benchmarks]
+        sets = [_benchmark_set(benchmark, target, tokenizer) for benchmark in target.benchmarks]
         config = replace(config, rollout=_with_room(target, tokenizer, sets))
     else:
-        sets = [_task_set(config)]
+        sets = [_task_set(config, tokenizer)]
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
     warn_of_cache(config.rollout, config.model, tokenizer)
@@ -187,16 +187,17 @@ def _show(parts: Sequence[EvaluationPart], config: Config, view: EvaluationView)
         view.show_evaluations(decoding, evaluations, paths, config.rollout.max_response_tokens)
 
 
-def _task_set(config: Config) -> ProblemSet:
-    task = load_task(config.task, config.seed, config.evaluation.problems)
+def _task_set(config: Config, tokenizer: Tokenizer) -> ProblemSet:
+    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
     problems = task.held_out[: config.evaluation.problems]
     return ProblemSet(config.task.name, task, problems, config.task, config.evaluation.samples)
 
 
-def _benchmark_set(benchmark: Benchmark, target: Target) -> ProblemSet:
+def _benchmark_set(benchmark: Benchmark, target: Target, tokenizer: Tokenizer) -> ProblemSet:
     evaluation, given = target.config.evaluation, target.given
+    folder, instruction, examples = target.benchmarks_folder, target.instruction, target.examples
     task, problems = load_benchmark(
-        benchmark, target.benchmarks_folder, target.instruction, target.examples, target.system_prompt
+        benchmark, folder, instruction, examples, target.system_prompt, tokenizer.is_rendered
     )
     if "evaluation.problems" in given:
         problems = problems[: evaluation.problems]

@@ -12,8 +12,9 @@ from rlzoo.config import GradeConfig
 from rlzoo.errors import UserError
 from rlzoo.files import read_json, write_json_lines
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade, prompt_of
+from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
+from rlzoo.tasks.prompts import prompt_of
 
 Line = Mapping[str, Any]
 

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from typing import IO
 
 from objectives import Objective, parse
-from rlzoo.config import Config, deciding, to_yaml
+from rlzoo.config import Config, deciding, flat, to_yaml
 from rlzoo.config.commands import is_read
 from rlzoo.config.facts import LENGTH, RUN_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.experiment.code import Code, keep_sources
+from rlzoo.experiment.content import check_content, content_of, kept_content
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.identity import has_changed, trained_in
 from rlzoo.experiment.progress import checkpoints, step_of
@@ -41,7 +42,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
     for written in (folder.path, folder / "checkpoints", folder / "evaluation"):
         clear_leftovers(written)
     objective = parse(config.objective)
-    code = Code.of(config, objective)
+    code, content = Code.of(config, objective), content_of(config)
     if folder.holds_run:
         if not config.resume:
             _check_same_code(code, objective, folder)
@@ -50,6 +51,9 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
                 f"output={folder.path} holds a run already; resume=true goes on with it, another output= keeps both"
             )
         check_same(config, folder, code)
+        if kept_content(folder) is None:
+            message = "%s does not say which weights and data it began with, as rlzoo did not record that; now it does"
+            _logger.warning(message, folder.path)
         _check_profile(config, folder)
         _tell_of_losses(folder)
         if code.sources and trained_in(folder.path).code is None:
@@ -69,6 +73,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         write_text(folder.config, to_yaml(config))
         keep_sources(folder.source, config, objective)
         write_json(folder.objective, {"key": objective.key, **objective.describe(), "code": asdict(code)})
+        write_json(folder.content, content)
         write_json(folder / "environment.json", environment(*engine_class(config.rollout.engine).packages))
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
@@ -120,6 +125,7 @@ def check_same(config: Config, folder: RunFolder, code: Code | None = None) -> N
                 f"{name}={now.get(name)}, but the run in {folder.path} has {before.get(name)}; "
                 f"a resumed run keeps its settings"
             )
+    check_content(content_of(config), folder, flat(asdict(config)))
     objective = parse(config.objective)
     _check_same_code(code or Code.of(config, objective), objective, folder)
 

@@ -109,7 +109,7 @@ def check(config: Config) -> Experiment:
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task)
     warn_of_cache(config.rollout, config.model, tokenizer)
-    task = load_task(config.task, config.seed, config.evaluation.problems)
+    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     experiment = Experiment(config, objective, tokenizer, task, folder)

@@ -60,6 +60,11 @@ class RunFolder:
         return self.path / OBJECTIVE
 
     @property
+    def content(self) -> Path:
+        """The checksums of the files that it began from: of its models and of its data."""
+        return self.path / "content.json"
+
+    @property
     def source(self) -> Path:
         """Copies of the files of code from outside, to be read; nothing imports them."""
         return self.path / "source"

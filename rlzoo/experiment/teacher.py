@@ -10,7 +10,7 @@ from rlzoo.experiment.prompts import check_prompts
 from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.text import Prompt, is_rendered
+from rlzoo.tasks.text import Prompt, asked, asking
 
 FIELD = "logp_teacher"
 PROMPT, ANSWER = "{prompt}", "{answer}"
@@ -47,7 +47,7 @@ def check_teacher_is_there(objective: Objective, model: ModelConfig, task: TaskC
 
 def check_teacher(config: Config, tokenizer: Tokenizer, problems: Sequence[Problem]) -> None:
     """Raises UserError for a teacher with another vocabulary, and for what it cannot read of the problems."""
-    model, other = config.model, as_teacher(config.model)
+    model, other, task_prompt = config.model, as_teacher(config.model), config.task.teacher_prompt
     if other is not None:
         with errors_naming("model.teacher"):
             theirs = load_tokenizer(other)
@@ -58,23 +58,22 @@ def check_teacher(config: Config, tokenizer: Tokenizer, problems: Sequence[Probl
                 f"means nothing to the other, so choose a teacher of the same family"
             )
         model, tokenizer = other, replace(tokenizer, context_length=theirs.context_length)
+    if task_prompt and any(isinstance(it.prompt, str) and tokenizer.is_rendered(it.prompt) for it in problems):
+        raise UserError(
+            f"task.teacher_prompt={task_prompt!r} cannot be filled: the prompts of this dataset are rendered with a "
+            f"chat template already; leave it out"
+        )
     informed = [replace(problem, prompt=teacher_prompt(config.task, problem)) for problem in problems]
     check_prompts(model, config.rollout, tokenizer, informed, "the teacher's prompt (task.teacher_prompt)")
 
 
 def teacher_prompt(task: TaskConfig, problem: Problem) -> Prompt:
-    """What the teacher reads of a problem: `task.teacher_prompt` in place of its last message. Raises UserError."""
+    """What the teacher reads of a problem: `task.teacher_prompt` in place of the message that asks."""
     template, prompt = task.teacher_prompt, problem.prompt
     if not template:
         return prompt
     if not isinstance(prompt, str):
-        *before, last = prompt
-        return [*before, {**last, "content": _filled(template, last["content"], problem.answer)}]
-    if is_rendered(prompt):
-        raise UserError(
-            f"task.teacher_prompt={template!r} cannot be filled: the prompts of this dataset are rendered with a chat "
-            f"template already; leave it out"
-        )
+        return asking(prompt, _filled(template, asked(prompt), problem.answer))
     return _filled(template, prompt, problem.answer)
 
 

@@ -62,7 +62,8 @@ def episodes_by_hand(config: Config, write: Write, begin: Callable[[int], None])
     UserError for what cannot be had or used.
     """
     check_words(config)
-    tokenizer, task = load_tokenizer(config.model, config.task), load_task(config.task, config.seed)
+    tokenizer = load_tokenizer(config.model, config.task)
+    task = load_task(config.task, config.seed, is_rendered=tokenizer.is_rendered)
     sampling = Sampling(config.rollout.max_response_tokens)
     with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         typist = Typist(tokenizer, write)

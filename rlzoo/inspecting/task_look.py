@@ -52,6 +52,15 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class ReadToken:
+    """A token of a prompt; one that is special stands for no text of its own."""
+
+    id: int
+    text: str
+    is_special: bool
+
+
+@dataclass(frozen=True)
 class TaskLook:
     """What is seen of a task with a model."""
 
@@ -86,9 +95,19 @@ class TaskLook:
                 seed = step_seed(config.seed, 0, "task")
                 return sampler(self.fitting, rollout.responses_per_prompt, sampling, seed)
 
+    def read(self, problem: Problem) -> list[ReadToken]:
+        """What the model reads, token by token."""
+        ids, is_special = self.tokenizer.encode(problem.prompt), self.tokenizer.is_special
+        return [ReadToken(token, self.tokenizer.piece(token), is_special(token)) for token in ids]
+
     def rendered(self, problem: Problem) -> str:
         """What the model reads, special tokens included."""
         return str(self.tokenizer.backend.decode(self.tokenizer.encode(problem.prompt)))
+
+    @property
+    def dropped(self) -> Sequence[str]:
+        """The rows of a dataset that were left out, each with the reason."""
+        return _dropped(self.task)
 
     def gold_of(self, problem: Problem) -> str:
         """The gold answer of a problem; where there is none, what the grader does instead."""
@@ -141,7 +160,7 @@ class TaskLook:
             (self.gold and not self.gold.correct, "the grader accepts no gold answer; see task.columns, task.reward"),
             (self.empty and self.empty.reward >= gold, "an empty response earns as much as the gold answer"),
             (self.wrong and self.wrong.reward >= gold, "a wrong answer earns as much as the gold answer"),
-            (self.truncated > UNREADABLE, "most responses are truncated; raise "
+            (self.truncated > UNREADABLE, f"most responses are truncated, without {self.tokenizer.ends}; raise "
              f"rollout.max_response_tokens={rollout.max_response_tokens}"),
             (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
              "say how to answer (task.instruction), or raise rollout.responses_per_prompt"),
@@ -154,7 +173,7 @@ def look_at_task(config: Config) -> TaskLook:
     check_words(config)
     check_engine(config)
     tokenizer = load_tokenizer(config.model, config.task)
-    task = load_task(config.task, config.seed, config.evaluation.problems)
+    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     problems = drawn_problems(config, task)
@@ -172,6 +191,12 @@ def drawn_problems(config: Config, task: Task) -> list[Problem]:
     if not len(task.train):
         raise UserError(f"task.name={config.task.name} has no problems to train on")
     return [task.train[i] for i in epoch_order(len(task.train), config.seed, 0)[:SEEN]]
+
+
+def _dropped(task: Task) -> Sequence[str]:
+    """Of a task, or of the one that it is made of."""
+    inner: Task | None = getattr(task, "task", None)
+    return getattr(task, "dropped", ()) if inner is None else _dropped(inner)
 
 
 def _probes(

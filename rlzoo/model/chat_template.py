@@ -21,11 +21,11 @@ MOST_TEXT = 2**23
 
 
 class FailingTemplate(UserError):
-    """`why` says what a template does wrong."""
+    """`why` says what a template does wrong, `remedy` what to do about it."""
 
-    def __init__(self, model: str, why: str) -> None:
-        super().__init__(f"model.chat_template=auto: the chat template of {model} {why}; set model.chat_template=none")
-        self.why = why
+    def __init__(self, model: str, why: str, remedy: str = "set model.chat_template=none") -> None:
+        super().__init__(f"model.chat_template=auto: the chat template of {model} {why}; {remedy}")
+        self.model, self.why = model, why
 
 
 def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], **options: Any) -> str:

@@ -56,8 +56,13 @@ def damage(folder: Path, step: int | None = None, needed: frozenset[str] = froze
 
 
 def _fingerprint(path: Path) -> dict[str, int | str]:
+    return {"bytes": path.stat().st_size, "blake2b": checksum(path)}
+
+
+def checksum(path: Path) -> str:
+    """Of a whole file."""
     status = path.stat()
-    return {"bytes": status.st_size, "blake2b": _checksum(path.absolute(), status.st_size, status.st_mtime_ns)}
+    return _checksum(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)

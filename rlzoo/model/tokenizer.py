@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,6 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    GenerationConfig,
     PretrainedConfig,
     PreTrainedTokenizerBase,
 )
@@ -18,16 +18,24 @@ from transformers import (
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.chat_template import FailingTemplate, rendered
-from rlzoo.model.pretrained import Pretrained, locate
+from rlzoo.model.pretrained import locate
+from rlzoo.model.stop_tokens import in_words, special_tokens, stop_tokens, turn_end
+from rlzoo.model.token_ids import token_ids
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.environment_class import answer_roles, tool_keys, tool_schemas
-from rlzoo.tasks.text import begun_by
+from rlzoo.tasks.text import begun_by, goes_on, is_rendered
 from rlzoo.tasks.tools import CALLS
 
 _PARTING = "\ufdd0"
 """Parts what looks like a special token in a prompt until its template is rendered; Unicode has no such character."""
 _TURN = "\ufdd1"
 """Stands for what the policy wrote in a turn; Unicode has no such character either."""
+_NO_SYSTEM = "system message", "leave task.system_prompt out, or put what the rows' say into the users' messages"
+_NO_PREFILL = "last message of the model's to go on with", "leave that message out of the prompts"
+_NO_PLACE = (
+    "the prompts of this dataset are rendered with a chat template already, where tools and turns have no place; "
+    "leave task.tools and task.environment out, or give chat messages"
+)
 _END_OF_PROMPT = 32
 """Tokens, more than the opening and closing of a thought have."""
 
@@ -58,26 +66,89 @@ class Tokenizer:
         return list(self.template_options.get("tools", ()))
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
-        """The token ids of a prompt: plain text as it is, chat messages through the chat template if it is used.
+        """The token ids of a prompt, whoever reads it: those of `apply_chat_template` of chat messages.
 
-        Plain text gets the special tokens that the tokenizer adds by default. Those that are written in a prompt are
-        its text; special are those of the tokenizer and the template alone.
+        Words of the model's own at the end are gone on with. Text, and messages where no template is used, are as the
+        tokenizer reads them: a special token that is written is one. What it puts in front stands there once; what it
+        puts behind ends a text, and is left out, as a response goes on.
         """
         if isinstance(prompt, str) and (self.tools or self.has_turns):
+            if self.is_rendered(prompt):
+                raise UserError(_NO_PLACE)
             prompt = [{"role": "user", "content": prompt}]  # there is no other place for what the tools are
         if isinstance(prompt, str) or not self.uses_template:
-            text = prompt if isinstance(prompt, str) else "\n\n".join(message["content"] for message in prompt)
-            return _token_ids(self.backend, text, split_special_tokens=True)
-        options = {"add_generation_prompt": True, **self.template_options}
-        messages = [
-            {key: self._special.sub(_parted, str(value)) for key, value in message.items()} for message in prompt
-        ]
-        text = rendered(self.backend, messages, **options)
+            text = prompt if isinstance(prompt, str) else "\n\n".join(filter(None, (it["content"] for it in prompt)))
+            ids = token_ids(self.backend, text, add_special_tokens=False)
+            front = self._front_of_template if self._is_own(text) else self._front
+            return ids if ids[: len(front)] == front else [*front, *ids]
+        try:
+            text = self._rendered(prompt)
+        except FailingTemplate as error:
+            raise self._with_remedy(error, prompt) from None
         if not text:
             raise FailingTemplate(self.backend.name_or_path, "writes nothing")
-        if messages == list(prompt):
-            return _token_ids(self.backend, text, add_special_tokens=False)
-        return self._pieces(text)
+        return token_ids(self.backend, text, add_special_tokens=False)
+
+    def _rendered(self, prompt: Sequence[Message]) -> str:
+        """What the template makes of a prompt, up to where the response begins or goes on."""
+        end = "continue_final_message" if goes_on(prompt) else "add_generation_prompt"
+        return rendered(self.backend, prompt, **{end: True, **self.template_options})
+
+    def _with_remedy(self, error: FailingTemplate, prompt: Sequence[Message]) -> FailingTemplate:
+        """The error, with a remedy for the message without which the template could write the prompt."""
+        before = prompt[:-1] if goes_on(prompt) else prompt
+        no_system = [message for message in prompt if message["role"] != "system"]
+        for others, what, remedy in ((no_system, *_NO_SYSTEM), (before, *_NO_PREFILL)):
+            with suppress(FailingTemplate):
+                if others and len(others) < len(prompt) and self._rendered(others):
+                    return FailingTemplate(error.model, f"takes no {what}, and {error.why}", remedy)
+        return error
+
+    def is_rendered(self, text: str) -> bool:
+        """Whether a chat template has been applied to a text: this model's own, or one of a common family."""
+        return self._is_own(text) or is_rendered(text)
+
+    def _is_own(self, text: str) -> bool:
+        """Whether a text has the marks of this model's template; those that are no special tokens at its beginning."""
+        opening, closing = self._turn
+        is_opened = opening in text if self._special.search(opening) else self._bare(text).startswith(opening)
+        return bool(opening and closing) and is_opened and closing in text.partition(opening)[2]
+
+    def _bare(self, text: str) -> str:
+        """Without the token that begins a sequence."""
+        return text.lstrip().removeprefix(self.backend.bos_token or "").lstrip()
+
+    @cached_property
+    def _turn(self) -> tuple[str, str]:
+        """What the template writes right in front of a user's words, and first behind them; "" where it fails."""
+        before, _, behind = self._empty.partition(_TURN)
+        before = self._bare(before)
+        *_, opening = [0, *(found.start() for found in self._special.finditer(before))]
+        closing = self._special.search(behind)
+        return before[opening:].strip(), (closing[0] if closing else behind).strip()
+
+    @cached_property
+    def _empty(self) -> str:
+        """What the template makes of a user's message, `_TURN` being what it says; "" where it fails."""
+        if self.backend.chat_template is None:
+            return ""
+        try:
+            return rendered(self.backend, [{"role": "user", "content": _TURN}], add_generation_prompt=True)
+        except FailingTemplate:
+            return ""
+
+    @cached_property
+    def _front(self) -> list[int]:
+        """What the tokenizer puts in front of any text by itself, as a rule the token that begins a sequence."""
+        whole, bare = token_ids(self.backend, "0"), token_ids(self.backend, "0", add_special_tokens=False)
+        places = (place for place in range(len(whole)) if whole[place : place + len(bare)] == bare)
+        return whole[: next(places, 0)]
+
+    @cached_property
+    def _front_of_template(self) -> list[int]:
+        """The same of a text that the template has made: nothing where the template does not write it."""
+        begin = token_ids(self.backend, self._empty, add_special_tokens=False)[: len(self._front)]
+        return self._front if begin == self._front else []
 
     @cached_property
     def _special(self) -> re.Pattern[str]:
@@ -96,7 +167,7 @@ class Tokenizer:
             number: Any = self.backend.convert_tokens_to_ids(text)
             return [int(number)]
         plain = text.replace(_PARTING, "")
-        return _token_ids(self.backend, plain, add_special_tokens=False, split_special_tokens=True) if plain else []
+        return token_ids(self.backend, plain, add_special_tokens=False, split_special_tokens=True) if plain else []
 
     def answered(self, turn: Sequence[int], answers: Sequence[Message]) -> list[int]:
         """What the chat template writes behind a turn for the answers to it, up to where the next one begins.
@@ -115,7 +186,7 @@ class Tokenizer:
         if _PARTING in text:
             return self._pieces(text)
         before = "" if self._special.match(text) else _TURN
-        first, ids = (_token_ids(self.backend, piece, add_special_tokens=False) for piece in (before, before + text))
+        first, ids = (token_ids(self.backend, piece, add_special_tokens=False) for piece in (before, before + text))
         return ids[len(first) :]
 
     def _behind(self, answers: Sequence[Message]) -> str:
@@ -154,22 +225,18 @@ class Tokenizer:
             return 0  # one that knows every byte, and has no token for what it does not know
         return list(ids).count(unknown)
 
+    @property
+    def ends(self) -> str:
+        """What ends a response, in words."""
+        return in_words(self.stop_tokens, self.backend)
+
     def is_special(self, token: int) -> bool:
         """Whether it stands for no text, as the end of a sequence does."""
-        return token in self.stop_tokens or token in self.backend.all_special_ids
+        return token in self.stop_tokens or token in self._special_ids
 
-
-def _token_ids(backend: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
-    """Those of a text. Raises UserError where the tokenizer's own code panics, which is no Exception, or stumbles over
-    what its files say, such as a `model_max_length` that is text.
-    """
-    try:
-        return list(backend(text, **options)["input_ids"])
-    except BaseException as error:
-        if type(error).__name__ != "PanicException" and not isinstance(error, TypeError | ValueError):
-            raise
-        told = f"cannot read a text of {len(text)} characters: {one_line(error)}"
-        raise UserError(f"the tokenizer of {backend.name_or_path} {told}") from None
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return special_tokens(self.backend) | {*self.backend.all_special_ids}
 
 
 def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Tokenizer:
@@ -182,11 +249,11 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
         backend = AutoTokenizer.from_pretrained(source.path, **source.options)
     except Exception as error:  # the libraries underneath raise whatever a broken file makes them stumble over
         raise _unusable(config, error, "its tokenizer cannot be loaded") from None
-    stops = _stop_tokens(source, backend)
+    stops = stop_tokens(source, backend)
     if not stops:
         raise UserError(
-            f"model.name={config.name}: its tokenizer has no end-of-sequence token, so no response could end; "
-            f"set eos_token in tokenizer_config.json"
+            f"model.name={config.name}: its tokenizer has no end-of-sequence token, and its other files name none, "
+            f"so no response could end; set eos_token in tokenizer_config.json"
         )
     context = getattr(model.get_text_config(), "max_position_embeddings", None)
     uses_template = config.chat_template == "auto" and backend.chat_template is not None
@@ -214,7 +281,7 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
     tokenizer.encode([{"role": "user", "content": "1"}])  # which says what is wrong with the template
     if task:
         _try_answers(config, task, tokenizer)
-    return replace(tokenizer, stop_tokens=stops | _turn_end(backend))
+    return replace(tokenizer, stop_tokens=stops | turn_end(backend))
 
 
 def model_config(config: ModelConfig) -> PretrainedConfig:
@@ -253,39 +320,6 @@ def _unusable(config: ModelConfig, error: Exception, problem: str) -> UserError:
             f"check the spelling, model.revision, and `hf auth login` for private models"
         )
     return UserError(f"model.name={config.name}: {problem}: {one_line(error)}")
-
-
-def _stop_tokens(source: Pretrained, backend: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The tokenizer's end-of-sequence token and those of generation_config.json, if there is one."""
-    stops = {backend.eos_token_id}
-    try:
-        generation = GenerationConfig.from_pretrained(source.path, revision=source.options.get("revision", "main"))
-    except OSError:
-        generation = GenerationConfig()
-    except Exception as error:
-        raise UserError(f"the generation_config.json of {source.path} cannot be loaded: {one_line(error)}") from None
-    ends = generation.eos_token_id
-    stops.update(ends if isinstance(ends, list) else [ends])
-    if not all(stop is None or (isinstance(stop, int) and stop >= 0) for stop in stops):
-        raise UserError(f"the generation_config.json of {source.path} has eos_token_id={ends!r}; give token ids")
-    return frozenset(stop for stop in stops if stop is not None)
-
-
-def _turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The special token that the chat template writes behind an answer, as `<|im_end|>`; of base models it is no stop.
-
-    None if it writes another thing there, or cannot render an answer.
-    """
-    answer = "0123456789"
-    turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": answer}]
-    try:
-        text = rendered(backend, turns)
-    except UserError:
-        return frozenset()
-    _, separator, behind = text.rpartition(answer)
-    ids = _token_ids(backend, behind, add_special_tokens=False) if separator and behind else []
-    special = {token for token, added in backend.added_tokens_decoder.items() if added.special}
-    return frozenset(ids[:1]) & special
 
 
 def _try_answers(config: ModelConfig, task: TaskConfig, tokenizer: Tokenizer) -> None:

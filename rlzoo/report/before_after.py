@@ -12,6 +12,7 @@ from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.report.formatting import percent, points
 from rlzoo.statistics.accuracy import mean_over_problems, paired_difference, pass_at_k
+from rlzoo.tasks.text import asked
 from rlzoo.training.run import Outcome
 
 RESPONSES = 3
@@ -59,7 +60,7 @@ def responses_table(outcome: Outcome) -> Table:
     change = after.column("correct").mean(axis=1) - before.column("correct").mean(axis=1)
     number = int(np.argsort(change, kind="stable")[(len(change) - 1) // 2])
     record = before.records[number * before.samples]
-    prompt = record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][-1]["content"]
+    prompt = record["prompt"] if isinstance(record["prompt"], str) else asked(record["prompt"])
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_row("problem", _shortened(prompt), "")
     table.add_row("gold", _shortened(record["answer"]), "")

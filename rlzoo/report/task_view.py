@@ -1,18 +1,23 @@
 """What `rlzoo task` shows, in 80 columns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import mean, median
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rlzoo.errors import printable
 from rlzoo.experiment.experiment import counted
-from rlzoo.inspecting.task_look import TaskLook
+from rlzoo.inspecting.task_look import ReadToken, TaskLook
 from rlzoo.rollout.sampler import GradedRollouts
 
 PROMPTS, RESPONSES, LONGEST = 2, 4, 600
 """Prompts and responses that are shown, and how many characters of each."""
+TOKENS, REASONS = 64, 20
+"""Tokens of the first prompt that are shown, and rows that are left out whose reasons are given."""
 
 TURN_FIGURES = ("turns", "tool_calls", "tool_errors", "tool_tokens")
 """What environments of several turns count."""
@@ -22,10 +27,11 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
     """Prompts, the grader's word, responses, lengths, and whether this can be learnt."""
     console = console or Console(highlight=False, markup=False)
     for number, problem in enumerate(look.problems[:PROMPTS], 1):
-        console.print(
-            f"prompt {number}, {problem.id}: {len(look.tokenizer.encode(problem.prompt))} tokens", style="bold"
-        )
+        tokens = look.read(problem)
+        console.print(f"prompt {number}, {problem.id}: {len(tokens)} tokens", style="bold")
         console.print(_short(look.rendered(problem)))
+        if number == 1:
+            console.print(_tokens(tokens))
         console.print(f"gold: {_short(look.gold_of(problem))}\n", style="dim")
     console.print(_grades(look))
     each = look.config.rollout.responses_per_prompt
@@ -41,6 +47,38 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
     console.print("this can be learnt" if not obstacles else "this will hardly be learnt:", style="bold")
     for obstacle in obstacles:
         console.print(f"- {obstacle}")
+
+
+def _tokens(tokens: Sequence[ReadToken]) -> Text:
+    """Each with its id, and special ones in brackets; those in the middle are left out if there are many."""
+    ends = [*tokens[: TOKENS // 2], None, *tokens[-TOKENS // 2 :]] if len(tokens) > TOKENS else tokens
+    words = [("[...]", "dim") if token is None else _token(token) for token in ends]
+    return Text(" ").join([Text("tokens:"), *(Text(text, style) for text, style in words)])
+
+
+def _token(token: ReadToken) -> tuple[str, str]:
+    return (f"{token.id}[{printable(token.text)}]", "bold") if token.is_special else (f"{token.id}{token.text!r}", "")
+
+
+def as_data(look: TaskLook) -> dict[str, Any]:
+    """What can be said without loading the model, for programs: the first prompt as it is read, and the counts."""
+    first, *_ = look.problems
+    tokens = look.read(first)
+    return {
+        "task": look.config.task.name,
+        "model": look.config.model.name,
+        "problem": first.id,
+        "prompt": first.prompt,
+        "ids": [token.id for token in tokens],
+        "tokens": [token.text for token in tokens],
+        "special": [token.is_special for token in tokens],
+        "gold": first.answer,
+        "train": len(look.task.train),
+        "held_out": len(look.task.held_out),
+        "dropped": len(look.dropped),
+        "why_dropped": list(look.dropped[:REASONS]),
+        "ends": sorted(look.tokenizer.stop_tokens),
+    }
 
 
 def written(sampled: GradedRollouts, row: int) -> str:
@@ -84,6 +122,8 @@ def _figures(look: TaskLook) -> Table:
     grid.add_row("problems", f"{len(look.task.train):,} to train on, {len(look.task.held_out):,} held out")
     if look.unanswered:
         grid.add_row("no answer", f"{look.unanswered:,} problems to train on; {look.without_gold} for them")
+    if look.dropped:
+        grid.add_row("dropped", f"{counted(len(look.dropped), 'row')}: {look.dropped[0]}")
     grid.add_row("prompts", f"{_span(look.prompt_lengths)} tokens; at most {rollout.max_prompt_tokens:,} may be")
     grid.add_row("unknown", f"{look.unknown:,} of {look.tokens:,} prompt tokens are unknown to the tokenizer")
     grid.add_row(

@@ -69,6 +69,8 @@ class Terminal:
         if device == "cuda" and config.model.precision == "float32":
             grid.add_row("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16")
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
+        limit = counted(config.rollout.max_response_tokens, "token")
+        grid.add_row("responses", f"end with {experiment.tokenizer.ends}, or are cut after {limit}")
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
         has_cache = engine_class(config.rollout.engine).kv_cache_gib is not None
@@ -124,6 +126,8 @@ class Terminal:
                 line = row.text(metrics, timings)
                 if row.shown == 1:
                     self.console.print(row.heading())
+                if row.shown == 1 and metrics["truncated"] == 1:
+                    self.console.print(f"warning: {_unended(experiment)}", style="bold red")
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
                 findings = follow(metrics)
@@ -229,6 +233,15 @@ class Terminal:
     def _say(self, label: str, text: str) -> None:
         """A line that can be copied, however long it is."""
         self.console.print(Text.assemble((f"{label:<9}", "bold"), text), soft_wrap=True)
+
+
+def _unended(experiment: Experiment) -> str:
+    """What was looked for where every response is cut."""
+    limit = f"rollout.max_response_tokens={experiment.config.rollout.max_response_tokens}"
+    return (
+        f"every response was cut at {limit}: none had {experiment.tokenizer.ends}, which ends one; raise {limit}, or "
+        f"name in the model's generation_config.json (eos_token_id) what it writes at its end"
+    )
 
 
 def _alert(finding: Detection) -> Alert:

@@ -15,7 +15,7 @@ from rlzoo.rollout.phases import span
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import Graded, GraderPool
-from rlzoo.tasks.text import BEGUN
+from rlzoo.tasks.text import BEGUN, goes_on
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,12 @@ class SingleTurn(Environment):
         )
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:
-        """The problem as its grader has to know it: a chat template may have opened a tag of the response."""
-        begun = self.tokenizer.begun(prompt)
+        """The problem as its grader has to know it: with what the prompt has begun of the response.
+
+        That are the model's own words at its end, or a tag that a chat template has opened.
+        """
+        last = "" if isinstance(problem.prompt, str) else problem.prompt[-1]["content"]
+        begun = last if goes_on(problem.prompt) else self.tokenizer.begun(prompt)
         return replace(problem, data={**problem.data, BEGUN: begun}) if begun else problem
 
     def _grade(

@@ -11,7 +11,7 @@ from rlzoo.rollout.turns import Conversation, Turns, row_lots, seed_of
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.episode_pool import EpisodePool
 from rlzoo.tasks.grading import Graded
-from rlzoo.tasks.text import Prompt
+from rlzoo.tasks.text import Prompt, asked, asking
 from rlzoo.tasks.tool_calls import Answer
 
 
@@ -124,7 +124,7 @@ def _shared(rows: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def _appended(prompt: Prompt, text: str) -> Prompt:
-    """The prompt with a text at the end of its last message, as TRL appends what `reset` returns."""
+    """The prompt with a text at the end of the message that asks, as TRL appends what `reset` returns."""
     if isinstance(prompt, str):
         return prompt + text
-    return [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + text}]
+    return asking(prompt, asked(prompt) + text)

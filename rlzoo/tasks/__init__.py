@@ -17,7 +17,7 @@ from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, 
 from rlzoo.tasks.environment_class import environment_named, tool_keys
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
-from rlzoo.tasks.text import Prompt
+from rlzoo.tasks.text import Prompt, is_rendered
 from rlzoo.tasks.tools import load_tools
 
 __all__ = [
@@ -53,15 +53,21 @@ _PROMPT_KEYS = ("few_shot", "instruction", "system_prompt")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
-def load_task(config: TaskConfig, seed: int = 0, held_out_problems: int = 512) -> Task:
+def load_task(
+    config: TaskConfig,
+    seed: int = 0,
+    held_out_problems: int = 512,
+    is_rendered: Callable[[str], bool] = is_rendered,
+) -> Task:
     """The task `config.name`: one of ours, `reasoning_gym:NAME`, one from outside, or a dataset (file, folder, hub id).
 
     `seed` chooses the training problems of a procedural task; `held_out_problems` is how many such a task holds out.
+    `is_rendered` tells prompts of a dataset that a chat template has made already from those that it is to make.
     The splits of a dataset are read when first asked for. Raises UserError for an unknown name, for a dataset that
     cannot be read or is empty, and for every key that would have no effect on this kind of task.
     """
     check_task(config)
-    return rewarded(_kind(config.name).load(config, seed, held_out_problems), config)
+    return rewarded(_kind(config.name).load(config, seed, held_out_problems, is_rendered), config)
 
 
 def check_task(config: TaskConfig) -> None:
@@ -124,7 +130,7 @@ def written_outside(name: str) -> str | None:
 @dataclass(frozen=True)
 class _Kind:
     check: Callable[[TaskConfig], object]
-    load: Callable[[TaskConfig, int, int], Task]
+    load: Callable[[TaskConfig, int, int, Callable[[str], bool]], Task]
     load_to_grade: Callable[[TaskConfig], Task]
 
 
@@ -139,10 +145,10 @@ def _kind(name: str) -> _Kind:
     if written := written_outside(name):
         return _Kind(
             lambda config: _check_outside(config, written),
-            lambda config, seed, held_out: load_outside_task(written, config, seed=seed, held_out_problems=held_out),
+            lambda config, seed, count, _: load_outside_task(written, config, seed=seed, held_out_problems=count),
             lambda config: load_outside_task(written, config),
         )
-    return _Kind(_check_dataset, lambda config, *_: _dataset_to_grade(config), _dataset_to_grade)
+    return _Kind(_check_dataset, lambda config, _, __, is_rendered: _dataset(config, is_rendered), _dataset)
 
 
 def _own(config: TaskConfig) -> DemonstratedTask:
@@ -172,7 +178,7 @@ def _check_reasoning_gym(config: TaskConfig) -> None:
     _refuse(config, "reasoning_gym", *_DATASET_KEYS)
 
 
-def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int) -> Task:
+def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int, _: Callable[[str], bool]) -> Task:
     from rlzoo.tasks import reasoning_gym
 
     return reasoning_gym.load(
@@ -199,7 +205,7 @@ def _check_verifiers(config: TaskConfig) -> None:
     _refuse(config, "an environment of verifiers", *dataset_keys, *_PROMPT_KEYS, "problems", "tools", "environment")
 
 
-def _verifiers(config: TaskConfig, *_: int) -> Task:
+def _verifiers(config: TaskConfig, *_: object) -> Task:
     from rlzoo.tasks.verifiers_task import VerifiersTask
 
     return VerifiersTask(config)
@@ -217,10 +223,10 @@ def _check_dataset(config: TaskConfig) -> None:
     _refuse(config, "a dataset", "options", "problems", "few_shot")
 
 
-def _dataset_to_grade(config: TaskConfig) -> Task:
+def _dataset(config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendered) -> Task:
     from rlzoo.tasks.dataset import DatasetTask
 
-    return DatasetTask(config)
+    return DatasetTask(config, is_rendered)
 
 
 def _check_source(key: str, source: str) -> None:

@@ -11,7 +11,7 @@ file with the keys of `OwnBenchmark`.
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rlzoo.config import TaskConfig, load_config
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.tasks.base import FORMATS, Message, Problem
-from rlzoo.tasks.text import Prompt, instructed, is_rendered
+from rlzoo.tasks.text import Prompt, asked, asking, instructed, is_rendered, place_of_question
 
 if TYPE_CHECKING:
     from rlzoo.tasks.dataset import DatasetTask
@@ -219,6 +219,7 @@ def load_benchmark(
     instruction: str | None = None,
     examples: Sequence[Example] = (),
     system_prompt: str = "",
+    is_rendered: Callable[[str], bool] = is_rendered,
 ) -> tuple["DatasetTask", list[Problem]]:
     """A benchmark's task and its problems with their instruction, its own unless another is given.
 
@@ -227,7 +228,7 @@ def load_benchmark(
     """
     from rlzoo.tasks.dataset import DatasetTask  # which takes a second: names are checked before
 
-    task = DatasetTask(replace(task_config(benchmark, folder), system_prompt=system_prompt))
+    task = DatasetTask(replace(task_config(benchmark, folder), system_prompt=system_prompt), is_rendered)
     try:
         problems = task.held_out
     except UserError as error:
@@ -273,8 +274,8 @@ def read_examples(file: str) -> list[Example]:
 def _with_turns(problem: Problem, turns: Sequence[Message]) -> Problem:
     if isinstance(problem.prompt, str):
         raise UserError(f"examples= cannot come before the prompt of {problem.id}, which is rendered already")
-    *before, last = problem.prompt
-    return replace(problem, prompt=[*before, *turns, last])
+    number = place_of_question(problem.prompt)
+    return replace(problem, prompt=[*problem.prompt[:number], *turns, *problem.prompt[number:]])
 
 
 def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
@@ -285,8 +286,7 @@ def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
     if benchmark.template != PROBLEM:
         if isinstance(prompt, str):
             raise UserError(f"{benchmark.name}.yaml: template has no effect on prompts that are rendered already")
-        *before, last = prompt
-        prompt = [*before, {**last, "content": benchmark.template.replace(PROBLEM, last["content"])}]
+        prompt = asking(prompt, benchmark.template.replace(PROBLEM, asked(prompt)))
     if benchmark.metric:
         data["data_source"] = METRICS[benchmark.metric]
     try:
@@ -303,5 +303,5 @@ r"""An empty `\boxed{}` or none; Minerva's problems hold worked examples with an
 def says_how_to_answer(prompt: Prompt) -> bool:
     """Whether the prompt, as the data has it, carries an instruction on the form of the answer."""
     if isinstance(prompt, str):
-        return is_rendered(prompt) or _HOW_TO_ANSWER.search(prompt) is not None
+        return True  # it is rendered, and nothing can be appended
     return any(_HOW_TO_ANSWER.search(message["content"]) for message in prompt)

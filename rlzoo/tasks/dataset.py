@@ -9,7 +9,7 @@ A response must box its answer, which math-verify compares. Two kinds of `data_s
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -21,9 +21,21 @@ from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
+from rlzoo.tasks.prompts import parted, prompt_of
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import Columns, Split, in_order, plain, read_rows, split_names
-from rlzoo.tasks.text import Boxes, Prompt, directed, final_boxes, instructed, is_rendered, last_boxed, question
+from rlzoo.tasks.text import (
+    BEGUN,
+    Boxes,
+    Prompt,
+    directed,
+    final_boxes,
+    goes_on,
+    instructed,
+    is_rendered,
+    last_boxed,
+    question,
+)
 
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
@@ -53,6 +65,7 @@ class DatasetGrader:
 
 def answer_of(problem: Problem, response: str) -> Boxes | None:
     """The answer that the docstring of the module asks for."""
+    response = problem.data.get(BEGUN, "") + response  # a prompt may have opened the box
     boxes = final_boxes(response)
     if boxes is None and problem.data["data_source"] == _GSM8K and (number := after_hashes(response)):
         return Boxes((number,))
@@ -85,10 +98,12 @@ class DatasetTask:
     if there is no such file, dataset, split or column, or no usable row.
     """
 
-    def __init__(self, config: TaskConfig) -> None:
-        self.name = config.name
+    def __init__(self, config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendered) -> None:
+        self.name, self.is_rendered = config.name, is_rendered
         self.grader: Grader = DatasetGrader(config.wrong_reward)
         self.config = config
+        self.dropped: list[str] = []
+        """The rows that were left out, each with the reason, of what has been read."""
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The answer in plain notation; of Knights and Knaves, everybody's role."""
@@ -199,8 +214,13 @@ class DatasetTask:
             result.append(problem)
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
+        self.dropped += unusable
         if unusable:
             _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
+        if begun := sum(goes_on(problem.prompt) for problem in result):
+            _logger.warning(
+                "%s: %d of %d prompts end with words of the model's, which it goes on with", split, begun, len(rows)
+            )
         if unanswered := sum(map(has_no_answer, result)):
             _logger.warning(
                 "%s: %d of %d rows have no answer; they are kept, and task.reward gets gold='' for them",
@@ -210,8 +230,9 @@ class DatasetTask:
 
     def _problem(self, row: Mapping[str, Any], columns: Columns, id: str) -> Problem:
         """The problem of a row. Raises ValueError if its question or answer is missing or not understood."""
-        config, answer, raw = self.config, columns.answer_in(row), row[columns.question]
-        prompt = prompt_of(raw)
+        config, raw = self.config, row[columns.question]
+        prompt, solution = parted(prompt_of(raw, self.is_rendered), columns.question)
+        answer = solution if columns.answer == columns.question else columns.answer_in(row)
         default = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
         data: dict[str, Any] = {"data_source": str(row.get("data_source") or default)}
         if self._takes_rows:
@@ -239,20 +260,6 @@ def has_no_answer(problem: Problem) -> bool:
 def _place(text: str, seed: int) -> bytes:
     """Where a question stands in the order in which they are held out."""
     return blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
-
-
-def prompt_of(value: Any) -> Prompt:
-    """Chat messages; plain text only where a chat template has been applied already."""
-    messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    if messages and not (isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)):
-        raise ValueError("has a question that is neither text nor chat messages")
-    if not messages or not all(message.get("role") and message.get("content") for message in messages):
-        raise ValueError("has no question")
-    if not all(isinstance(message["content"], str) for message in messages):
-        raise ValueError("has a message whose content is no text")
-    if len(messages) == 1 and is_rendered(messages[0]["content"]):
-        return messages[0]["content"]
-    return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
 def gold_of(value: Any) -> str:

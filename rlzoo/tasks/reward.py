@@ -38,7 +38,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.base import Grade, Grader, Problem, Task
 from rlzoo.tasks.environment_class import environment_named
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.text import BEGUN, Prompt, question
+from rlzoo.tasks.text import BEGUN, Prompt, asked, question
 
 Function = Callable[..., Any]
 _ENVIRONMENTS = "environments"
@@ -325,7 +325,7 @@ def _known(given: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]
 def _in_trls_words(prompt: Prompt, response: str, is_chat: bool) -> tuple[Any, Any]:
     """Prompt and completion, both chat messages or both text."""
     if not is_chat or isinstance(prompt, str):
-        return (prompt if isinstance(prompt, str) else prompt[-1]["content"]), response
+        return (prompt if isinstance(prompt, str) else asked(prompt)), response
     return [dict(message) for message in prompt], [{"role": "assistant", "content": response}]
 
 

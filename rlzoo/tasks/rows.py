@@ -13,11 +13,12 @@ from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.files import DEEPEST, nesting
 from rlzoo.hub import expect_no_hub_without_a_network
 from rlzoo.tasks.base import FORMATS
+from rlzoo.tasks.prompts import CONVERSATIONS
 
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
 
-QUESTIONS = ("question", "problem", "prompt", "query", "quiz")
+QUESTIONS = ("question", "problem", "prompt", "query", "quiz", "messages")
 ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution", "target")
 
 AT_ONCE = 1000
@@ -151,6 +152,7 @@ class Columns:
         lower = {name.lower(): name for name in names}
         questions = [chosen.question] if chosen.question else [lower[name] for name in QUESTIONS if name in lower]
         answers = [chosen.answer] if chosen.answer else [lower[name] for name in ANSWERS if name in lower]
+        answers = answers or [name for name in questions[:1] if name.lower() in CONVERSATIONS]  # its last message
         if not questions or (needs_answer and not answers):
             raise UserError(
                 f"{split} has the columns {', '.join(names)}; it needs prompt and reward_model (verl's schema), or "

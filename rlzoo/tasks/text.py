@@ -18,6 +18,7 @@ _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
 _TOGETHER = re.compile(r"[,;]?(?:and|&|\\&)?[,;]?(?:[A-Za-z](?:_\w)?=)?")
 _CHOICE = re.compile(r"\b(?:or|either|alternatively|otherwise|else|maybe|perhaps|possibly)\b|^/$", re.IGNORECASE)
+_RENDERED = re.compile(r"\s*(?:<s>|<bos>)?\s*(?:<[|\uff5c][^\s<>]+[|\uff5c]>|<start_of_turn>|\[INST\])")
 _BEGUN = re.compile(r"<think>\s*(?:</think>\s*)?$")
 _END = re.compile(r"[.!?](?:\s|$)")
 
@@ -43,12 +44,37 @@ def begun_by(prompt: str) -> str:
 
 
 def is_rendered(text: str) -> bool:
-    """Whether a chat template has been applied already: the text starts with a control token such as `<|im_start|>`."""
-    return re.match(r"\s*<\|\w+\|>", text) is not None
+    """Whether a text begins as the chat templates of common families do: `<|im_start|>`, `[INST]`, ...
+
+    A model's tokenizer knows its own besides: `Tokenizer.is_rendered`.
+    """
+    return _RENDERED.match(text) is not None
+
+
+def goes_on(prompt: Prompt) -> bool:
+    """Whether the last message is the model's, which a response goes on with."""
+    return not isinstance(prompt, str) and prompt[-1]["role"] == "assistant"
+
+
+def place_of_question(prompt: Sequence[Message]) -> int:
+    """Which message asks: the last one that is not the model's."""
+    places = (place for place in reversed(range(len(prompt))) if prompt[place]["role"] != "assistant")
+    return next(places, len(prompt) - 1)
+
+
+def asked(prompt: Sequence[Message]) -> str:
+    """What the message says that asks."""
+    return prompt[place_of_question(prompt)]["content"]
+
+
+def asking(prompt: Sequence[Message], content: str) -> list[Message]:
+    """The messages with another content in the one that asks."""
+    place = place_of_question(prompt)
+    return [*prompt[:place], {**prompt[place], "content": content}, *prompt[place + 1 :]]
 
 
 def instructed(prompt: Prompt, instruction: str) -> Prompt:
-    """The prompt with the instruction behind its last message.
+    """The prompt with the instruction behind the message that asks.
 
     A blank line separates them, unless the instruction brings its own white space.
     """
@@ -56,14 +82,11 @@ def instructed(prompt: Prompt, instruction: str) -> Prompt:
         return prompt
     text = instruction if instruction[0].isspace() else "\n\n" + instruction
     if not isinstance(prompt, str):
-        *before, last = prompt
-        return [*before, {**last, "content": last["content"] + text}]
-    if is_rendered(prompt):
-        raise UserError(
-            f"task.instruction={instruction!r} cannot be appended: the prompts of this dataset are rendered with a "
-            f"chat template already; leave it out"
-        )
-    return prompt + text
+        return asking(prompt, asked(prompt) + text)
+    raise UserError(
+        f"task.instruction={instruction!r} cannot be appended: the prompts of this dataset are rendered with a "
+        f"chat template already; leave it out"
+    )
 
 
 def directed(prompt: Prompt, system: str) -> Prompt:
@@ -153,8 +176,8 @@ def _is_choice(gap: str) -> bool:
 
 
 def question(prompt: Prompt) -> str:
-    """What tells problems apart: the last message."""
-    return (prompt if isinstance(prompt, str) else prompt[-1]["content"]).strip()
+    """What is asked: the last message that is not the model's."""
+    return (prompt if isinstance(prompt, str) else asked(prompt)).strip()
 
 
 def is_held_out(text: str, one_in: int, digest_size: int) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from rlzoo.commands import main
 from tests.conftest import error_of, save_tiny_model
+from tests.model.families import FAMILIES, backend_of
 
 TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}<pad>{% endif %}"
 
@@ -84,6 +85,35 @@ def test_long_prompts_that_training_drops_are_not_looked_at(capsys: pytest.Captu
     assert "all training prompts are longer" in error_of(
         capsys, "task", own_data(), "rollout.max_prompt_tokens=5", "rollout.drop_long_prompts=true"
     )
+
+
+def test_the_first_prompt_is_shown_token_by_token_with_those_marked_that_are_special(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    out = " ".join(shown(capsys, own_data(), f"model.name={model}", "rollout.max_response_tokens=3").split())
+    first = out.partition("tokens: ")[2].split()
+    assert first[0] == "12'='" and "11'-' 13[<pad>] gold:" in out
+
+
+def test_json_has_the_first_prompt_as_it_is_read_and_the_counts_and_loads_no_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model, backend = save_tiny_model(tmp_path / "model"), backend_of(FAMILIES["llama 2, ends"])
+    backend.save_pretrained(model)
+    (model / "model.safetensors").write_text("no weights")
+    rows = [{"question": f"{a}+1?" if a % 5 else None, "answer": a + 1} for a in range(10, 30)]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["task", "--json", "task.name=own.jsonl", f"model.name={model}", "rollout.max_response_tokens=3"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (asked,) = said["prompt"]
+    assert said["ids"] == backend.apply_chat_template([asked], add_generation_prompt=True)["input_ids"]
+    assert said["special"] == [token == backend.bos_token_id for token in said["ids"]]
+    assert "".join(said["tokens"]) == f"<s> [INST] {asked['content']} [/INST]"
+    assert said["gold"] == str(int(asked["content"][:2]) + 1)
+    assert (said["train"], said["held_out"], said["dropped"]) == (14, 2, 4)
+    assert said["why_dropped"][:2] == ["row 1 has no question", "row 6 has no question"]
 
 
 @pytest.mark.slow

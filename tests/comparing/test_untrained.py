@@ -5,14 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from rlzoo.commands import main
 from rlzoo.comparing.grid import Grid, GridCell, read_grid
 from rlzoo.comparing.untrained import share_untrained
 from rlzoo.config.decoding import read_decodings
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.experiment.content import content_of, kept_content
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import write_json
 from tests.comparing.finished_runs import SAMPLES, records
+from tests.conftest import save_tiny_model
 
 SMALL = (
     "rollout.prompts_per_step=2",
@@ -42,6 +46,7 @@ def evaluated(cell: GridCell) -> GridCell:
     for path in untrained(cell.folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         Evaluation(records(np.random.default_rng([cell.seed, len(path.stem)]), 0.5), SAMPLES).save(path)
+    write_json(cell.folder.content, content_of(cell.config))
     return cell
 
 
@@ -67,6 +72,32 @@ def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: P
     for cell in (trained_faster, sampled_more):
         share_untrained(cell, [evaluated(first)])
     assert has_evaluations(trained_faster) and not has_evaluations(sampled_more)
+
+
+@pytest.mark.parametrize("change", ["model", "answers", "record"])
+def test_what_another_model_or_other_data_made_under_the_same_name_is_not_shared(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = save_tiny_model(tmp_path / "model")
+    Path("own.jsonl").write_text("".join(f'{{"question": "{n}+1=", "answer": {n + 1}}}\n' for n in range(10, 40)))
+    words = [word for word in SMALL if not word.startswith("task.")]
+    grid, _ = read_grid(
+        [*words, "grpo", "rloo", "seeds=0", f"model.name={model}", "task.name=own.jsonl", "output=grid"]
+    )
+    first, second = grid.cells
+    evaluated(first)
+    if change == "model":
+        weights = load_file(model / "model.safetensors")
+        save_file({name: weight + 1 for name, weight in weights.items()}, model / "model.safetensors")
+    elif change == "answers":
+        Path("own.jsonl").write_text(Path("own.jsonl").read_text().replace('answer": 2', 'answer": 3'))
+    else:
+        first.folder.content.unlink()
+    share_untrained(second, [first])
+    assert not second.folder.path.exists()
+    share_untrained(second, [evaluated(first)])  # as it is made of what is there now
+    assert has_evaluations(second) and kept_content(second.folder) == content_of(second.config)
 
 
 def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:

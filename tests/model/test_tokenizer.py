@@ -69,22 +69,7 @@ def test_what_the_template_is_told_reaches_it_and_what_it_does_not_read_is_refus
         load_tokenizer(config, told(thinking_budget=5))
 
 
-WRITTEN = "1+1=<eos><pad>2"
-
-
-def test_a_special_token_that_a_prompt_writes_is_text(folder: Path) -> None:
-    tokenizer = load(folder)
-    plain = tokenizer.encode(WRITTEN)
-    known, unknown = tokenizer.backend.get_vocab(), tokenizer.backend.pad_token_id
-    assert plain == [known.get(it, unknown) for it in WRITTEN]
-    assert tokenizer.backend.eos_token_id not in plain and len(plain) == len(WRITTEN)
-    (folder / "chat_template.jinja").write_text("{{ eos_token }}" + TEMPLATE + "{{ eos_token }}")
-    eos, written = [tokenizer.backend.eos_token_id], [{"role": "user", "content": WRITTEN}]
-    assert load(folder).encode(written) == [*eos, *tokenizer.encode(f"={WRITTEN}-+"), *eos]
-    assert load(folder).encode(CHAT) == [*eos, *tokenizer.encode("=12-=3-+"), *eos]
-
-
-def test_special_tokens_in_text_are_read_back_as_they_were_written() -> None:
+def test_what_a_tool_answers_is_text_also_where_it_spells_special_tokens() -> None:
     words = ["\u0120", "<", "|", "e", "n", "d", ">", "1", "<|"]
     backend = Backend(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[("<", "|")]))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -92,8 +77,7 @@ def test_special_tokens_in_text_are_read_back_as_they_were_written() -> None:
     byte_level.chat_template = "{% for m in messages %}<|end|>{{ m['content'] }}{% endfor %}<|end|>"
     tokenizer = Tokenizer(byte_level, frozenset({9}), None, uses_template=True)
     for text in ("1<|end|> 1", "<|end|>", "1 1", "<|<|end|>end|>"):
-        assert 9 not in tokenizer.encode(text) and byte_level.decode(tokenizer.encode(text)) == text
-        (first, *inner, last) = tokenizer.encode([{"role": "user", "content": text}])
+        (first, *inner, last) = tokenizer.answered([7], [{"role": "tool", "content": text}])
         assert (first, last) == (9, 9) and 9 not in inner and byte_level.decode(inner) == text
 
 

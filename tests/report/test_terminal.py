@@ -127,6 +127,22 @@ def test_slow_precision_on_a_gpu_is_said_at_the_start(
     assert ("ten times slower than model.precision=bfloat16" in console.export_text()) == says_so
 
 
+@pytest.mark.parametrize("cut", [1.0, 0.9])
+def test_what_ends_a_response_is_said_at_the_start_and_again_where_none_has_ended(cut: float, tmp_path: Path) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    experiment = check(load_config([f"output={tmp_path / 'run'}", "train.steps=3", "rollout.max_response_tokens=24"]))
+    Terminal(console).introduce(experiment, "cpu", 1)
+    end = f"<eos> ({experiment.tokenizer.backend.eos_token_id})"
+    assert f"end with {end}, or are cut after 24 tokens" in console.export_text()
+    metrics = {"reward": 0.0, "accuracy": 0.0, "groups_without_signal": 1.0, "entropy": 1.0, "length": 24.0}
+    metrics |= {"truncated": cut, "updates_skipped": 0, "grading_timed_out": 0, "grading_failed": 0}
+    with Terminal(console).training(experiment, 0) as show:
+        for step in (1, 2):
+            show({**metrics, "step": step}, {"tokens": 10, "seconds": 2.0})
+    warned = f"every response was cut at rollout.max_response_tokens=24: none had {end}, which ends one"
+    assert console.export_text().count(warned) == (cut == 1)
+
+
 @pytest.mark.slow
 def test_room_for_whole_responses_is_said_where_a_cache_is_set_aside(tmp_path: Path) -> None:
     console = Console(record=True, width=200, file=io.StringIO())

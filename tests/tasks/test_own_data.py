@@ -105,7 +105,7 @@ def test_a_number_that_cannot_be_held_out_is_refused(keys: dict[str, Any], says:
         ),
         (b'{"question": 5, "answer": 1}\n', r"row 1 has a question that is neither text nor chat messages"),
         (
-            b'{"prompt": [{"role": "user", "content": [{"type": "text", "text": "1?"}]}], "answer": 1}\n',
+            b'{"prompt": [{"role": "user", "content": [{"type": "image", "url": "1.png"}]}], "answer": 1}\n',
             r"row 1 has a message whose content is no text",
         ),
         (b'{"question": "1?", "answer": 1}\n{"question": ', r"cannot be read or is empty: "),

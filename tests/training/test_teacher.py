@@ -19,7 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import OPTIMIZER
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.experiment.teacher import teacher_prompt
+from rlzoo.experiment.teacher import check_teacher, teacher_prompt
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import EMBEDDED
@@ -127,8 +127,15 @@ def test_a_template_is_filled_where_it_says_and_nowhere_else() -> None:
         chat[0],
         {"role": "user", "content": "{prompt}, then q ({prompt})"},
     ]
+    begun = [*chat, {"role": "assistant", "content": "It is"}]
+    assert teacher_prompt(task, Problem("1", begun, "2")) == [
+        chat[0],
+        {"role": "user", "content": "2, then q (2)"},
+        begun[2],
+    ]
+    config = Config(task=task)
     with pytest.raises(UserError, match=r"task.teacher_prompt=.* rendered with a chat template already"):
-        teacher_prompt(task, Problem("1", "<|im_start|>user", "2"))
+        check_teacher(config, load_tokenizer(config.model), [Problem("1", "<|im_start|>user", "2")])
 
 
 @pytest.fixture(scope="module")

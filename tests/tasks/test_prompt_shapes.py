@@ -1,0 +1,130 @@
+"""The shapes in which trainers' data have their prompts are read as what they ask."""
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rlzoo.config import TaskConfig
+from rlzoo.rollout.sampler import SingleTurn
+from rlzoo.tasks import Problem, load_task
+from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
+from rlzoo.tasks.prompts import parted, prompt_of
+from rlzoo.tasks.text import asked, directed, instructed, question
+from tests.model.families import FAMILIES, tokenizer_of
+
+WORDS = some.text(min_size=1, max_size=9).filter(str.strip)
+ASKS = {"role": "user", "content": "1+1?"}
+BEGUN = {"role": "assistant", "content": "It is \\boxed{"}
+
+
+def of_file(path: Path, *rows: dict[str, Any], **keys: Any) -> list[Problem]:
+    """The problems of a file, as a run would have them."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = load_task(TaskConfig(str(path), **keys))
+    return sorted([*task.train, *task.held_out], key=lambda problem: problem.id)
+
+
+@given(parts=some.lists(WORDS, min_size=1, max_size=3), system=some.just("") | WORDS)
+def test_parts_of_text_and_empty_system_messages_are_text(parts: list[str], system: str) -> None:
+    written = [{"type": "text", "text": text, "image": None} for text in parts]
+    rows = [{"role": "system", "content": system, "name": None}, {"role": "user", "content": written, "name": None}]
+    assert prompt_of(rows) == [{"role": "system", "content": system}, {"role": "user", "content": "".join(parts)}]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "has no question"),
+        ([], "has no question"),
+        ([{"role": "user", "content": None}], "has no question"),
+        ([{"role": "system", "content": "1"}, {"role": "user", "content": ""}], "has no question"),
+        ([{"role": "assistant", "content": ""}], "has no question"),
+        ([{"content": "1"}], "has a message without a role"),
+        (["1"], "neither text nor chat messages"),
+        (5, "neither text nor chat messages"),
+        ([{"role": "user", "content": [{"type": "image", "image": "1.png"}]}], "content is no text"),
+        ([{"role": "user", "content": 5}], "content is no text"),
+    ],
+)
+def test_what_is_no_prompt_is_said_in_words_that_fit(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prompt_of(value)
+
+
+def test_what_else_a_message_has_reaches_the_template() -> None:
+    calls = [{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}]
+    messages = [ASKS, {"role": "assistant", "content": None, "tool_calls": calls}, {"role": "tool", "content": "2"}]
+    assert prompt_of([*messages, ASKS]) == [
+        ASKS,
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        messages[2],
+        ASKS,
+    ]
+
+
+@pytest.mark.parametrize("text", [r"So it is \boxed{2}.", "It is two.\n#### 2"])
+def test_an_answer_behind_the_question_is_the_solution_and_no_prompt(text: str) -> None:
+    solved = [ASKS, {"role": "assistant", "content": text}]
+    assert parted(solved, "prompt") == ([ASKS], text)
+    assert parted([ASKS, BEGUN], "prompt") == ([ASKS, BEGUN], None)
+    assert parted([ASKS, BEGUN], "messages") == ([ASKS], BEGUN["content"])
+    assert parted([ASKS], "messages") == ([ASKS], None)
+
+
+def test_a_conversation_by_itself_has_its_answer_in_its_last_message(tmp_path: Path) -> None:
+    rows = [
+        [{"role": "user", "content": f"{n}+1?"}, {"role": "assistant", "content": f"\\boxed{{{n + 1}}}"}]
+        for n in range(8)
+    ]
+    problems = of_file(tmp_path / "sft.jsonl", *({"messages": row} for row in rows))
+    assert [(problem.prompt, problem.answer) for problem in problems] == [
+        (row[:1], str(n + 1)) for n, row in enumerate(rows)
+    ]
+    named = of_file(
+        tmp_path / "named.jsonl",
+        *({"messages": row, "solution": "5"} for row in rows),
+        columns=TaskConfig().columns.__class__("messages", "solution"),
+    )
+    assert [problem.prompt for problem in named] == [row[:1] for row in rows] and {it.answer for it in named} == {"5"}
+
+
+def test_a_prompt_that_the_model_has_begun_is_gone_on_with_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"prompt": [{"role": "user", "content": f"{n}+1?"}, BEGUN], "answer": n + 1} for n in range(8)]
+    with caplog.at_level(logging.WARNING):
+        problems = of_file(tmp_path / "begun.jsonl", *rows, system_prompt="Be brief.", instruction=" Box it.")
+    assert "8 of 8 prompts end with words of the model's, which it goes on with" in caplog.text
+    assert [problem.prompt for problem in problems] == [
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{n}+1? Box it."}, BEGUN]
+        for n in range(8)
+    ]
+    assert question(problems[3].prompt) == asked(problems[3].prompt) == "3+1? Box it."  # type: ignore[arg-type]
+
+
+def test_a_response_that_closes_a_box_which_its_prompt_has_opened_is_right() -> None:
+    tokenizer = tokenizer_of(FAMILIES["thinking"])
+    environment: Any = SingleTurn(None, None, tokenizer)  # type: ignore[arg-type]
+    for prompt, begun in (([ASKS, BEGUN], BEGUN["content"]), ([ASKS], "<think>\n")):
+        problem = replace(problem_to_grade("2", prompt=prompt), id="1")
+        known = environment._with_what_is_begun(problem, tokenizer.encode(prompt))
+        assert known.data["begun"] == begun
+        assert [DatasetGrader()(known, text).correct for text in ("2}.", "3}.", "")] == [begun[:2] == "It", 0, 0]
+
+
+def test_a_tokenizer_says_which_prompts_are_rendered(tmp_path: Path) -> None:
+    text = "[BOT]1+1?[/BOT]"
+    path = tmp_path / "theirs.jsonl"
+    path.write_text("".join(json.dumps({"question": f"{text}{n}", "answer": n}) + "\n" for n in range(4)))
+    (theirs, *_) = load_task(TaskConfig(str(path)), is_rendered=lambda text: text.startswith("[BOT]")).train
+    (ours, *_) = load_task(TaskConfig(str(path))).train
+    assert isinstance(theirs.prompt, str) and theirs.prompt.startswith(text) and not isinstance(ours.prompt, str)
+    for change in (directed, instructed):
+        with pytest.raises(Exception, match="rendered with a chat template already"):
+            change(theirs.prompt, "Be brief.")
