@@ -83,7 +83,9 @@ def test_where_to_begin_is_what_the_boards_say() -> None:
 
     begin = beginning(shipped())
     called = f"call {len(begin.better)} better than their baseline somewhere, and {len(begin.worse)} worse."
-    begun = f"Start plain, with `{begin.expression}`. Of ten objectives [our leaderboards](docs/guides/choose.md) {called}"
+    begun = (
+        f"Start plain, with `{begin.expression}`. Of ten objectives [our leaderboards](docs/guides/choose.md) {called}"
+    )
     assert begun in " ".join(README.split())
     assert len(begin.compared) == 10
 
