@@ -209,7 +209,7 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
     if path.is_dir():
         return TaskConfig(str(path), held_out=str(path))
     raise UserError(
-        f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, or a folder {path.name})"
+        f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, .csv, or a folder {path.name})"
     )
 
 

@@ -19,7 +19,8 @@ def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
     keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
     others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights", "environment")}
-    return keys | {name: value for name, value in others.items() if value}
+    form = {} if config.answer_form == TaskConfig.answer_form else {"answer_form": config.answer_form}
+    return keys | form | {name: value for name, value in others.items() if value}
 
 
 def grading_task(keys: Mapping[str, Any]) -> Task:
