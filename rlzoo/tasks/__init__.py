@@ -94,10 +94,10 @@ def load_to_grade(config: TaskConfig) -> Task:
 def grade(gold: Any, response: str, data_source: str = "", prompt: Prompt = "") -> Grade:
     r"""Grades a response by itself, as `rlzoo grade` does each line: `grade("1/2", r"So \boxed{0.5}.").correct` is 1.
 
-    `gold` is an answer, several in a list, or a solution that boxes it; `data_source` chooses the rules of
-    `openai/gsm8k` or `kk_logic...`; a rendered `prompt` may have opened the response's `<think>`. Nothing bounds time
-    and memory, so call it in a process that can be killed where responses may be hostile; a `GraderPool` is made of
-    such processes. Raises ValueError if the gold answer is none.
+    `gold` is an answer, several in a list, or a solution that boxes it; `data_source`, the words of the `prompt` or
+    those of the gold choose the form of the answer, as `task.answer_form=auto` does; a rendered prompt may have opened
+    the response's `<think>`. Nothing bounds time and memory, so call it in a process that can be killed where responses
+    may be hostile; a `GraderPool` is made of such processes. Raises ValueError if the gold answer is none.
     """
     from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 

@@ -5,6 +5,7 @@ any number of digits, and any other number prints as it was written. Rows are re
 any length takes little memory; a list in JSON is read whole as text.
 """
 
+import base64
 import codecs
 import csv
 import gzip
@@ -14,6 +15,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -47,6 +50,21 @@ class Written(float):
 
     def __reduce__(self) -> tuple[type["Written"], tuple[str]]:
         return Written, (self.text,)
+
+
+SPELLED: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+    Written: ("number", repr, Written),
+    Decimal: ("decimal", str, Decimal),
+    bytes: (
+        "bytes",
+        lambda value: base64.b64encode(value).decode(),
+        lambda text: base64.b64decode(text, validate=True),
+    ),
+    date: ("date", date.isoformat, date.fromisoformat),
+    datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
+    time: ("time", time.isoformat, time.fromisoformat),
+}
+"""Types of values in files that JSON lacks: a name, how one is written down as text, and how it is read again."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +230,7 @@ def _json_objects(file: Path) -> Iterator[dict[str, Any]]:
             value, end = decode(line, 0)
         except (StopIteration, ValueError):  # said below
             value, end = None, 0
-        if type(value) is dict and end + 1 >= len(line) and "\\u" not in line:
+        if type(value) is dict and line[end:] in ("\n", "") and "\\u" not in line:
             yield value
         elif line.strip():
             yield _object_of(line, number)

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from rlzoo.config import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.hub import expect_no_hub_without_a_network
-from rlzoo.tasks.base import format_of
-from rlzoo.tasks.data_files import AT_ONCE, FurtherColumns, NamedTwice, Rows, rows_of
+from rlzoo.tasks.base import FORMATS, format_of
+from rlzoo.tasks.data_files import AT_ONCE, SPELLED, FurtherColumns, NamedTwice, Rows, rows_of
 
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
 
 QUESTIONS = ("question", "problem", "prompt", "query", "quiz")
 ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution", "target")
-
-_READ_HERE = ("Json", "Csv", "Parquet")
-"""What `datasets` calls the formats that `data_files` reads."""
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +42,11 @@ def read_rows(split: Split) -> Rows:
     path = Path(split.source).expanduser()
     with _reading(split):
         rows = _rows(split, path)
-        if next(rows.read(rows.column_names[:1]), None) is None:
+        try:
+            is_empty = not any(True for _ in rows.read(rows.column_names[:1]))
+        except FurtherColumns:
+            is_empty, rows = False, rows.whole()
+        if is_empty:
             raise UserError(f"{split} is empty")
         return rows
 
@@ -58,7 +59,7 @@ def _rows(split: Split, path: Path) -> Rows:
     place = _place(split.source)
     if path.is_dir():
         builder = datasets.load_dataset_builder(*place)
-        if type(builder).__name__ in _READ_HERE:
+        if builder.info.builder_name in FORMATS.values():
             files = builder.config.data_files
             if name not in files:
                 raise ValueError(f"Unknown split {name!r}. Should be one of {list(files)}")
@@ -210,9 +211,10 @@ class Columns:
 
 
 def plain(value: Any) -> Any:
-    """A row's value as JSON can keep it: what else there is, dates for example, becomes text."""
+    """A row's value as records can keep it: what neither JSON nor SPELLED has becomes text."""
     if isinstance(value, Mapping):
         return {str(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
         return [plain(member) for member in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    kept = value is None or isinstance(value, bool | int | float | str) or type(value) in SPELLED
+    return value if kept else str(value)
