@@ -15,7 +15,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks import Task, grade, load_task
 from rlzoo.tasks.dataset import forms_said, gold_of
 
-QUICK = settings(max_examples=60, deadline=None, derandomize=True)
+QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 
 GSM8K = 'How many? Let\'s think step by step and output the final answer after "####".'
 DAPO = (
