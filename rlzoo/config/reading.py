@@ -183,7 +183,7 @@ def _meant_word(word: str, schema: type[Any]) -> str:
     """What is missing before a value that was written alone."""
     if key_named(schema, "objective") is None:
         return ""
-    if word.endswith((".json", ".jsonl", ".parquet")):
+    if word.removesuffix(".gz").endswith((".json", ".jsonl", ".parquet", ".csv")):
         return f"; did you mean task.name={word}?"
     if os.path.isfile(recorded := os.path.join(word, "config.yaml")):
         return f"; did you mean {recorded}?"

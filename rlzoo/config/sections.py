@@ -111,6 +111,10 @@ class TaskConfig:
     `{answer}`, where the gold answer goes."""
     chat_template_kwargs: Annotated[dict[str, Any], RESULTS, EVALUATES | TASK] = field(default_factory=dict)
     """What the chat template is told besides, e.g. `task.chat_template_kwargs.enable_thinking=false`."""
+    answer_form: Annotated[Literal["auto", "boxed", "hashes", "answer", "tags"], RESULTS, EVAL | TASK] = "auto"
+    """Where a dataset's responses give their answer: in `boxed`, `\\boxed{}`; or else behind `hashes`, `####`; behind
+    the word `answer`, `Answer:`; in `tags`, `<answer></answer>`. `auto` reads it from each row: its `data_source`
+    (`openai/gsm8k`, `math_dapo`), the words of its prompt, or those of its gold answer; `boxed` where none says."""
     wrong_reward: Annotated[Number, RESULTS, EVAL | TASK] = 0.0
     """The reward of a wrong answer; a right one earns 1. DAPO and JustRL use -1."""
     grade_truncated: Annotated[bool, RESULTS, EVALUATES | TASK] = False

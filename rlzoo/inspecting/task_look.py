@@ -28,7 +28,7 @@ from rlzoo.tasks.reward import ROW
 
 PROBED, GROUPS, SEEN = 32, 16, 256
 """Problems whose golds are graded, groups that are sampled, prompts that are measured."""
-_FORMS = ("{}", r"\boxed{{{}}}", "<answer>{}</answer>", "#### {}")
+_FORMS = ("{}", r"\boxed{{{}}}", "<answer>{}</answer>", "#### {}", "Answer: {}")
 _HARDLY = 0.1
 
 

@@ -13,6 +13,7 @@ from rlzoo.errors import printable
 from rlzoo.experiment.experiment import counted
 from rlzoo.inspecting.task_look import ReadToken, TaskLook
 from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.tasks.dataset import forms_said
 
 PROMPTS, RESPONSES, LONGEST = 2, 4, 600
 """Prompts and responses that are shown, and how many characters of each."""
@@ -120,6 +121,8 @@ def _figures(look: TaskLook) -> Table:
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     grid.add_row("problems", f"{len(look.task.train):,} to train on, {len(look.task.held_out):,} held out")
+    for line in forms_said(look.problems, look.config.task):
+        grid.add_row("answers", line)
     if look.unanswered:
         grid.add_row("no answer", f"{look.unanswered:,} problems to train on; {look.without_gold} for them")
     if look.dropped:

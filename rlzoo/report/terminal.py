@@ -36,6 +36,7 @@ from rlzoo.report.memory import said_room
 from rlzoo.report.model_card import write_model_card
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.phases import PHASES
+from rlzoo.tasks.dataset import forms_said
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import Alert, Outcome, ShowStep
@@ -71,6 +72,8 @@ class Terminal:
         grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
         limit = counted(config.rollout.max_response_tokens, "token")
         grid.add_row("responses", f"end with {experiment.tokenizer.ends}, or are cut after {limit}")
+        for line in forms_said(experiment.held_out, config.task):
+            grid.add_row("", line)
         for i, line in enumerate(experiment.counting()):
             grid.add_row("" if i else "each step", line)
         has_cache = engine_class(config.rollout.engine).kv_cache_gib is not None

@@ -13,7 +13,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.config.outside import is_outside
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
-from rlzoo.tasks.base import FORMATS, DemonstratedTask, Grade, Grader, Message, Problem, Task
+from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of
 from rlzoo.tasks.environment_class import environment_named, tool_keys
 from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
@@ -48,7 +48,7 @@ ENTRY_POINTS = "rlzoo.tasks"
 """The group of entry points by which installed packages announce tasks: a name, and `module:class`."""
 
 _REASONING_GYM = "reasoning_gym:"
-_DATASET_KEYS = ("split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns")
+_DATASET_KEYS = ("split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns", "answer_form")
 _PROMPT_KEYS = ("few_shot", "instruction", "system_prompt")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
@@ -101,10 +101,10 @@ def load_to_grade(config: TaskConfig) -> Task:
 def grade(gold: Any, response: str, data_source: str = "", prompt: Prompt = "") -> Grade:
     r"""Grades a response by itself, as `rlzoo grade` does each line: `grade("1/2", r"So \boxed{0.5}.").correct` is 1.
 
-    `gold` is an answer, several in a list, or a solution that boxes it; `data_source` chooses the rules of
-    `openai/gsm8k` or `kk_logic...`; a rendered `prompt` may have opened the response's `<think>`. Nothing bounds time
-    and memory, so call it in a process that can be killed where responses may be hostile; a `GraderPool` is made of
-    such processes. Raises ValueError if the gold answer is none.
+    `gold` is an answer, several in a list, or a solution that boxes it; `data_source`, the words of the `prompt` or
+    those of the gold choose the form of the answer, as `task.answer_form=auto` does; a rendered prompt may have opened
+    the response's `<think>`. Nothing bounds time and memory, so call it in a process that can be killed where responses
+    may be hostile; a `GraderPool` is made of such processes. Raises ValueError if the gold answer is none.
     """
     from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 
@@ -231,22 +231,21 @@ def _dataset(config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendere
 
 def _check_source(key: str, source: str) -> None:
     path = Path(source).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix in FORMATS):
+    if path.is_dir() or (path.is_file() and format_of(path)):
         return
-    if path.suffix == ".csv" and path.is_file():
-        made = str(path.with_suffix(".jsonl"))
-        convert = f"pandas.read_csv({str(path)!r}, dtype=str).to_json({made!r}, orient='records', lines=True)"
-        raise UserError(f"{key}={source} is CSV; give {key}={made} after, in Python, {convert}")
     if path.is_file():
-        raise UserError(f"{key}={source} is neither parquet nor JSON; its name should end in {', '.join(FORMATS)}")
-    if path.suffix in FORMATS or source.startswith(("/", ".", "~")):
+        raise UserError(
+            f"{key}={source} is neither parquet, JSON nor CSV; its name should end in {', '.join(FORMATS)}, or in "
+            f"{ZIPPED} behind one of the last three"
+        )
+    if format_of(path) or source.startswith(("/", ".", "~")):
         raise UserError(f"{key}={source}: there is no such file or folder")
     if not _HUB_ID.fullmatch(source):
         near = nearest(source, OWN) or nearest(source, _names())
         kinds = (
             f"; a task is {', '.join(OWN)}, "
-            f"reasoning_gym:NAME, a parquet or JSON file, a folder, a hub id OWNER/NAME or OWNER/NAME:CONFIGURATION, "
-            f"or one of your own, my_module:MyTask or ./my_file.py:MyTask"
+            f"reasoning_gym:NAME, a parquet, JSON or CSV file, a folder, a hub id OWNER/NAME or "
+            f"OWNER/NAME:CONFIGURATION, or one of your own, my_module:MyTask or ./my_file.py:MyTask"
         )
         raise UserError(f"{key}={source} is not a task{near or kinds}")
 

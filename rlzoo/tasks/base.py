@@ -3,12 +3,21 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 Message = Mapping[str, str]
 
-FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
-"""Suffix -> what `datasets` calls it."""
+FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
+"""Suffix -> the format of a file of rows."""
+ZIPPED = ".gz"
+"""What may stand behind the suffix, but that of parquet."""
+
+
+def format_of(path: Path) -> str | None:
+    """The format of a file by its name; None if it is none that is read."""
+    inner = Path(path.stem) if path.suffix == ZIPPED else path
+    return None if path is not inner and inner.suffix == ".parquet" else FORMATS.get(inner.suffix)
 
 
 @dataclass(frozen=True)

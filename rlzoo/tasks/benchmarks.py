@@ -209,7 +209,7 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
     if path.is_dir():
         return TaskConfig(str(path), held_out=str(path))
     raise UserError(
-        f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, or a folder {path.name})"
+        f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, .csv, or a folder {path.name})"
     )
 
 
@@ -280,7 +280,7 @@ def _with_turns(problem: Problem, turns: Sequence[Message]) -> Problem:
 
 def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
     """With the template around the last message, and the metric's rules. Raises UserError where they do not fit."""
-    from rlzoo.tasks.dataset import problem_to_grade
+    from rlzoo.tasks.dataset import FORM, problem_to_grade
 
     prompt, data = problem.prompt, dict(problem.data)
     if benchmark.template != PROBLEM:
@@ -289,6 +289,7 @@ def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
         prompt = asking(prompt, benchmark.template.replace(PROBLEM, asked(prompt)))
     if benchmark.metric:
         data["data_source"] = METRICS[benchmark.metric]
+        data.pop(FORM, None)
     try:
         graded = problem_to_grade(problem.answer, data.get("data_source", ""), prompt, problem.id)
         return replace(graded, data=data)

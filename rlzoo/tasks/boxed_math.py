@@ -14,7 +14,7 @@ from typing import Any
 
 from rlzoo.tasks.answer import ORDER, MathAnswer, Reading, read
 from rlzoo.tasks.chains import Chain
-from rlzoo.tasks.notation import typeset
+from rlzoo.tasks.notation import alternatives, typeset
 from rlzoo.tasks.symbolic import parsed, region, same
 from rlzoo.tasks.text import Boxes
 from rlzoo.tasks.units import contradict
@@ -66,6 +66,8 @@ def equivalent(gold: str, answer: str) -> bool:
     name the base themselves, but neither `52_9` nor, where the gold answer has no base, is `52_8` 52. A phantom that
     the gold answer does not have earns nothing.
     """
+    if gold.strip() == answer.strip():
+        return True
     if _is_too_long(answer) or not _phantoms(answer) <= _phantoms(gold):
         return False
     if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
@@ -97,10 +99,14 @@ def _letter_and_value(choice: re.Match[str]) -> tuple[str, str]:
 
 
 def right(gold: str, boxes: Boxes) -> bool:
-    """Whether the final boxes of a response give the gold answer: as one set, or each of them."""
+    """Whether the final boxes of a response give the gold answer: as one set, or each of them.
+
+    Boxes of which either may be meant are a set only where the gold answer says *or* as well.
+    """
     if all(equivalent(gold, content) for content in boxes.contents):
         return True
-    return len(boxes.contents) > 1 and not boxes.alternatives and equivalent(gold, str(boxes))
+    is_set = not boxes.alternatives or len(alternatives(typeset(gold))) > 1
+    return len(boxes.contents) > 1 and is_set and equivalent(gold, str(boxes))
 
 
 def nesting(answer: str) -> int:

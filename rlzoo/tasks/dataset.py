@@ -1,46 +1,39 @@
-r"""Any dataset with questions and answers: on the hub, or a local parquet or JSON file or folder.
+r"""Any dataset with questions and answers: on the hub, or a local parquet, JSON or CSV file, or a folder.
 
 Rows follow verl's schema (`prompt` with chat messages, `data_source`, `reward_model.ground_truth`) or have a question
-and an answer in plain columns. Where the answer is a whole solution, its last `\boxed{}` counts or what follows `####`.
+and an answer in plain columns. Where the answer is a whole solution, its final `\boxed{}` and those joined to it count,
+or what follows the last `####`, read as responses are.
 
-A response must box its answer, which math-verify compares. Two kinds of `data_source` differ: the prompts of
-`openai/gsm8k` ask for the answer behind `####`, so there it may stand as well; `kk_logic...` are Knights and Knaves.
+A response must box its answer, which math-verify compares, or give it in the form that `task.answer_form` names, or
+that the row asks for: by its `data_source`, the words of its prompt, or those of its gold answer
+(rlzoo/tasks/forms.py). One kind of `data_source` differs: `kk_logic...` are Knights and Knaves.
 """
 
+import json
 import logging
-import re
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
+from rlzoo.tasks.data_files import FurtherColumns, Rows
+from rlzoo.tasks.forms import AUTO, BOXED, FORMS, answer_in, asked_for, graded_in, sentence, written
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
 from rlzoo.tasks.prompts import parted, prompt_of
 from rlzoo.tasks.reward import ROW
-from rlzoo.tasks.rows import Columns, Split, in_order, plain, read_rows, split_names
-from rlzoo.tasks.text import (
-    BEGUN,
-    Boxes,
-    Prompt,
-    directed,
-    final_boxes,
-    goes_on,
-    instructed,
-    is_rendered,
-    last_boxed,
-    question,
-)
+from rlzoo.tasks.rows import Columns, NoColumn, Split, in_order, plain, read_rows, split_names
+from rlzoo.tasks.text import BEGUN, Boxes, Prompt, directed, goes_on, instructed, is_rendered, prompt_key, question
 
-if TYPE_CHECKING:  # a grader's process has no use for it
-    from datasets import Dataset
-
-_GSM8K = "openai/gsm8k"
+FORM = "answer_form"
+"""The key of a problem's data under which stands the form that its gold answer is written in."""
 _KNIGHTS_AND_KNAVES = "kk_logic"
 MOST_HELD_OUT = 512
 """Questions that are split off at most, unless `task.held_out_rows` says how many."""
@@ -53,75 +46,102 @@ class DatasetGrader:
     """Grades by the rule of the module's docstring. A right answer earns 1, except in Knights and Knaves."""
 
     wrong_reward: float = 0.0
+    answer_form: str = AUTO
 
     def __call__(self, problem: Problem, response: str) -> Grade:
-        data_source = problem.data["data_source"]
-        if data_source.startswith(_KNIGHTS_AND_KNAVES):
+        if _is_knights_and_knaves(problem):
             return knights_and_knaves(problem, response)
-        answer = answer_of(problem, response)
+        answer = answer_of(problem, response, self.answer_form)
         correct = answer is not None and right(problem.answer, answer)
         return Grade(1.0 if correct else self.wrong_reward, float(correct))
 
 
-def answer_of(problem: Problem, response: str) -> Boxes | None:
+def answer_of(problem: Problem, response: str, answer_form: str = AUTO) -> Boxes | None:
     """The answer that the docstring of the module asks for."""
-    response = problem.data.get(BEGUN, "") + response  # a prompt may have opened the box
-    boxes = final_boxes(response)
-    if boxes is None and problem.data["data_source"] == _GSM8K and (number := after_hashes(response)):
-        return Boxes((number,))
-    return boxes
+    begun = problem.data.get(BEGUN, "")  # a prompt may have opened the box
+    return answer_in(begun + response, _graded_form(problem, answer_form))
 
 
-def extracted(problem: Problem, response: str) -> str | None:
+def extracted(problem: Problem, response: str, answer_form: str = AUTO) -> str | None:
     """The answer as the response writes it; of Knights and Knaves, everybody's role."""
-    if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES):
+    if _is_knights_and_knaves(problem):
         return roles_of(problem, response)
-    boxes = answer_of(problem, response)
+    boxes = answer_of(problem, response, answer_form)
     return None if boxes is None else str(boxes)
+
+
+def _graded_form(problem: Problem, chosen: str) -> str:
+    """The form that is graded besides boxes."""
+    if _is_knights_and_knaves(problem):
+        return "tags"
+    data = problem.data
+    return graded_in(problem.prompt, data["data_source"], data.get(FORM, "")) if chosen == AUTO else chosen
+
+
+def _is_knights_and_knaves(problem: Problem) -> bool:
+    return bool(problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES))
+
+
+def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:
+    """A sentence for each form that is asked for and graded, the commonest first; none where others grade."""
+    if config.reward or config.episodes:
+        return []
+    forms = Counter(
+        sentence(
+            asked_for(problem.prompt), _graded_form(problem, config.answer_form), not _is_knights_and_knaves(problem)
+        )
+        for problem in problems
+        if "data_source" in problem.data
+    )
+    if len(forms) < 2:
+        return list(forms)
+    return [f"{said} ({count} of {forms.total()})" for said, count in forms.most_common()]
 
 
 def problem_to_grade(gold: Any, data_source: str = "", prompt: Prompt = "", id: str = "") -> Problem:
     """A problem to grade with. Raises ValueError for a gold answer that is none."""
-    answer = gold_of(gold)
-    if data_source.startswith(_KNIGHTS_AND_KNAVES) and not gold_roles(answer):
+    problem = Problem(id, prompt, gold_of(gold), {"data_source": data_source, **form_of_gold(gold)})
+    if _is_knights_and_knaves(problem) and not gold_roles(problem.answer):
         raise ValueError("has no roles in its gold answer")
-    return Problem(id, prompt, answer, {"data_source": data_source})
+    return problem
 
 
 class DatasetTask:
     """Train and held-out problems, each split read when it is first asked for.
 
-    A dataset with one split, as every file has, is cut in two: some of its questions are held out, by a hash of their
-    text, so that they stay the same where rows are added or moved. Of two splits, training problems whose question is
-    also held out are dropped, with a warning that counts them. Questions that the training split repeats stay repeated;
-    held-out ones are taken once. Rows without question or answer are dropped, with a warning. Reading raises UserError
-    if there is no such file, dataset, split or column, or no usable row.
+    Two rows are the same where all that the model reads and the gold answer are; the same prompt with two gold answers
+    is two problems. A dataset with one split, as every file has, is cut in two: some of its prompts are held out, by a
+    hash of their text, so that they stay the same where rows are added or moved. Of two splits, training problems whose
+    prompt is also held out are dropped, with a warning that counts them. Rows that the training split repeats stay
+    repeated; held-out ones are taken once. Rows without question or answer are dropped, with a warning. Reading raises
+    UserError if there is no such file, dataset, split or column, no usable row, or a prompt that asks for another form
+    of the answer than is graded.
     """
 
     def __init__(self, config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendered) -> None:
         self.name, self.is_rendered = config.name, is_rendered
-        self.grader: Grader = DatasetGrader(config.wrong_reward)
+        self.grader: Grader = DatasetGrader(config.wrong_reward, config.answer_form)
         self.config = config
         self.dropped: list[str] = []
         """The rows that were left out, each with the reason, of what has been read."""
 
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The answer in plain notation; of Knights and Knaves, everybody's role."""
-        answer = extracted(problem, response)
-        is_mathematical = not problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES)
-        return normalised(answer) if answer is not None and is_mathematical else answer
+        answer = extracted(problem, response, self.config.answer_form)
+        return answer if answer is None or _is_knights_and_knaves(problem) else normalised(answer)
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:
         rows = self._held_out_rows
         problems = self._split_off() if rows is None else self._problems(rows, self._other)
-        return list({self._identity(problem): problem for problem in problems}.values())
+        those = _distinct(problems)
+        return list({problem.id if self.config.episodes else _same(problem): problem for problem in those}.values())
 
     @cached_property
     def train(self) -> Sequence[Problem]:
         problems = self._of_split
-        held_out = set(map(self._identity, self.held_out))
-        kept = [problem for problem in problems if self._identity(problem) not in held_out]
+        held_out = self._asking(problems, set(map(self._identity, self.held_out)))
+        kept = [problem for problem in problems if id(problem) not in held_out]
         if not kept:
             raise UserError(f"all of {self._split} is held out as well; set task.held_out or task.held_out_split")
         if len(kept) < len(problems) and self._held_out_rows is not None:
@@ -147,7 +167,7 @@ class DatasetTask:
         return Split(key, source, "task.held_out_split", config.held_out_split)
 
     @cached_property
-    def _held_out_rows(self) -> "Dataset | None":
+    def _held_out_rows(self) -> Rows | None:
         """The rows of the other split; None if there is none, or if it is not wanted."""
         config = self.config
         if config.held_out is None:
@@ -168,32 +188,69 @@ class DatasetTask:
     def _split_off(self) -> list[Problem]:
         """Problems to hold out of a single split."""
         problems, config = self._of_split, self.config
-        texts = set(map(self._identity, problems))
+        texts = {self._identity(problem) for problem in _distinct(problems)}
         count = config.held_out_rows or min(MOST_HELD_OUT, max(1, len(texts) // 8))
         if count >= len(texts) > 1 or (len(texts) == 1 and config.held_out_rows):
             raise UserError(
                 f"task.held_out_rows={count}: {self._split} has {len(texts)} different questions, and some must be left"
             )
-        held_out = set(sorted(texts, key=lambda text: _place(text, config.held_out_seed))[:count])
+        held_out = self._asking(problems, set(sorted(texts, key=self._place)[:count]))
         _logger.warning(
             "%s: %d of its %d questions are held out (task.held_out_rows=%d task.held_out_seed=%d)",
             *(self._split, count, len(texts), count, config.held_out_seed),
         )
-        return [problem for problem in problems if self._identity(problem) in held_out]
+        return [problem for problem in problems if id(problem) in held_out]
 
-    def _identity(self, problem: Problem) -> str:
-        """What makes two rows one: the question; with an environment nothing does, as each row begins an episode."""
-        return problem.id if self.config.episodes else question(problem.prompt)
+    def _asking(self, problems: Sequence[Problem], prompts: Set[object]) -> set[int]:
+        """The ids of the objects among the problems that ask one of these."""
+        return {id(problem) for problem in _distinct(problems) if self._identity(problem) in prompts}
 
-    def _problems(self, rows: "Dataset", split: Split) -> list[Problem]:
+    def _identity(self, problem: Problem) -> object:
+        """What no two splits share: all that the model reads; with an environment each row begins an episode."""
+        return problem.id if self.config.episodes else prompt_key(problem.prompt)
+
+    def _place(self, identity: object) -> bytes:
+        """Where a prompt stands in the order in which they are held out; `task.system_prompt` does not move it."""
+        messages = identity[bool(self.config.system_prompt) :] if isinstance(identity, tuple) else (("", identity),)
+        text = str(messages[0][1]).strip() if len(messages) == 1 else json.dumps(messages)
+        return blake2b(f"{self.config.held_out_seed} {text}".encode(), digest_size=8).digest()
+
+    def _problems(self, rows: Rows, split: Split) -> list[Problem]:
+        try:
+            result, unusable = self._made(rows, split)
+        except (FurtherColumns, NoColumn):
+            result, unusable = self._made(rows.whole(), split)
+        if not result:
+            raise UserError(f"{split} has no usable row: {unusable[0]}")
+        rows_read = len(result) + len(unusable)
+        self.dropped += unusable
+        if unusable:
+            _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), rows_read, unusable[0])
+        if begun := sum(goes_on(problem.prompt) for problem in result):
+            _logger.warning(
+                "%s: %d of %d prompts end with words of the model's, which it goes on with", split, begun, rows_read
+            )
+        those = _distinct(result)
+        if not self._takes_rows and (several := len({*map(_same, those)}) - len({*map(self._identity, those)})):
+            _logger.warning("%s: %d rows ask what others ask, for another gold answer; all are kept", split, several)
+        if unanswered := sum(map(has_no_answer, result)):
+            _logger.warning(
+                "%s: %d of %d rows have no answer; they are kept, and task.reward gets gold='' for them",
+                *(split, unanswered, rows_read),
+            )
+        return result
+
+    def _made(self, rows: Rows, split: Split) -> tuple[list[Problem], list[str]]:
+        """The problems, and what is wrong with the rows that make none."""
         columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self._takes_rows)
         # Equal rows share one Problem, and are understood once: some datasets repeat theirs a hundred times.
-        problems: dict[tuple[str, str], Problem] = {}
+        problems: dict[tuple[object, ...], Problem] = {}
         understood: dict[str, Problem] = {}
         result = []
         unusable = []
         place = f"{Path(split.source).stem}/{split.split}"
-        for number, row in in_order(rows if self._takes_rows else rows.select_columns(columns.read(rows)), split):
+        names = rows.column_names if self._takes_rows else columns.read(rows.column_names)
+        for number, row in in_order(rows, names, split):
             written = "" if self._takes_rows else repr(row)
             if written in understood:
                 result.append(understood[written])
@@ -203,34 +260,41 @@ class DatasetTask:
             except ValueError as error:
                 unusable.append(f"row {number} {error}")
                 continue
-            if problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES) and self.config.wrong_reward:
-                raise UserError(
-                    f"task.wrong_reward={self.config.wrong_reward} has no effect on {split}: Knights and Knaves has "
-                    f"rewards of its own; leave it out"
-                )
             if not self._takes_rows:
-                problem = problems.setdefault((question(problem.prompt), problem.answer), problem)
+                self._check_form(problem, f"{split} row {number}")
+                problem = problems.setdefault(_same(problem), problem)
                 understood[written] = problem
             result.append(problem)
-        if not result:
-            raise UserError(f"{split} has no usable row: {unusable[0]}")
-        self.dropped += unusable
-        if unusable:
-            _logger.warning("%s: %d of %d rows are dropped: %s ...", split, len(unusable), len(rows), unusable[0])
-        if begun := sum(goes_on(problem.prompt) for problem in result):
-            _logger.warning(
-                "%s: %d of %d prompts end with words of the model's, which it goes on with", split, begun, len(rows)
+        return result, unusable
+
+    def _check_form(self, problem: Problem, row: str) -> None:
+        """Raises UserError where a model that obeys its prompt would earn nothing, and no key says that this is so."""
+        config = self.config
+        is_knights = _is_knights_and_knaves(problem)
+        if is_knights and config.wrong_reward:
+            raise UserError(
+                f"task.wrong_reward={config.wrong_reward} has no effect on {row}: Knights and Knaves has rewards of "
+                f"its own; leave it out"
             )
-        if unanswered := sum(map(has_no_answer, result)):
-            _logger.warning(
-                "%s: %d of %d rows have no answer; they are kept, and task.reward gets gold='' for them",
-                *(split, unanswered, len(rows)),
+        if is_knights and config.answer_form not in (AUTO, "tags"):
+            raise UserError(
+                f"task.answer_form={config.answer_form} has no effect on {row}: Knights and Knaves is graded "
+                f"{FORMS['tags'].said}; leave it out"
             )
-        return result
+        asked, graded = asked_for(problem.prompt), _graded_form(problem, config.answer_form)
+        counted = {graded} if is_knights else {graded, BOXED}
+        if asked and config.answer_form == AUTO and not counted.intersection(asked):
+            otherwise = "tags" if is_knights else f"{asked[-1]}, or {graded} if that is what counts"
+            raise UserError(
+                f"task.answer_form=auto: the prompt of {row} asks for the answer {FORMS[asked[-1]].said}, and with "
+                f"data_source={problem.data['data_source']} what stands {FORMS[graded].said} is graded; change the "
+                f"prompts, or set task.answer_form={otherwise}"
+            )
 
     def _problem(self, row: Mapping[str, Any], columns: Columns, id: str) -> Problem:
         """The problem of a row. Raises ValueError if its question or answer is missing or not understood."""
         config, raw = self.config, row[columns.question]
+        raw = _as_text(raw) if isinstance(raw, bytes) else raw
         prompt, solution = parted(prompt_of(raw, self.is_rendered), columns.question)
         answer = solution if columns.answer == columns.question else columns.answer_in(row)
         default = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
@@ -244,6 +308,7 @@ class DatasetTask:
             }
         try:
             gold = gold_of(answer)
+            data |= form_of_gold(answer)
         except ValueError:
             if not self._takes_rows:
                 raise
@@ -257,28 +322,44 @@ def has_no_answer(problem: Problem) -> bool:
     return not problem.answer and (truth is None or not str(truth).strip())
 
 
-def _place(text: str, seed: int) -> bytes:
-    """Where a question stands in the order in which they are held out."""
-    return blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
+def _distinct(problems: Sequence[Problem]) -> Iterable[Problem]:
+    """Each object once: equal rows share one, of which there may be a million."""
+    return {id(problem): problem for problem in problems}.values()
+
+
+def _same(problem: Problem) -> tuple[object, ...]:
+    """What makes two rows one: all that the model reads, the gold answer, and whose rules it is graded by."""
+    truth = repr(problem.data[ROW]["ground_truth"]) if ROW in problem.data else ""
+    return prompt_key(problem.prompt), problem.answer, problem.data["data_source"], truth
 
 
 def gold_of(value: Any) -> str:
-    """The gold answer as text, out of a solution if need be."""
+    """The gold answer as text, as the file has it, out of a solution if need be."""
     if isinstance(value, Mapping):
         value = value.get("solution_text_format")  # Knights and Knaves
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        value = ",".join(gold_of(member) for member in value)  # all of them are asked for, in any order (OlympiadBench)
-    text = "" if value is None else str(value)
-    if "\\boxed" in text:
-        text = last_boxed(text) or ""
-    elif "####" in text:
-        text = after_hashes(text) or ""
-    if not text.strip():
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        value = ", ".join(map(gold_of, value))  # all of them are asked for, in any order (OlympiadBench)
+    _, answer = written(_as_text(value))
+    if not answer.strip():
         raise ValueError("has no answer")
-    return text.strip()
+    return answer.strip()
 
 
-def after_hashes(text: str) -> str | None:
-    """The number behind the last `####`, as in GSM8K."""
-    numbers = re.findall(r"####[ \t]*\$?(-?[\d,]*\.?\d+)", text)
-    return numbers[-1] if numbers else None
+def form_of_gold(value: Any) -> dict[str, str]:
+    """The form that a gold solution is written in, for a problem's data; boxes are nothing to be said."""
+    form = written(value)[0] if isinstance(value, str) else ""
+    return {} if form in ("", BOXED) else {FORM: form}
+
+
+def _as_text(value: Any) -> str:
+    """A value as it is spelled in a file; "" for what is missing. Raises ValueError for bytes that are no text."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ValueError("has bytes that are no text") from None
+    return str(value)

@@ -11,15 +11,18 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import load_to_grade
 from rlzoo.tasks.base import Problem, Task
+from rlzoo.tasks.data_files import SPELLED
 
 _TUPLE = "tuple"
+_SPELLED = "spelled"
 
 
 def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
     keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
     others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights", "environment")}
-    return keys | {name: value for name, value in others.items() if value}
+    form = {} if config.answer_form == TaskConfig.answer_form else {"answer_form": config.answer_form}
+    return keys | form | {name: value for name, value in others.items() if value}
 
 
 def grading_task(keys: Mapping[str, Any]) -> Task:
@@ -50,7 +53,12 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 
 
 def to_json(value: Any) -> Any:
-    """Plain data in which tuples, which two scorers of reasoning-gym tell from lists, are marked as such."""
+    """Plain data in which is marked what JSON lacks: tuples, which two scorers of reasoning-gym tell from lists, and
+    the values of files that SPELLED has.
+    """
+    if type(value) in SPELLED:
+        name, write, _ = SPELLED[type(value)]
+        return {name: write(value), _SPELLED: True}
     if isinstance(value, tuple):
         return {_TUPLE: [to_json(member) for member in value]}
     if isinstance(value, Mapping):
@@ -65,5 +73,18 @@ def from_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.keys() == {_TUPLE}:
             return tuple(from_json(member) for member in value[_TUPLE])
+        if value.get(_SPELLED) is True and len(value) == 2:
+            return _read_again(value)
         return {key: from_json(member) for key, member in value.items()}
     return value
+
+
+def _read_again(marked: Mapping[str, Any]) -> Any:
+    """The value that is spelled; the mark itself where it is none of ours."""
+    for name, _, read in SPELLED.values():
+        if isinstance(text := marked.get(name), str):
+            try:
+                return read(text)
+            except (ValueError, ArithmeticError):
+                return marked
+    return marked

@@ -1,5 +1,6 @@
 """The rows of a dataset, and which of their columns hold the question and the answer."""
 
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
-from rlzoo.files import DEEPEST, nesting
 from rlzoo.hub import expect_no_hub_without_a_network
-from rlzoo.tasks.base import FORMATS
+from rlzoo.tasks.base import FORMATS, format_of
+from rlzoo.tasks.data_files import AT_ONCE, SPELLED, FurtherColumns, NamedTwice, Rows, rows_of
 from rlzoo.tasks.prompts import CONVERSATIONS
 
 if TYPE_CHECKING:  # a grader's process has no use for it
@@ -21,8 +22,7 @@ if TYPE_CHECKING:  # a grader's process has no use for it
 QUESTIONS = ("question", "problem", "prompt", "query", "quiz", "messages")
 ANSWERS = ("answer", "final_answer", "ground_truth", "expected_answer", "solution_text_format", "solution", "target")
 
-AT_ONCE = 1000
-"""Rows that are read together, which takes a fraction of reading each by itself."""
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,51 +38,87 @@ class Split:
         return f"{self.key}={self.source} ({self.split_key}={self.split})"
 
 
-def read_rows(split: Split) -> "Dataset":
+def read_rows(split: Split) -> Rows:
     """The rows of a split: of a file (where the split may be a slice such as `train[:100]`), a folder, or a hub id."""
     path = Path(split.source).expanduser()
-    if path.is_file() and not path.stat().st_size:
-        raise UserError(f"{split} is empty")
-    with _reading(split) as datasets:
-        if path.is_file():
-            name = re.split(r"\W", split.split)[0]
-            rows = datasets.load_dataset(FORMATS[path.suffix], data_files={name: str(path)}, split=split.split)
-        else:
-            rows = datasets.load_dataset(*_place(split.source), split=split.split)
-    if not len(rows):
-        raise UserError(f"{split} is empty")
-    return rows
+    with _reading(split):
+        rows = _rows(split, path)
+        try:
+            is_empty = not any(True for _ in rows.read(rows.column_names[:1]))
+        except FurtherColumns:
+            is_empty, rows = False, rows.whole()
+        if is_empty:
+            raise UserError(f"{split} is empty")
+        return rows
 
 
-def in_order(rows: "Dataset", split: Split) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows with their numbers, from 1, read many at a time. Raises UserError where their text is not UTF-8."""
-    number = 0
-    try:
-        for start in range(0, len(rows), AT_ONCE):
-            for number, row in enumerate(_some(rows, start), start + 1):
-                yield number, row
-    except UnicodeDecodeError:
-        suffix = Path(split.source).suffix
-        recoded = f"iconv -f latin1 -t utf8 {split.source} > recoded{suffix}"
-        raise UserError(f"{split} is not in UTF-8 (row {number + 1}); recode it, for example: {recoded}") from None
+def _rows(split: Split, path: Path) -> Rows:
+    name = re.split(r"\W", split.split)[0]
+    if path.is_file():
+        return _sliced(rows_of([path]), split.split, name)
+    datasets = _datasets()
+    place = _place(split.source)
+    if path.is_dir():
+        builder = datasets.load_dataset_builder(*place)
+        if builder.info.builder_name in FORMATS.values():
+            files = builder.config.data_files
+            if name not in files:
+                raise ValueError(f"Unknown split {name!r}. Should be one of {list(files)}")
+            return _sliced(rows_of([Path(file) for file in files[name]]), split.split, name)
+    loaded = datasets.load_dataset(*place, split=split.split)
+    _check_guessed(loaded, split)
+    return Rows(loaded.column_names, lambda: len(loaded), lambda names: _loaded(loaded.select_columns(list(names))))
 
 
-def _some(rows: "Dataset", start: int) -> Iterator[Mapping[str, Any]]:
-    """The rows from one on, as many as are read at once; one by one where one of them cannot be read."""
-    some = range(start, min(start + AT_ONCE, len(rows)))
-    try:
-        columns = rows[some.start : some.stop]
-    except UnicodeDecodeError:
-        yield from (rows[number] for number in some)
+def _sliced(rows: Rows, written: str, name: str) -> Rows:
+    """The part of the rows that the split names: `train[:80%]`, or several joined by `+`."""
+    if written == name:
+        return rows
+    parts = _datasets().ReadInstruction.from_spec(written).to_absolute({name: rows.count()})
+    ranges = [(part.from_, part.to) for part in parts]
+
+    return Rows(
+        rows.column_names,
+        lambda: sum(end - start for start, end in ranges),
+        lambda names: itertools.chain.from_iterable(
+            itertools.islice(rows.read(names), start, end) for start, end in ranges
+        ),
+        lambda: _sliced(rows.whole(), written, name),
+    )
+
+
+def _loaded(rows: "Dataset") -> Iterator[Mapping[str, Any]]:
+    for start in range(0, len(rows), AT_ONCE):
+        columns = rows[start : start + AT_ONCE]
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
+
+
+def _check_guessed(rows: "Dataset", split: Split) -> None:
+    """What `datasets` makes of texts in JSON and CSV on the hub: refused where it changes them, else said."""
+    kind = str(rows.info.builder_name)
+    if kind not in ("json", "csv"):
         return
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
+    types = {name: str(getattr(feature, "dtype", "string")) for name, feature in rows.features.items()}
+    changed = [name for name, dtype in types.items() if re.match("timestamp|date|time", dtype)]
+    remedy = f"download the file and give {split.key}=FILE, which is read as it stands"
+    if changed:
+        raise UserError(f"{split}: the package datasets makes dates of the texts in the column {changed[0]}; {remedy}")
+    guessed = [name for name, dtype in types.items() if kind == "csv" and dtype not in ("string", "large_string")]
+    if guessed:
+        _logger.warning("%s: the package datasets makes numbers of texts in %s; %s", split, ", ".join(guessed), remedy)
+
+
+def in_order(rows: Rows, names: Sequence[str], split: Split) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows, of each these columns, with their numbers from 1. Raises UserError for one that cannot be read."""
+    with _reading(split):
+        yield from enumerate(rows.read(names), 1)
 
 
 def split_names(split: Split) -> list[str]:
     """The splits that there are of a folder or a hub id."""
-    with _reading(split) as datasets:
-        return list(datasets.get_dataset_split_names(*_place(split.source)))
+    with _reading(split):
+        return list(_datasets().get_dataset_split_names(*_place(split.source)))
 
 
 def _place(source: str) -> tuple[str, str | None]:
@@ -94,41 +130,39 @@ def _place(source: str) -> tuple[str, str | None]:
     return name, configuration or None
 
 
-@contextmanager
-def _reading(split: Split) -> Iterator[Any]:
+def _datasets() -> Any:
     """The package, silenced: one clear error comes from here instead of a log and a bar from there."""
-    path = Path(split.source).expanduser()
-    if path.suffix in FORMATS and not path.exists():
-        raise UserError(f"{split}: there is no such file")
-    _check_nesting(split, path)
-    if not path.exists():
-        expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     import datasets
 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(logging.CRITICAL)
+    return datasets
+
+
+@contextmanager
+def _reading(split: Split) -> Iterator[None]:
+    """Whatever goes wrong is one clear error."""
+    path = Path(split.source).expanduser()
+    if format_of(path) and not path.exists():
+        raise UserError(f"{split}: there is no such file")
+    if not path.exists():
+        expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     try:
-        yield datasets
+        yield
+    except (UserError, FurtherColumns):
+        raise
+    except NamedTwice as error:
+        raise UserError(f"{split} {error}") from None
+    except UnicodeDecodeError as error:
+        recoded = f"iconv -f latin1 -t utf8 {split.source} > recoded{path.suffix}"
+        raise UserError(f"{split} is not in UTF-8 ({error.reason}); recode it, for example: {recoded}") from None
     except Exception as error:
         reason = one_line(error.__cause__ or error)
         raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
 
 
-def _check_nesting(split: Split, path: Path) -> None:
-    """Refuses JSON on this machine that is nested so deep that reading it would crash the reader, and the process."""
-    files = (
-        [path]
-        if path.is_file()
-        else sorted(file for file in path.rglob("*") if file.is_file())
-        if path.is_dir()
-        else []
-    )
-    for file in files:
-        if FORMATS.get(file.suffix) == "json":
-            with file.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
-                    if nesting(line) > DEEPEST:
-                        raise UserError(f"{split}: {file} line {number} is nested deeper than {DEEPEST}; flatten it")
+class NoColumn(UserError):
+    """A column is not among those that are known."""
 
 
 @dataclass(frozen=True)
@@ -145,26 +179,26 @@ class Columns:
             column = getattr(chosen, key)
             if column and column not in names:
                 there = nearest(column, names) or f"; it has {', '.join(names)}"
-                raise UserError(f"task.columns.{key}={column} is no column of {split}{there}")
+                raise NoColumn(f"task.columns.{key}={column} is no column of {split}{there}")
         is_verl = "prompt" in names and "reward_model" in names and not (chosen.question or chosen.answer)
         if is_verl:
             return cls("prompt", "reward_model")
-        lower = {name.lower(): name for name in names}
+        lower = {name.lower(): name for name in names} | {name: name for name in names}
         questions = [chosen.question] if chosen.question else [lower[name] for name in QUESTIONS if name in lower]
         answers = [chosen.answer] if chosen.answer else [lower[name] for name in ANSWERS if name in lower]
         answers = answers or [name for name in questions[:1] if name.lower() in CONVERSATIONS]  # its last message
         if not questions or (needs_answer and not answers):
-            raise UserError(
+            raise NoColumn(
                 f"{split} has the columns {', '.join(names)}; it needs prompt and reward_model (verl's schema), or "
                 f"a question ({', '.join(QUESTIONS)}) and an answer ({', '.join(ANSWERS)}); "
                 f"task.columns.question= and task.columns.answer= name others"
             )
         return cls(questions[0], answers[0] if answers else None)
 
-    def read(self, rows: "Dataset") -> list[str]:
-        """The columns that a problem is made of where no reward asks for the whole row."""
+    def read(self, names: Sequence[str]) -> list[str]:
+        """Those, of all of these names, that a problem is made of where no reward asks for the whole row."""
         wanted = (self.question, self.answer, "data_source")
-        return [name for name in dict.fromkeys(wanted) if name is not None and name in rows.column_names]
+        return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
 
     def answer_in(self, row: Mapping[str, Any]) -> Any:
         """The answer as the row has it, None if it has none. Raises ValueError for what is no place of one."""
@@ -179,9 +213,10 @@ class Columns:
 
 
 def plain(value: Any) -> Any:
-    """A row's value as JSON can keep it: what else there is, dates for example, becomes text."""
+    """A row's value as records can keep it: what neither JSON nor SPELLED has becomes text."""
     if isinstance(value, Mapping):
         return {str(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
         return [plain(member) for member in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    kept = value is None or isinstance(value, bool | int | float | str) or type(value) in SPELLED
+    return value if kept else str(value)

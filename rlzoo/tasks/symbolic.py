@@ -51,12 +51,13 @@ def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     Numbers are compared exactly; but where the gold one has no end as a decimal, and within lists, decimals are taken
     for equal that differ by less than 6 places beyond the leading zeros.
     """
-    wanted, given = _evaluated(gold), _evaluated(answer)
+    exact = _exact(gold), _exact(answer)
+    wanted, given = map(_evaluated, exact)
     if wanted is None or given is None or (_has_no_end(gold[0]) and answer[0].has(Float)):
         return _verified(gold, answer)
     if abs(wanted) >= _LARGE and not _verified(gold, answer):
         return False
-    return _equal_numbers(wanted, given)
+    return _equal_numbers(wanted, given) and _is_zero_if_rational(*exact)
 
 
 def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
@@ -66,14 +67,23 @@ def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     )
 
 
-def _evaluated(meanings: Sequence[Any]) -> Expr | None:
-    """The number that is meant, to 40 digits; decimals are taken as they are written, and i alone is imaginary."""
+def _exact(meanings: Sequence[Any]) -> Expr | None:
+    """The expression that is meant; decimals are taken as they are written, and i alone is imaginary."""
     meaning = next(iter(meanings), None)
     if not isinstance(meaning, Expr) or meaning.has(*_INFINITIES):
         return None
     imaginary = {symbol: I for symbol in meaning.free_symbols if str(symbol) == "i"}
     decimals = {decimal: Rational(str(decimal)) for decimal in meaning.atoms(Float)}
-    value = N(meaning.xreplace(decimals | imaginary), _DIGITS)
+    return meaning.xreplace(decimals | imaginary)
+
+
+def _evaluated(exact: Expr | None) -> Expr | None:
+    """The number that an expression is, to 40 digits, if it is one; what has no digit that is sure is 0."""
+    if exact is None:
+        return None
+    value = N(exact, _DIGITS)
+    if isinstance(value, Float) and value._prec == 1:
+        return S.Zero
     return value if value.is_number and value.is_finite else None
 
 
@@ -90,7 +100,16 @@ def _has_no_end(number: Expr) -> bool:
 
 
 def _equal_numbers(first: Any, second: Any) -> bool:
-    return bool(abs(first - second) <= Rational(10) ** -_EQUAL_DIGITS * max(1, abs(first)))
+    """Whether they agree in 30 digits of the smaller one."""
+    return bool(abs(first - second) <= Rational(10) ** -_EQUAL_DIGITS * min(abs(first), abs(second)))
+
+
+def _is_zero_if_rational(first: Any, second: Any) -> bool:
+    """False for two rational numbers, equal in 30 digits, that differ behind them."""
+    if not (first.is_rational and second.is_rational):
+        return True
+    difference = N(first - second, _DIGITS)
+    return bool(difference == 0 or difference._prec == 1)
 
 
 def number(latex: str) -> Expr | None:

@@ -17,6 +17,9 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
 _TOGETHER = re.compile(r"[,;]?(?:and|&|\\&)?[,;]?(?:[A-Za-z](?:_\w)?=)?")
+_EMPTY = re.compile(r"\\boxed\s*\{[\s.…_?]*")
+_BEGUN_BOX = re.compile(r"\\boxed(?!\s*\{[\s.…_?]*\}|\s*[.,;:!?`'\"$*)]|\s+[a-z]{2})")
+"""An answer that is begun and not closed."""
 _CHOICE = re.compile(r"\b(?:or|either|alternatively|otherwise|else|maybe|perhaps|possibly)\b|^/$", re.IGNORECASE)
 _RENDERED = re.compile(r"\s*(?:<s>|<bos>)?\s*(?:<[|\uff5c][^\s<>]+[|\uff5c]>|<start_of_turn>|\[INST\])")
 _BEGUN = re.compile(r"<think>\s*(?:</think>\s*)?$")
@@ -142,10 +145,13 @@ class Boxes:
 
 
 def final_boxes(response: str) -> Boxes | None:
-    r"""The last `\boxed{}` with the outermost box around it and what is joined to it; None if it is not closed."""
+    r"""The last `\boxed{}` with the outermost box around it and what is joined to it; None if it is not closed.
+
+    A box that holds nothing but dots, and one that is only spoken of (*in `\boxed` as asked*), hold no answer.
+    """
     response = _with_braces(response)
-    boxes = _outermost_boxes(response)
-    if not boxes or response.rfind(r"\boxed") >= boxes[-1][1]:
+    boxes = [(start, end) for start, end in _outermost_boxes(response) if not _EMPTY.fullmatch(response, start, end)]
+    if not boxes or _BEGUN_BOX.search(response, boxes[-1][1]):
         return None
     first = len(boxes) - 1
     gaps = [response[left[1] + 1 : right[0]] for left, right in itertools.pairwise(boxes)]

@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 
 from rlzoo import tasks
@@ -53,7 +52,7 @@ def test_keys_reach_the_task() -> None:
         ({"name": "reasoning_gym:gdc"}, r"did you mean gcd"),
         ({"name": "missing.parquet"}, r"task\.name=missing\.parquet: there is no such file or folder"),
         ({"name": "./missing"}, r"task\.name=\./missing: there is no such file or folder"),
-        ({"name": __file__}, r"is neither parquet nor JSON"),
+        ({"name": __file__}, r"is neither parquet, JSON nor CSV"),
         ({"name": "a/b", "held_out": "missing.json"}, r"task\.held_out=missing\.json: there is no such file"),
         ({"name": "a/b", "options": {"digits": 2}}, r"task\.options=.* has no effect on a dataset"),
         ({"name": "a/b", "few_shot": 2}, r"task\.few_shot=2 has no effect on a dataset"),
@@ -72,16 +71,6 @@ def test_a_mistake_is_one_clear_error_that_names_the_key(keys: dict[str, Any], m
     with pytest.raises(UserError, match=message) as caught:
         load_task(TaskConfig(**keys))
     assert "\n" not in str(caught.value)
-
-
-def test_csv_is_read_once_it_is_converted_as_the_error_says(tmp_path: Path) -> None:
-    (tmp_path / "my.csv").write_text("question,answer\n" + "".join(f"{n}+1=,{n + 1}\n" for n in range(10, 60)))
-    with pytest.raises(UserError, match="is CSV") as caught:
-        load_task(TaskConfig(str(tmp_path / "my.csv")))
-    name, _, code = str(caught.value).partition("; give task.name=")[2].partition(" after, in Python, ")
-    eval(code, {"pandas": pandas})
-    task = load_task(TaskConfig(name))
-    assert {problem.answer for problem in task.train} <= {str(n) for n in range(11, 61)}
 
 
 def test_the_names_that_are_suggested_are_tasks_that_load() -> None:
