@@ -140,7 +140,7 @@ def test_every_key_has_a_docstring() -> None:
     assert all(documented.values())
 
 
-@pytest.mark.parametrize("name", OWN.keys() - {"arithmetic"})
+@pytest.mark.parametrize("name", sorted(OWN.keys() - {"arithmetic"}))
 def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str) -> None:
     model = ModelConfig(f"embedded:{name}")
     policy = load_policy(model, load_tokenizer(model))
