@@ -71,7 +71,7 @@ def test_a_group_has_a_signal_where_the_objective_tells_its_rewards_apart(capsys
 
 def test_what_becomes_of_rows_without_an_answer_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reward.py").write_text("def short(response):\n    return -len(response)\n")
-    rows = [{"question": f"{n}+11=", "answer": str(n) if n in (16, 17, 18) else None} for n in range(10, 26)]
+    rows = [{"question": f"{n}+11=", "answer": str(n) if n in (16, 18, 20) else None} for n in range(10, 26)]
     Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = " ".join(shown(capsys, "task.name=half.jsonl", "task.reward=./reward.py:short").split())
     assert "no answer 11 problems to train on; task.reward gets gold='' for them" in out
@@ -83,7 +83,7 @@ def test_what_becomes_of_rows_without_an_answer_is_said_in_words(capsys: pytest.
 
 def test_long_prompts_that_training_drops_are_not_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
     assert "all training prompts are longer" in error_of(
-        capsys, "task", own_data(), "rollout.max_prompt_tokens=5", "rollout.drop_long_prompts=true"
+        capsys, "task", own_data(), "rollout.max_prompt_tokens=4", "rollout.drop_long_prompts=true"
     )
 
 

@@ -1,10 +1,12 @@
 """The evaluation before the first step is made once for a seed, and is what a run by itself would make."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from rlzoo.commands import main
@@ -15,7 +17,11 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.content import content_of, kept_content
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json
-from tests.comparing.finished_runs import SAMPLES, records
+from rlzoo.report.board_sentences import headlines
+from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.leaderboard_page import print_leaderboard
+from rlzoo.report.page import page
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, board_of, evaluate_on_the_way, make_run, records
 from tests.conftest import save_tiny_model
 
 SMALL = (
@@ -149,3 +155,25 @@ def test_a_shared_evaluation_and_the_run_after_it_are_those_of_a_run_by_itself(t
     paths = [*untrained(alone.folder), alone.folder.metrics, *(alone.folder / "evaluation").glob("step-000001-*.jsonl")]
     for path in paths:
         assert path.read_bytes() == (shared.folder / str(path.relative_to(alone.folder.path))).read_bytes()
+
+
+def test_the_untrained_model_is_a_row_and_what_is_not_above_it_is_named(tmp_path: Path) -> None:
+    for name, accuracy in (("grpo", 0.7), ("stapo", 0.2)):
+        folder = make_run(tmp_path / name, name, 0, accuracy)
+        evaluate_on_the_way(folder, {0: 0.4})
+    board = board_of(tmp_path)
+    assert board.untrained.keys() == set(DECODINGS)
+    start = f"{100 * board.start(DECODINGS[0]):.1f}"
+    said = next(line for line in headlines(board) if "untrained" in line)
+    assert said == f"At T=1, top-p=1, stapo is not above the untrained model, which has {start}."
+    console = Console(width=80, file=io.StringIO())
+    print_leaderboard(board, console)
+    for shown in (markdown(board), page(board), console.file.getvalue()):
+        row = shown[shown.index("untrained model") :]
+        assert start in row[:100]
+
+
+def test_all_rows_above_the_untrained_model_are_said_to_be(tmp_path: Path) -> None:
+    evaluate_on_the_way(make_run(tmp_path / "run", accuracy=0.7), {0: 0.4})
+    assert any(line.startswith("At T=1, top-p=1, all rows are above") for line in headlines(board_of(tmp_path)))
+    assert not board_of(make_run(tmp_path / "other")).untrained

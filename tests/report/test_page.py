@@ -29,7 +29,7 @@ from rlzoo.report.page import page, shortened
 from rlzoo.report.picture import draw_leaderboard
 from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding
-from tests.comparing.finished_runs import DECODINGS, board_of, evaluate_on_the_way, make_board, make_run
+from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
 
@@ -38,28 +38,6 @@ HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\
 def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
     """Two recipes, two seeds."""
     return make_board(tmp_path_factory.mktemp("runs"))
-
-
-def test_the_untrained_model_is_a_row_and_what_is_not_above_it_is_named(tmp_path: Path) -> None:
-    for name, accuracy in (("grpo", 0.7), ("stapo", 0.2)):
-        folder = make_run(tmp_path / name, name, 0, accuracy)
-        evaluate_on_the_way(folder, {0: 0.4})
-    board = board_of(tmp_path)
-    assert board.untrained.keys() == set(DECODINGS)
-    start = f"{100 * board.start(DECODINGS[0]):.1f}"
-    said = next(line for line in headlines(board) if "untrained" in line)
-    assert said == f"At T=1, top-p=1, stapo is not above the untrained model, which has {start}."
-    console = Console(width=80, file=io.StringIO())
-    print_leaderboard(board, console)
-    for shown in (markdown(board), page(board), console.file.getvalue()):
-        row = shown[shown.index("untrained model") :]
-        assert start in row[:100]
-
-
-def test_all_rows_above_the_untrained_model_are_said_to_be(tmp_path: Path) -> None:
-    evaluate_on_the_way(make_run(tmp_path / "run", accuracy=0.7), {0: 0.4})
-    assert any(line.startswith("At T=1, top-p=1, all rows are above") for line in headlines(board_of(tmp_path)))
-    assert not board_of(make_run(tmp_path / "other")).untrained
 
 
 def hostile(board: Leaderboard) -> Leaderboard:

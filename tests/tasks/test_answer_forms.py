@@ -232,7 +232,7 @@ def test_a_key_names_the_form_for_all_rows(tmp_path: Path) -> None:
         assert task.grader(task.held_out[0], WRITTEN["hashes"]("34")).reward == (form == "hashes")
     with pytest.raises(UserError, match=r"task\.answer_form=boxed has no effect on .* row 1: Knights and Knaves"):
         _ = loaded(tmp_path, [verl(TAGS, "kk_logic", "(1) Zoey is a knight")], answer_form="boxed").held_out
-    with pytest.raises(UserError, match=r"task\.answer_form='hashes' has no effect on arithmetic"):
+    with pytest.raises(UserError, match=r"task\.answer_form='hashes' has no effect on sums"):
         load_task(TaskConfig(answer_form="hashes"))
 
 

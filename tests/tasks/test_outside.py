@@ -243,7 +243,7 @@ def test_whole_numbers_are_a_grade() -> None:
 def test_the_task_that_the_guide_shows_is_one() -> None:
     Path("my_task.py").write_text(GUIDE.split("```python\n")[1].split("```")[0])
     task = load_task(TaskConfig("./my_task.py:MyTask"))
-    assert (len(task.train), len(task.held_out)) == (250, 50)
+    assert (len(task.train), len(task.held_out)) == (247, 50)
     first = task.train[0]
     right = f"={first.answer}"
     with GraderPool(task.grader) as pool:
