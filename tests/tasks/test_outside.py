@@ -245,7 +245,7 @@ def test_the_task_that_the_guide_shows_is_one() -> None:
     task = load_task(TaskConfig("./my_task.py:MyTask"))
     assert (len(task.train), len(task.held_out)) == (247, 50)
     first = task.train[0]
-    right = f"={first.answer}"
+    right = f"(){first.answer}"
     with GraderPool(task.grader) as pool:
         graded = pool.grade([first] * 3, [right, "x", ""])
     assert [it.grade for it in graded] == [Grade(1.0, 1.0), Grade(0.0, 0.0), Grade(0.0, 0.0)]
