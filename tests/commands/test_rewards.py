@@ -21,13 +21,13 @@ from tests.thinned import thinned
 JUDGE = Path(__file__).parents[2] / "examples" / "judge.py"
 REWARDS = """
 def ours(response, gold, **columns):
-    return float(response.endswith(f"={gold}")) - 0.25
+    return float(response.rpartition(")")[2] == gold) - 0.25
 
 def trl(prompts, completions, answer, **columns):
-    return [float(it.endswith(f"={gold}")) for it, gold in zip(completions, answer, strict=True)]
+    return [float(it.rpartition(")")[2] == gold) for it, gold in zip(completions, answer, strict=True)]
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    return {"score": len(solution_str) / 10, "acc": solution_str.endswith(f"={ground_truth}")}
+    return {"score": len(solution_str) / 10, "acc": solution_str.rpartition(")")[2] == ground_truth}
 
 def broken(response):
     return [1.0][len(response)]
@@ -76,7 +76,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A run of two small steps on 24 questions of one's own, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     Path("rewards.py").write_text(REWARDS)
-    rows = [{"problem": f"{a}+{b}-{b}=", "answer": str(a)} for a in range(10, 18) for b in (7, 21, 33)]
+    rows = [{"problem": f"{a}+{b}=", "answer": str(a + b)} for a in range(10, 18) for b in (7, 21, 33)]
     Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     steps = ["train.steps=2", "rollout.prompts_per_step=4", "evaluation.problems=2", "evaluation.samples=2"]
     return ["objective=grpo", "task.name=own.jsonl", "output=run", *steps]
@@ -93,7 +93,8 @@ def test_every_form_trains_the_embedded_model(rewards: str, words: list[str]) ->
     assert [step["step"] for step in steps] == [1, 2]
     assert all(step["gradient_norm"] > 0 and step["updates_skipped"] == 0 for step in steps)
     for record in read_json_lines(Path("run/responses.jsonl")):
-        is_right, length = record["response"].endswith(f"={record['answer']}"), len(record["response"]) / 10
+        is_right = record["response"].rpartition(")")[2] == record["answer"]
+        length = len(record["response"]) / 10
         single = {"ours": is_right - 0.25, "trl": float(is_right), "compute_score": length}
         expected = single[names[0]] if len(names) == 1 else 2 * single["ours"] + 0.5 * length
         correct = 0.0 if rewards == "ours" else float(is_right)  # a reward of 0.75 is below 1
@@ -135,7 +136,7 @@ def test_a_run_of_another_objective_is_inspected_by_one_that_reads_the_rewards_a
 @pytest.mark.slow
 def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:
     assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
-    assert ASKED[0]["model"] == "judge" and "Gold answer: 1" in ASKED[0]["messages"][0]["content"]
+    assert ASKED[0]["model"] == "judge" and "Gold answer: " in ASKED[0]["messages"][0]["content"]
     steps = read_json_lines(Path("run/metrics.jsonl"))
     assert len(steps) == 2 and all(0 < step["reward"] < 1 and step["gradient_norm"] > 0 for step in steps)
 

@@ -29,7 +29,7 @@ from rlzoo.training.trainer import Trainer
 
 REWARDS = """
 def right(response, gold, **columns):
-    return float(response.endswith(f"={gold}"))
+    return float(response.rpartition(")")[2] == gold)
 
 def short(response, **columns):
     return -len(response) / 10

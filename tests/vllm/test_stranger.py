@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 REWARD = """
 def reward(response, gold, **columns):
-    return float(response.endswith(f"={gold}"))
+    return float(response.rpartition(")")[2] == gold)
 """
 SMALL = (
     "rollout.prompts_per_step=4",
@@ -60,11 +60,11 @@ def test_a_stranger_comes_from_an_empty_folder_to_a_model_in_vllm(installed: Pat
 
     assert str(installed) in python("-c", "import rlzoo; print(rlzoo.__file__)")
     sums = [(a, b) for a in range(11, 27) for b in range(31, 33)]
-    rows = [json.dumps({"question": f"{a}+{b}-10=", "answer": str(a + b - 10)}) for a, b in sums]
+    rows = [json.dumps({"question": f"{a}+{b}=", "answer": str(a + b)}) for a, b in sums]
     (tmp_path / "sums.jsonl").write_text("\n".join(rows) + "\n")
     (tmp_path / "reward.py").write_text(REWARD)
 
-    assert "11+31-10=" in rlzoo("task", *OWN[:2])
+    assert "11+31=" in rlzoo("task", *OWN[:2])
     train = ("train", "objective=stapo", *OWN, "output=run", "checkpoint.every=1")
     interrupt([sys.executable, "-m", "rlzoo", *train, "train.steps=500"], tmp_path, environment, until=tmp_path / "run")
     done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
