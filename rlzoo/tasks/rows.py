@@ -67,6 +67,11 @@ def _rows(split: Split, path: Path) -> Rows:
             return _sliced(rows_of([Path(file) for file in files[name]]), split.split, name)
     loaded = datasets.load_dataset(*place, split=split.split)
     _check_guessed(loaded, split)
+    return loaded_rows(loaded)
+
+
+def loaded_rows(loaded: "Dataset") -> Rows:
+    """The rows of a dataset that is loaded already."""
     return Rows(loaded.column_names, lambda: len(loaded), lambda names: _loaded(loaded.select_columns(list(names))))
 
 

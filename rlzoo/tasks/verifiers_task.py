@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlzoo.config import ColumnsConfig, TaskConfig
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.data_files import Rows
 from rlzoo.tasks.dataset import DatasetTask
+from rlzoo.tasks.rows import loaded_rows
 from rlzoo.tasks.verifiers import load_verifiers
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class VerifiersTask(DatasetTask):
@@ -24,10 +23,10 @@ class VerifiersTask(DatasetTask):
         return load_verifiers(self.config.name, self.config.options).environment
 
     @cached_property
-    def _held_out_rows(self) -> "Dataset | None":
+    def _held_out_rows(self) -> Rows | None:
         has_no_other = self.config.held_out_rows or self._environment.eval_dataset_source is None
-        return None if has_no_other else self._environment.get_eval_dataset()
+        return None if has_no_other else loaded_rows(self._environment.get_eval_dataset())
 
     @cached_property
     def _of_split(self) -> list[Problem]:
-        return self._problems(self._environment.get_dataset(), self._split)
+        return self._problems(loaded_rows(self._environment.get_dataset()), self._split)
