@@ -84,7 +84,7 @@ MEASURED = Split(
 """On these, error rates are measured."""
 EMBEDDED = Split(
     "embedded",
-    (Base("sums", ""), Base("knights", "", {**SMALLER, "task.name": "knights"})),
+    (Base("sums", "", SMALLER), Base("knights", "", {**SMALLER, "task.name": "knights"})),
     ("grpo-kl", "stapo+clip_higher"),
     first_seed=2_000_000,
 )
