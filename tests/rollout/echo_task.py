@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
-from rlzoo.tasks.arithmetic import Arithmetic
+from rlzoo.tasks.sums import Sums
 
 WRITTEN = 3
 """The environment's token."""
@@ -27,7 +27,7 @@ class Answering(SingleTurn):
         return replace(graded, rollouts=replace(wider, tokens=tokens, lengths=rollouts.lengths + 1))
 
 
-class Echo(Arithmetic):
-    """Arithmetic whose responses are answered."""
+class Echo(Sums):
+    """Sums whose responses are answered."""
 
     environment = Answering
