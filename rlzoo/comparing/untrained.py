@@ -39,7 +39,9 @@ def _made(cell: GridCell) -> list[Evaluation]:
         return []
     with suppress(UserError, OSError):
         evaluations = [Evaluation.load(path) for path in paths]
-        if len({(len(each.records), each.samples) for each in evaluations}) == 1:
+        problems = {len(each.records) // each.samples for each in evaluations}
+        sampled = zip(decodings, evaluations, strict=True)
+        if len(problems) == 1 and len({each.samples for at, each in sampled if not at.is_greedy}) <= 1:
             return evaluations
     return []
 

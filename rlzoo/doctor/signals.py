@@ -68,11 +68,13 @@ def errors_left(table: Table) -> Array:
 def relative_entropy(table: Table) -> Array:
     """Entropy of a response, relative to the start; unknown where a token's was next to nothing.
 
-    A response's entropy is the sum of its tokens': longer responses have more to decide, each token of them less.
+    A response's entropy is the sum of its tokens': longer responses have more to decide, each token of them less. That
+    shorter ones have less to decide is no collapse.
     """
     entropy, length = column(table, "entropy"), column(table, "length")
-    of_response = entropy * np.where(np.isfinite(length), length, 1.0)
-    return of_response / (at_start(of_response) if at_start(entropy) >= LEAST_ENTROPY else np.nan)
+    start = at_start(entropy)
+    longer = np.fmax(length / max(at_start(length), 1.0), 1.0)  # 1 where no length is logged
+    return longer * entropy / (start if start >= LEAST_ENTROPY else np.nan)
 
 
 def fallen_entropy(table: Table) -> Array:

@@ -14,7 +14,8 @@ from rlzoo.files import read_json_file
 from rlzoo.model.manifest import checksum
 from rlzoo.model.pretrained import as_reference, as_teacher, locate
 from rlzoo.records import reading
-from rlzoo.tasks.base import FORMATS
+from rlzoo.tasks import OWN
+from rlzoo.tasks.base import format_of
 
 Content = Mapping[str, Mapping[str, str]]
 """Key -> file that it leads to, as it is called there -> checksum of the whole file."""
@@ -36,7 +37,7 @@ def content_of(config: Config) -> Content:
     models = {"model.name": config.model, "model.teacher": teacher, "model.reference": reference}
     places = {key: _of_model(model) for key, model in models.items() if model is not None}
     data = {"task.name": config.task.name, "task.held_out": config.task.held_out}
-    places |= {key: _of_data(Path(name).expanduser()) for key, name in data.items() if name}
+    places |= {key: _of_data(Path(name).expanduser()) for key, name in data.items() if name and name not in OWN}
     return {key: files for key, files in places.items() if files}
 
 
@@ -52,7 +53,7 @@ def _of_model(config: ModelConfig) -> Mapping[str, str]:
 def _of_data(path: Path) -> Mapping[str, str]:
     if path.is_file():
         return _checksums(path.parent, [path])
-    return _checksums(path, (file for file in path.rglob("*") if file.suffix in FORMATS)) if path.is_dir() else {}
+    return _checksums(path, (file for file in path.rglob("*") if format_of(file))) if path.is_dir() else {}
 
 
 def _checksums(folder: Path, paths: Iterable[Path]) -> Mapping[str, str]:
@@ -78,12 +79,13 @@ def check_content(now: Content, folder: RunFolder, values: Mapping[str, object])
     `values` are those of the keys. Before the first step those are free that the evaluation before it does not read.
     """
     before = kept_content(folder) or {}
-    for key in now:
-        changed = sorted(file for file, sum in before.get(key, {}).items() if now[key].get(file) != sum)
-        added = sorted(now[key].keys() - before[key].keys()) if key in before else []
+    for key in {**before, **now}:
+        there = now.get(key, {})
+        changed = sorted(file for file, sum in before.get(key, {}).items() if there.get(file) != sum)
+        added = sorted(there.keys() - before[key].keys()) if key in before else []
         if (changed or added) and (folder.has_steps or is_read(key, "eval")):
             what = ", ".join([*changed, *added])
             raise UserError(
-                f"{key}={values[key]}: {what} {'is' if len(changed + added) == 1 else 'are'} not what the run in "
+                f"{key}={values.get(key)}: {what} {'is' if len(changed + added) == 1 else 'are'} not what the run in "
                 f"{folder.path} began with; put back what it was, or begin afresh with another output="
             )

@@ -31,7 +31,7 @@ def figures_table(outcome: Outcome) -> Table:
     for heading in ("before (%)", "after (%)", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)
     for decoding, pair in ends.items():
-        k, scores = pair[0].samples, [evaluation.column("correct") for evaluation in pair]
+        k, scores = min(it.samples for it in pair), [evaluation.column("correct") for evaluation in pair]
         _add_share(table, "greedy" if decoding.is_greedy else f"avg@{k} {decoding}".replace(", ", " "), scores, "bold")
         if k > 1:
             _add_share(table, f"  pass@{k}", [pass_at_k(score, k)[:, None] for score in scores])

@@ -64,7 +64,9 @@ def _rows(split: Split, path: Path) -> Rows:
             files = builder.config.data_files
             if name not in files:
                 raise ValueError(f"Unknown split {name!r}. Should be one of {list(files)}")
-            return _sliced(rows_of([Path(file) for file in files[name]]), split.split, name)
+            paths = [Path(file) for file in files[name]]
+            if all(map(format_of, paths)):  # others, such as .tsv, are read by `datasets`
+                return _sliced(rows_of(paths), split.split, name)
     loaded = datasets.load_dataset(*place, split=split.split)
     _check_guessed(loaded, split)
     return loaded_rows(loaded)

@@ -5,8 +5,8 @@ r"""Sums of two numbers: `616+27=`, answered at once or with the sum of each col
     \-----/    \------------/
      prompt       response
 
-A small model cannot add long numbers at once, but it can add a column. So steps pay, and the first token decides. Both
-kinds of demonstrations are right; the warm-up shows mostly steps first, and mostly answers at once afterwards.
+A small model cannot add long numbers at once, but it can add a column. So steps pay, and the first token decides. The
+warm-up first shows mostly steps, all right; then mostly answers at once, which are right, and few steps, with slips.
 
 **Splits.** A hash of the prompt says on which side a problem is: one in eight is held out, three in eight are
 demonstrated, and half are trained on. No problem is on two sides. All sides are the same on every machine.

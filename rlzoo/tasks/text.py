@@ -1,6 +1,7 @@
 """What the tasks share about text: prompts, responses, and which problems are held out."""
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +37,15 @@ BEGUN = "begun"
 
 
 def prompt_key(prompt: Prompt) -> object:
-    """What two prompts that say the same have in common."""
-    return prompt if isinstance(prompt, str) else tuple((message["role"], message["content"]) for message in prompt)
+    """What two prompts that say the same have in common: of each message role, content, and what else it has."""
+    if isinstance(prompt, str):
+        return prompt
+    return tuple((message["role"], message["content"], *_others(message)) for message in prompt)
+
+
+def _others(message: Message) -> tuple[str, ...]:
+    others = {key: value for key, value in message.items() if key not in ("role", "content")}
+    return (json.dumps(others, sort_keys=True, default=str),) if others else ()
 
 
 def begun_by(prompt: str) -> str:

@@ -72,6 +72,14 @@ def test_a_cell_gets_the_evaluation_of_another_with_its_seed(tmp_path: Path) -> 
     assert cell.folder.read_config() == cell.config
 
 
+def test_a_greedy_evaluation_with_its_one_sample_is_shared_as_well(tmp_path: Path) -> None:
+    first, second = grid_of(tmp_path, "grpo", "dapo", "evaluation.decodings=[1/1,0/1]", "seeds=0").cells
+    greedy = read_decodings(["0/1"])[0]
+    Evaluation(records(np.random.default_rng(0), 0.5, 1), 1).save(evaluated(first).folder.evaluation(0, greedy))
+    share_untrained(second, [first])
+    assert second.folder.evaluation(0, greedy).exists() and has_evaluations(second)
+
+
 def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: Path) -> None:
     first, trained_faster = grid_of(tmp_path, "grpo", "train.learning_rate=[1e-4,1e-3]", "seeds=0").cells
     _, sampled_more = grid_of(tmp_path / "other", "grpo", "dapo", "evaluation.samples=4", "seeds=0").cells

@@ -81,6 +81,12 @@ def test_a_run_that_learns_to_think_is_healthy() -> None:
     assert not examine(learns_to_think()).findings
 
 
+def test_shorter_responses_alone_are_no_collapse() -> None:
+    accuracy = 0.3 + 0.02 * np.random.default_rng(0).standard_normal(STEPS)
+    table = {**healthy(), "reward": accuracy, "accuracy": accuracy, "length": np.linspace(200, 20, STEPS)}
+    assert not examine({**table, "entropy": np.full(STEPS, 0.5)}).findings
+
+
 @pytest.mark.parametrize(
     ("trouble", "column", "value"), [("length_runaway", "length", 18.0), ("entropy_collapse", "entropy", 0.05)]
 )

@@ -59,6 +59,8 @@ CHANGES: list[tuple[Callable[[], object], str]] = [
     (lambda: Path("model/generation_config.json").unlink(), r"model\.name=model: generation_config\.json is not"),
     (lambda: edited("rows.jsonl"), r"task\.name=rows\.jsonl: rows\.jsonl is not what"),
     (lambda: edited("held/test.jsonl"), r"task\.held_out=held/: test\.jsonl is not what"),
+    (lambda: Path("held/test.jsonl").rename("held/test.txt"), r"task\.held_out=held/: test\.jsonl is not what"),
+    (lambda: Path("held/more.jsonl.gz").write_bytes(b"1"), r"task\.held_out=held/: more\.jsonl\.gz is not what"),
     (lambda: shutil.copy("rows.jsonl", "held/more.jsonl"), r"task\.held_out=held/: more\.jsonl is not what"),
 ]
 
@@ -126,3 +128,9 @@ def test_a_mistake_with_weights_or_data_is_told_before_a_model_loads(
     said = error_of(capsys, "train", *words, "train.steps=2", "evaluation.samples=1", "resume=true")
     assert "task.name=rows.jsonl: rows.jsonl is not what the run in run began with" in said
     assert json.loads(folder.content.read_text())["task.name"].keys() == {"rows.jsonl"}
+
+
+def test_a_folder_that_is_called_as_a_task_is_no_data_of_it(folder: RunFolder) -> None:
+    Path("sums").mkdir()
+    shutil.copy("rows.jsonl", "sums/rows.jsonl")
+    assert content_of(load_config(["model.name=model"])).keys() == {"model.name"}

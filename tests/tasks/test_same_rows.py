@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rlzoo.config import TaskConfig
 from rlzoo.tasks import Problem, Task, load_task
+from rlzoo.tasks.text import prompt_key
 
 _words = st.sampled_from(["", "1+1?", "1+2?", "Be short.", "yes"])
 _message = st.builds(lambda role, text: {"role": role, "content": text}, st.sampled_from(["system", "user"]), _words)
@@ -83,3 +84,9 @@ def test_rows_that_only_a_system_prompt_tells_apart_are_one_where_it_is_replaced
     rows = [([{"role": "system", "content": f"{n}"}, {"role": "user", "content": f"{n % 4}?"}], "1") for n in range(8)]
     task = loaded(tmp_path, rows, system_prompt="Think.", held_out_rows=1)
     assert len(task.held_out) == 1 and len(task.train) == 6
+
+
+def test_prompts_that_only_a_call_of_a_tool_tells_apart_are_two() -> None:
+    turn = {"role": "assistant", "content": ""}
+    prompts = [[{"role": "user", "content": "?"}, {**turn, "tool_calls": [{"name": name}]}] for name in ("add", "sub")]
+    assert prompt_key(prompts[0]) != prompt_key(prompts[1]) == prompt_key([dict(it) for it in prompts[1]])
