@@ -223,7 +223,8 @@ def test_what_fit_counts_as_scoring_is_what_training_scores(
         trainer.step()
         tokens.clear()
         _, collected = trainer.step()
-    assert tokens["score"] / int(collected.rollouts.mask.sum()) == pytest.approx(scorings, abs=0.2)
+    # Mini-batches differ in tokens: a response with steps is three times as long as one without.
+    assert tokens["score"] / int(collected.rollouts.mask.sum()) == pytest.approx(scorings, abs=0.3)
 
 
 def test_more_than_one_step_ahead_is_refused() -> None:
