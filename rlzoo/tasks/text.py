@@ -37,14 +37,17 @@ BEGUN = "begun"
 
 
 def prompt_key(prompt: Prompt) -> object:
-    """What two prompts that say the same have in common: of each message role, content, and what else it has."""
+    """What two prompts that say the same have in common: of each message role, content, and what else is said in it.
+
+    Who is called how is not said: hardly a template reads a message's `name`.
+    """
     if isinstance(prompt, str):
         return prompt
     return tuple((message["role"], message["content"], *_others(message)) for message in prompt)
 
 
 def _others(message: Message) -> tuple[str, ...]:
-    others = {key: value for key, value in message.items() if key not in ("role", "content")}
+    others = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
     return (json.dumps(others, sort_keys=True, default=str),) if others else ()
 
 
