@@ -3,7 +3,7 @@
 python -m benchmarks.doctor fixed 100 90           # faulty and healthy runs on which thresholds were fixed
 python -m benchmarks.doctor measured 200 300       # others, on which error rates are measured
 python -m benchmarks.doctor long 20 30             # runs of 100 steps, for what shorter ones cannot tell
-python -m benchmarks.doctor anew embedded 20 60    # the shipped models, in place of what is recorded of them
+python -m benchmarks.doctor anew embedded 20 60    # the shipped models; `anew` replaces the recorded runs
 python -m benchmarks.doctor hiding                 # three faults that hide each other, mended one after the other
 
 Each run has one thread. What is recorded is not trained again, so that the same words go on where they were stopped.

@@ -10,8 +10,8 @@ keep more than the share. The code takes any of the tied: with entropies in eigh
 0.6 of the largest push (median); without ties none.
 Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10); behind the limit as dapo's.
 Variant v1 (June 2025): denominator=all.
-Until 29 November 2025 the share never reached the actor in the authors' public script, which trained plain DAPO (commit
-6f5dda6 of Beyond-the-80-20-Rule mends it): runs of others before that date may be DAPO.
+Until 29 November 2025 the authors' public script set the share under `model`, where the actor did not read it, and
+trained plain DAPO (fixed by 137d8d1 of Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR). Runs of others before may be DAPO.
 """
 
 from objectives.parts.clip import Clip

@@ -18,8 +18,8 @@ def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
     """Gives a cell that has not begun the evaluation before the first step that another one has made.
 
     The draws of an evaluation depend on the seed, the weights, the data and what `rlzoo eval` reads, so that the file
-    would come out the same; weights and data are the same if their files have the same checksums. Code from outside
-    may do otherwise, and a tracker is told what a run itself evaluates: these make it.
+    would come out the same; weights and data are the same if their files have the same checksums. A cell
+    evaluates for itself where code from outside is involved, or where a tracker logs it.
     """
     if cell.folder.path.exists() or cell.config.log.trackers or not _is_of_ours(cell):
         return

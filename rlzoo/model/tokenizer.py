@@ -66,11 +66,11 @@ class Tokenizer:
         return list(self.template_options.get("tools", ()))
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
-        """The token ids of a prompt, whoever reads it: those of `apply_chat_template` of chat messages.
+        """Return the token ids of a prompt. Every reader of prompts calls this.
 
-        Words of the model's own at the end are gone on with. Text, and messages where no template is used, are as the
-        tokenizer reads them: a special token that is written is one. What it puts in front stands there once; what it
-        puts behind ends a text, and is left out, as a response goes on.
+        Chat messages give the ids of `apply_chat_template`. If the last message is the assistant's, the response
+        continues it. Text, and messages without a template, give the tokenizer's own ids, special tokens included. The
+        token that begins a sequence stands in front once. A token that ends one is left out.
         """
         if isinstance(prompt, str) and (self.tools or self.has_turns):
             if self.is_rendered(prompt):

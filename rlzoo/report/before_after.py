@@ -86,6 +86,6 @@ def _add_share(table: Table, label: str, scores: list[np.ndarray], style: str = 
 
 
 def _shortened(text: str) -> Text:
-    """On one line and not too long; whoever wrote it."""
+    """The text on one line, cut after `LONGEST` characters."""
     line = " ".join(text.split())
     return Text(line if len(line) <= LONGEST else f"{line[:LONGEST]}… ({len(line):,} characters)")

@@ -37,9 +37,9 @@ BEGUN = "begun"
 
 
 def prompt_key(prompt: Prompt) -> object:
-    """What two prompts that say the same have in common: of each message role, content, and what else is said in it.
+    """A key that equal prompts share: role, content and further fields of each message.
 
-    Who is called how is not said: hardly a template reads a message's `name`.
+    The field `name` is left out, as chat templates rarely read it.
     """
     if isinstance(prompt, str):
         return prompt

@@ -52,45 +52,43 @@ class Guesses(MicroTask):
 
 COIN = {"task.options.flip": 0.5, "train.learning_rate": 1e-4}
 TOKENS = "grpo-kl+token_mean"
-ARMS = {
-    "base": Arm(TOKENS),
-    "top_entropy": Arm(f"{TOKENS}+top_entropy"),
-    "the fork alone": Arm(f"{TOKENS}+rlzoo.suite.oracles:first_token"),
-    "all but the fork": Arm(f"{TOKENS}+rlzoo.suite.oracles:first_token(others=true)"),
-    "seq_mean": Arm("grpo-kl"),
-    "random rewards": Arm(TOKENS, COIN),
-    "random rewards, top_entropy": Arm(f"{TOKENS}+top_entropy", COIN),
-}
-CLAIMS = [
-    Claim(
-        "top_entropy",
-        higher=True,
-        text="Training on the fifth of the tokens with the highest entropy is better than training on all.",
-        paper="arXiv:2506.01939 abstract",
-        published="about the same on Qwen3-8B, better on Qwen3-32B: AIME 2024 +7.71, AIME 2025 +11.04",
-        smallest=0.05,
-    ),
-    Claim(
-        "seq_mean",
-        higher=False,
-        text="A mean per response gives the tokens of long responses less weight than a mean over all tokens.",
-        paper="arXiv:2503.14476 section 3.3",
-        published="the token mean adds 1 point on AIME 2024 (41 to 42), and length grows in a healthy way",
-        smallest=0.05,
-    ),
-]
 EXPERIMENT = Experiment(
     name="fork_beside_guesses",
     trouble="credit",
     question="Does 20-Entropy learn to think where guesses are less certain than the decision to think?",
     task=Guesses,
     settings={"rollout.max_response_tokens": 12},
-    arms=ARMS,
+    arms={
+        "base": Arm(TOKENS),
+        "top_entropy": Arm(f"{TOKENS}+top_entropy"),
+        "the fork alone": Arm(f"{TOKENS}+rlzoo.suite.oracles:first_token"),
+        "all but the fork": Arm(f"{TOKENS}+rlzoo.suite.oracles:first_token(others=true)"),
+        "seq_mean": Arm("grpo-kl"),
+        "random rewards": Arm(TOKENS, COIN),
+        "random rewards, top_entropy": Arm(f"{TOKENS}+top_entropy", COIN),
+    },
     score="accuracy",
     unit="share of right answers in the last five steps",
     higher_is_better=True,
     measure=accuracy_of_the_last_steps,
     positive=Contrast("all but the fork", higher=False),
     negative=("random rewards, top_entropy", "random rewards"),
-    claims=CLAIMS,
+    claims=[
+        Claim(
+            "top_entropy",
+            higher=True,
+            text="Training on the fifth of the tokens with the highest entropy is better than training on all.",
+            paper="arXiv:2506.01939 abstract",
+            published="about the same on Qwen3-8B, better on Qwen3-32B: AIME 2024 +7.71, AIME 2025 +11.04",
+            smallest=0.05,
+        ),
+        Claim(
+            "seq_mean",
+            higher=False,
+            text="A mean per response gives the tokens of long responses less weight than a mean over all tokens.",
+            paper="arXiv:2503.14476 section 3.3",
+            published="the token mean adds 1 point on AIME 2024 (41 to 42), and length grows in a healthy way",
+            smallest=0.05,
+        ),
+    ],
 )

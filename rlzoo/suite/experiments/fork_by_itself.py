@@ -8,11 +8,10 @@ Start: 19 % right. Tuning (seeds 0 to 2): base 0.594, without the fork 0.197, a 
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rlzoo.suite.experiment import Contrast, Experiment
-from rlzoo.suite.experiments.fork_beside_guesses import ARMS, CLAIMS, Guesses
-from rlzoo.suite.measures import accuracy_of_the_last_steps
+from rlzoo.suite.experiments.fork_beside_guesses import EXPERIMENT as BESIDE_GUESSES
+from rlzoo.suite.experiments.fork_beside_guesses import Guesses
 
 
 @dataclass(frozen=True)
@@ -24,18 +23,9 @@ class Fixed(Guesses):
         return self.letters[:2]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = replace(
+    BESIDE_GUESSES,
     name="fork_by_itself",
-    trouble="credit",
     question="Does 20-Entropy learn to think where the decision to think is the least certain token?",
     task=Fixed,
-    settings={"rollout.max_response_tokens": 12},
-    arms=ARMS,
-    score="accuracy",
-    unit="share of right answers in the last five steps",
-    higher_is_better=True,
-    measure=accuracy_of_the_last_steps,
-    positive=Contrast("all but the fork", higher=False),
-    negative=("random rewards, top_entropy", "random rewards"),
-    claims=CLAIMS,
 )
