@@ -100,12 +100,6 @@ def matches(pattern: Any, value: Any, numbers: dict[str, Any]) -> bool:
         return is_number(value) and bool(numbers.setdefault(pattern, value) == value)
     if isinstance(pattern, tuple):
         return any(matches(choice, value, numbers) for choice in pattern)
-    if isinstance(pattern, list):
-        return (
-            isinstance(value, list)
-            and len(value) == len(pattern)
-            and all(matches(*pair, numbers) for pair in zip(pattern, value, strict=True))
-        )
     return bool(value == pattern) and isinstance(value, bool) == isinstance(pattern, bool)
 
 
@@ -134,9 +128,7 @@ def setting_value(pattern: Any, numbers: Mapping[str, Any]) -> Any:
         return f"{low}_{high}"
     if isinstance(pattern, str) and pattern.isupper():
         return numbers[pattern]
-    if isinstance(pattern, tuple):
-        return pattern[0]
-    return [setting_value(item, numbers) for item in pattern] if isinstance(pattern, list) else pattern
+    return pattern[0] if isinstance(pattern, tuple) else pattern
 
 
 def is_number(value: Any) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives import described, names, parse, with_examples
-from objectives.peers import PEERS
+from objectives.peers import PEERS, REMOVED
 from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError, nearest, one_line
 
@@ -120,6 +120,8 @@ def _translate(arguments: Namespace) -> None:
     """From, or to, another library."""
     name = arguments.source or arguments.target
     asked, what = ("--from", "CONFIG.yaml") if arguments.source else ("--to", "EXPRESSION")
+    if name in REMOVED:
+        raise UserError(f"{asked} {name}: the translation was removed; {' and '.join(PEERS)} are left")
     if name not in PEERS:
         raise UserError(f"{asked} {name} is not one of {', '.join(PEERS)}{nearest(name, PEERS, most=1)}")
     if (arguments.source and arguments.target) or arguments.search:

@@ -236,10 +236,9 @@ def test_two_bounds_in_a_word_are_no_number() -> None:
 
 
 @pytest.mark.parametrize("count", [2, "2"])
-@pytest.mark.parametrize(("name", "setting"), [("trl", "num_iterations"), ("verl", EPOCHS), ("openrlhf", "max_epochs")])
+@pytest.mark.parametrize(("name", "setting"), [("trl", "num_iterations"), ("verl", EPOCHS)])
 def test_epochs_are_epochs_in_every_library(name: str, setting: str, count: int | str) -> None:
     usual = {ADVANTAGE: "grpo"} if name == "verl" else {}
-    usual |= {"advantage_estimator": "group_norm", "init_kl_coef": 0} if name == "openrlhf" else {}
     objective = parse(from_peer(name, {**usual, setting: count}).expression)
     assert objective.pass_count == 2
     assert to_peer(name, objective).settings[setting] == 2
