@@ -23,7 +23,7 @@ from objectives.batch import (
     statistic,
     writers,
 )
-from objectives.definitions import definitions_only, end_reading, module_name
+from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, importable_from, module_name
 from objectives.described import described
 from objectives.errors import ObjectiveError
 from objectives.examples import with_examples
@@ -55,6 +55,7 @@ from objectives.zoo import Name, known, names, recipe, register
 
 __all__ = [
     "ASKED",
+    "CODE_FOLDERS",
     "MISSING",
     "OF_TURNS",
     "PROVENANCE",
@@ -99,6 +100,7 @@ __all__ = [
     "described",
     "drawn",
     "end_reading",
+    "importable_from",
     "k3",
     "known",
     "largest",

@@ -4,6 +4,7 @@ To read one, a process runs its top again: what stands there should be definitio
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,10 +37,39 @@ def end_reading() -> None:
         raise _End
 
 
+CODE_FOLDERS: list[str] = []
+"""Folders beside Python's own from which code that a person named was imported: other processes need them as well."""
+
+
+@contextmanager
+def importable_from(folder: str | Path) -> Iterator[None]:
+    """While a name that a person typed is imported: modules of a folder are found, behind all others.
+
+    At no other time: a folder with a file that is called as some optional package would otherwise run it.
+    """
+    entry, before = str(folder), set(sys.modules)
+    is_there = entry in sys.path or (entry == os.getcwd() and "" in sys.path)
+    if not is_there:
+        sys.path.append(entry)
+    try:
+        yield
+    finally:
+        if not is_there and entry in sys.path:
+            sys.path.remove(entry)
+        files = (getattr(sys.modules[name], "__file__", None) for name in sys.modules.keys() - before)
+        if entry not in CODE_FOLDERS and any(file and Path(file).is_relative_to(entry) for file in files):
+            CODE_FOLDERS.append(entry)
+
+
 def import_definitions(module: str) -> None:
     """Imports a module for what it defines, unless it is there already. Raises whatever the module does."""
     if module in sys.modules or module == module_name("__main__"):
         return
+    with importable_from(Path.cwd()):
+        _import_definitions(module)
+
+
+def _import_definitions(module: str) -> None:
     spec = find_spec(module)
     if spec is None or spec.loader is None:
         importlib.import_module(module)  # raises, or makes a namespace

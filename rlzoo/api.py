@@ -24,7 +24,6 @@ from rlzoo.config.python_keys import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from rlzoo.scripts import find_modules_here
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 def _call() -> Iterator[None]:
     """A call from a script or a command: what is wrong with an expression is the user's mistake as well."""
     end_reading()
-    find_modules_here()
     try:
         yield
     except ObjectiveError as error:

@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from objectives import module_name
+from objectives import CODE_FOLDERS, module_name
 from rlzoo.errors import UserError
 from rlzoo.signals import ENDING, held_back
 
@@ -34,10 +34,11 @@ class _Process(ForkServerProcess):
         main: Any = sys.modules["__main__"]
         with _one_at_a_time, held_back():
             spec, main.__spec__ = getattr(main, "__spec__", None), _AS_OURS
+            path, sys.path = sys.path, [*sys.path, *(it for it in CODE_FOLDERS if it not in sys.path)]
             try:
                 super().start()
             finally:
-                main.__spec__ = spec
+                main.__spec__, sys.path = spec, path
 
     def run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the server that it is forked from may be somebody else's
@@ -64,12 +65,6 @@ class WithoutMain(ForkServerContext):
             )
         with held_back():
             resource_tracker.ensure_running()
-
-
-def find_modules_here() -> None:
-    """Has `my_module:part` found in the working directory, wherever rlzoo was started from."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
 
 
 def script_folder() -> str:

@@ -34,7 +34,6 @@ from rlzoo.commands import (
 )
 from rlzoo.config import option_as_word
 from rlzoo.errors import Fault, PlainFormatter, UserError, bounded, fault_in, nearest, printable
-from rlzoo.scripts import find_modules_here
 from rlzoo.signals import heard, number_of
 
 
@@ -81,7 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if "_ARGCOMPLETE" in os.environ:
         completion.complete(_parser())
-    find_modules_here()
     warnings.formatwarning = _plain_warning
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PlainFormatter())

@@ -25,7 +25,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 def command(words: Sequence[str], gpus: int) -> list[str]:
     """What trains with these words: one process, or by torchrun one for each of several GPUs."""
     launched = ["torch.distributed.run", "--standalone", f"--nproc_per_node={gpus}", f"--max-restarts={RESTARTS}", "-m"]
-    return [sys.executable, "-m", *(launched if gpus > 1 else []), "rlzoo", "train", *words]
+    return [sys.executable, "-P", "-m", *(launched if gpus > 1 else []), "rlzoo", "train", *words]
 
 
 def start(

@@ -14,7 +14,7 @@ from pebble import ProcessExpired, ProcessPool
 from objectives import ObjectiveError
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.threads import one_thread
-from rlzoo.scripts import WithoutMain, find_modules_here
+from rlzoo.scripts import WithoutMain
 from rlzoo.suite.catalogue import load_experiment
 from rlzoo.suite.cell import CellResult, make_start, run_cell
 from rlzoo.suite.cells import Cell, CellFile
@@ -116,7 +116,6 @@ def _elsewhere(
 
 def _begin() -> None:
     torch.set_num_threads(1)
-    find_modules_here()
 
 
 def _attempt(function: Work, item: tuple[Any, ...]) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from objectives import definitions_only
+from objectives import definitions_only, importable_from
 from rlzoo.config.outside import FILE, MODULE
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.source import Definition
@@ -32,7 +32,8 @@ def load_outside(key: str, written: str) -> Any:
     else:
         raise UserError(f"{setting} is neither my_module:name nor ./my_file.py:name")
     try:
-        loaded = load()
+        with importable_from(Path.cwd()):
+            loaded = load()
     except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
         if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
             raise UserError(
@@ -61,7 +62,8 @@ def definition_in(module: str, name: str) -> Definition | None:
         file = getattr(sys.modules[module], "__file__", None)
     else:
         try:
-            spec = find_spec(module)
+            with importable_from(Path.cwd()):
+                spec = find_spec(module)
         except (ImportError, ValueError):  # whoever loads it says so
             return None
         file = spec.origin if spec else None
@@ -75,15 +77,13 @@ def load_file(path: str) -> ModuleType:
     written, known = Path(path).stat().st_mtime_ns, sys.modules.get(name)
     if known is not None and known.__dict__["written"] == written:
         return known
-    if str(Path(path).parent) not in sys.path:
-        sys.path.append(str(Path(path).parent))  # where it finds the files beside it
     spec = spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     module.__dict__["written"] = written
     sys.modules[name] = module
     try:
-        with definitions_only():
+        with definitions_only(), importable_from(Path(path).parent):  # where it finds the files beside it
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

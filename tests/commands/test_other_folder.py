@@ -1,13 +1,15 @@
 """A run with a method of one's own, looked at or gone on with from another folder: one line says what to type."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from objectives import parse
+from objectives import CODE_FOLDERS, parse
 from objectives.zoo import PARTS
+from rlzoo.comparing.training_process import command
 from rlzoo.config import load_config
 from rlzoo.experiment.code import keep_sources
 from rlzoo.experiment.run_folder import RunFolder
@@ -74,3 +76,43 @@ def test_a_task_of_a_run_that_a_file_here_does_not_define_is_said_with_where_to_
     assert f"there is no file ./far_task.py in {tmp_path}; go to the folder that it is named from" in message
     message = error_of(capsys, "train", "task.name=far_task:Task")
     assert "No module named 'far_task'; go to the folder where far_task lies, or put PYTHONPATH=FOLDER" in message
+
+
+LOG = "step,reward,entropy\n" + "".join(f"{step},0.5,1.0\n" for step in range(30))
+INSTALLED = ("-P", "-c", "import sys; from rlzoo.commands import main; sys.exit(main(sys.argv[1:]))")
+
+
+@pytest.mark.parametrize("start", [INSTALLED, ("-m", "rlzoo")])
+def test_a_file_of_the_working_directory_that_is_called_as_a_package_is_not_run(
+    start: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "log.csv").write_text(LOG)
+    for name in ("uarray", "brotlicffi", "statistics"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
+    done = subprocess.run([sys.executable, *start, "doctor", "log.csv"], cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode in (0, 1) and done.stdout and not (tmp_path / "marker").exists(), done.stderr.decode()
+
+
+def test_a_run_of_a_grid_starts_beside_a_users_own_statistics_file(tmp_path: Path) -> None:
+    (tmp_path / "statistics.py").write_text("raise SystemExit('not the one of Python')\n")
+    done = subprocess.run(command(["show=config"], 1), cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == 0 and b"objective:" in done.stdout, done.stderr.decode()
+
+
+def test_the_working_directory_can_be_imported_from_only_while_a_typed_name_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far_method.py").write_text(f"import far_bounds\n{METHOD}")
+    (tmp_path / "far_bounds.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [it for it in sys.path if it])
+    folders = [*CODE_FOLDERS]
+    try:
+        parse("grpo+far_method:far_part")
+        assert str(tmp_path) not in sys.path and "far_bounds" in sys.modules
+        assert [*folders, str(tmp_path)] == CODE_FOLDERS, "what other processes are given to find it"
+    finally:
+        CODE_FOLDERS[:] = folders
+        sys.modules.pop("far_bounds", None)
+        forget()
