@@ -65,10 +65,11 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     check_words(config)
     config = with_modules_named(config)
 
+    from rlzoo.report.run_files import write_reports
     from rlzoo.report.terminal import Terminal
     from rlzoo.training.run import train
 
-    return Run(train(config, Terminal(quiet=not progress)).path)
+    return Run(train(config, Terminal(quiet=not progress), write_reports).path)
 
 
 @_call()
@@ -351,7 +352,7 @@ class Run:
 
     def curves(self) -> Figure:
         """The learning curves. Raises UserError if no step is done."""
-        from rlzoo.report.curves import curves_of
+        from rlzoo.report.run_files import curves_of
 
         return curves_of(RunFolder(self.folder))
 

@@ -70,7 +70,7 @@ def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
     file.write_text(yaml.safe_dump(values, default_style='"'))  # YAML's versions do not agree on what is text
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rlzoo.experiment.first_check.check_words", lambda config: None)
-        patched.setattr(rlzoo.training.run, "train", lambda config, view: asked.append(config) or RunFolder(tmp_path))
+        patched.setattr(rlzoo.training.run, "train", lambda config, *_: asked.append(config) or RunFolder(tmp_path))
         assert main(["train", *(key_and_value(key, value) for key, value in keys.items())]) == 0
         assert main(["train", str(file)]) == 0
         rlzoo.train(file)
@@ -175,7 +175,7 @@ def test_seeds_are_a_number_a_list_or_chosen_where_they_decide_something(monkeyp
 
 def test_arrays_are_their_numbers_and_an_argument_that_is_none_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Config] = []
-    monkeypatch.setattr(rlzoo.training.run, "train", lambda config, view: asked.append(config) or RunFolder(Path()))
+    monkeypatch.setattr(rlzoo.training.run, "train", lambda config, *_: asked.append(config) or RunFolder(Path()))
     rlzoo.train(**{"train.betas": np.array([0.5, 0.75]), "train.steps": np.int64(3)})
     rlzoo.train(objective=None, model=None, output=None)
     assert asked == [load_config(["train.betas=0.5,0.75", "train.steps=3"]), load_config([])]

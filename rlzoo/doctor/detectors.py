@@ -40,6 +40,8 @@ class Detector:
     """The detector for which this one stands where only a proxy of its column is logged."""
     live: bool = True
     """Whether it can be asked before a run is done."""
+    stops_learning: bool = False
+    """Whether a run learns nothing while it shows."""
 
     def values(self, table: Table) -> Array:
         """The signal [steps] of a table; what overflows, as whoever logged it may have logged 1e308, is unknown."""
@@ -75,6 +77,11 @@ class Detection:
 
     def __str__(self) -> str:
         return f"{self.name.replace('_', ' ')} at step {self.step}: {self.value:.3g} {self.unit}"
+
+    @property
+    def summary(self) -> str:
+        """What it is, why, and what to do, in a line."""
+        return "; ".join(filter(None, (str(self), self.reason, self.setting, "rlzoo doctor says more of it")))
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,7 @@ DETECTORS: tuple[Detector, ...] = (
         "dead_groups",
         "look at responses and rewards: rlzoo task shows both",
         reason=reasons.why_no_signal,
+        stops_learning=True,
     ),
     Detector(
         "reward_saturation",
@@ -194,6 +202,7 @@ DETECTORS: tuple[Detector, ...] = (
         "of the last five steps skipped an update",
         "precision",
         "take out what divides by zero or overflows; model.precision=float32",
+        stops_learning=True,
     ),
     Detector(
         "silenced_gradient",
@@ -204,6 +213,7 @@ DETECTORS: tuple[Detector, ...] = (
         setting="rlzoo inspect RUN shows which part takes it",
         below=True,
         reason=reasons.why_silent,
+        stops_learning=True,
     ),
     Detector(
         "stale_rollouts",
@@ -264,6 +274,16 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
             findings.append(_finding(detector, table, values, int(showing[0])))
     steps = len(column(table, "step"))
     return Examination(steps, tuple(sorted(findings, key=lambda finding: finding.step)), unseen)
+
+
+def standstill(table: Table) -> list[Detection]:
+    """The findings that show at the last step, and while they show a run learns nothing."""
+    found = list[Detection]()
+    for detector in DETECTORS:
+        values = detector.values(table) if detector.stops_learning and table else np.zeros(0)
+        if len(values) and detector.shows(values[-1:])[0]:
+            found.append(_finding(detector, table, values, len(values) - 1))
+    return found
 
 
 def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detection:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.doctor.detectors import DETECTORS, Detection, examine
+from rlzoo.config import Config
+from rlzoo.doctor.columns import Table
+from rlzoo.doctor.detectors import DETECTORS, Detection, examine, standstill
 from rlzoo.doctor.reading import Record, run_records, table_of
 from rlzoo.doctor.repetition import repetition
-from rlzoo.files import read_json
+from rlzoo.experiment.run_folder import STEP, RunFolder
+from rlzoo.files import json_lines, read_json
 
 LOOKS = 100
 """How often at most a run is looked at before it is as long again: a look takes as long as it has steps."""
@@ -58,6 +61,13 @@ class Following:
         self.records = list(self._with_repetition(list(done)))
         self.named = {finding.name for finding in self._findings()}
 
+    @classmethod
+    def of_run(cls, config: Config, folder: RunFolder, done: int) -> "Following":
+        """The examination of a run of which so many steps are done."""
+        rollout, records = config.rollout, json_lines(folder.metrics, STEP) if done else ()
+        size = (rollout.prompts_per_step, rollout.responses_per_prompt)
+        return cls(*size, config.objective, records, folder.responses, rollout.old_logp)
+
     def __call__(self, metrics: Record) -> list[Detection]:
         """What has become clear with the metrics of this step."""
         self.records += self._with_repetition([metrics])
@@ -76,6 +86,14 @@ class Following:
             known = shares.get(record.get("step"))
             yield {**record, **({"repetition": sum(known) / len(known)} if known else {})}
 
+    @property
+    def standstill(self) -> list[Detection]:
+        """What keeps the run from learning as it stands."""
+        return standstill(self._table())
+
+    def _table(self) -> Table:
+        return table_of(run_records(self.records, (), self.size, self.objective, self.old_logp))
+
     def _findings(self) -> tuple[Detection, ...]:
-        table = table_of(run_records(self.records, (), self.size, self.objective, self.old_logp))
+        table = self._table()
         return examine(table, LIVE).findings if table else ()

@@ -15,7 +15,26 @@ def nothing_more(table: Table, step: int) -> str:
 
 
 def why_no_signal(table: Table, row: int) -> str:
-    """What the responses of each group have in common at a row of the table."""
+    """What the responses of each group have in common at a row of the table, and whether training has made it so."""
+    return _alike(table, row) + _broken(table, row)
+
+
+def _broken(table: Table, row: int) -> str:
+    """Of a model that had a signal in its first step and has earned less ever since it has none."""
+    reward = column(table, "reward")
+    had_signal = _at(table, "groups_without_signal", 0) < 1 and not _at(table, "updates_skipped", 0) > 0
+    lost = np.flatnonzero(column(table, "groups_without_signal")[: row + 1] < 1)
+    if not had_signal or not (reward[lost[-1] + 1 : row + 1] < reward[0]).all():
+        return ""
+    rate = _at(table, "learning_rate", row)
+    value = f"={rate:.3g}" if np.isfinite(rate) else ""
+    return (
+        f"; training has broken the model, which earned {reward[0]:.3g} in step {_at(table, 'step', 0):g} and "
+        f"{reward[row]:.3g} in step {_at(table, 'step', row):g}: lower train.learning_rate{value}, the likely cause"
+    )
+
+
+def _alike(table: Table, row: int) -> str:
     length, share = _at(table, "length", row), float(right(table)[row])
     loss = _at(table, "loss", row)
     so = " (so the loss is 0)" if loss == 0 else ""

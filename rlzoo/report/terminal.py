@@ -20,27 +20,22 @@ from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Detection
-from rlzoo.doctor.following import Following
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import Experiment, counted
-from rlzoo.experiment.run_folder import STEP, RunFolder
-from rlzoo.files import json_lines
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.console import plain_console
-from rlzoo.report.curves import curves_of, save_figure
 from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.memory import said_room
-from rlzoo.report.model_card import write_model_card
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.phases import PHASES
 from rlzoo.tasks.dataset import forms_said
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses
-from rlzoo.training.run import Alert, Outcome, ShowStep
-from rlzoo.training.standstill import StandstillWatch, standstill
+from rlzoo.training.run import Outcome, ShowStep
 
 
 class Terminal:
@@ -114,18 +109,17 @@ class Terminal:
 
     @contextmanager
     def training(self, experiment: Experiment, done: int) -> Iterator[ShowStep]:
-        """Yields what to call with the metrics and timings of every step."""
+        """Yields what to call with the metrics, timings and findings of every step."""
         steps = experiment.config.train.steps
         masks, has_tools = (
             [part.name for part in experiment.objective.all(Mask)],
             bool(tool_keys(experiment.config.task)),
         )
-        row, watch = StepRow(steps, masks, has_tools), StandstillWatch(experiment.config)
-        follow = _following(experiment, done)
+        row = StepRow(steps, masks, has_tools)
         every = max(1, steps // 20) if self.console.is_terminal else 1
         with self._progress("training", "steps", completed=done, total=steps, timed=False) as (progress, task):
 
-            def show(metrics: dict[str, Any], timings: dict[str, float]) -> Sequence[Alert]:
+            def show(metrics: dict[str, Any], timings: dict[str, float], findings: Sequence[Detection]) -> None:
                 line = row.text(metrics, timings)
                 if row.shown == 1:
                     self.console.print(row.heading())
@@ -133,18 +127,11 @@ class Terminal:
                     self.console.print(f"warning: {_unended(experiment)}", style="bold red")
                 if metrics["step"] % every == 0 or metrics["step"] in (done + 1, steps):
                     self.console.print(line)
-                findings = follow(metrics)
                 for finding in findings:
-                    self.console.print(f"finding: {_told(finding)}", style="bold yellow")
-                if warning := watch(metrics):
-                    self.console.print(f"warning: {warning}", style="bold red")
+                    self.console.print(f"finding: {finding.summary}", style="bold yellow")
                 progress.update(task, completed=metrics["step"])
-                return [_alert(finding) for finding in findings]
 
-            if done < steps:
-                yield show
-            else:
-                yield lambda metrics, timings: ()
+            yield show
 
     def profiled(self, traces: Path) -> None:
         """Where the traces of a step lie, and what shows them."""
@@ -214,22 +201,19 @@ class Terminal:
             yield progress, progress.add_task(what, completed=completed, total=total)
 
     def conclude(self, outcome: Outcome) -> None:
-        """Writes the card, draws the curves, then says: before and after, where the time went, what to type next."""
-        folder, model = outcome.folder, outcome.folder.last_checkpoint()
-        if model is not None:
-            write_model_card(folder, model)
-        save_figure(curves_of(folder), folder.curves)
+        """Before and after, where the time went, and what to type next."""
+        folder = outcome.folder
         self.console.print(figures_table(outcome))
         self.console.print("The held-out problem whose accuracy changed by the median, and responses to it:")
         self.console.print(responses_table(outcome))
         self.console.print()
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
-        if cause := standstill(outcome.metrics, outcome.experiment.config):
-            self.console.print(Text(f"not learning: at the end {cause}", style="bold red"))
+        for cause in outcome.standstill:
+            self.console.print(Text(f"not learning: {cause.summary}", style="bold red"))
         self._say("curves", str(folder.curves))
         self._say("metrics", str(folder.metrics))
-        self._say("model", str(model))
+        self._say("model", str(folder.last_checkpoint()))
         for i, command in enumerate(_next(outcome)):
             self._say("" if i else "next", shlex.join(command))
 
@@ -245,21 +229,6 @@ def _unended(experiment: Experiment) -> str:
         f"every response was cut at {limit}: none had {experiment.tokenizer.ends}, which ends one; raise {limit}, or "
         f"name in the model's generation_config.json (eos_token_id) what it writes at its end"
     )
-
-
-def _alert(finding: Detection) -> Alert:
-    return Alert(finding.name.replace("_", " "), _told(finding, finding.setting))
-
-
-def _told(finding: Detection, *more: str) -> str:
-    return "; ".join(filter(None, (str(finding), finding.reason, *more, "rlzoo doctor says more of it")))
-
-
-def _following(experiment: Experiment, done: int) -> Following:
-    rollout, folder = experiment.config.rollout, RunFolder(experiment.folder)
-    records = json_lines(folder.metrics, STEP) if done else ()
-    size = (rollout.prompts_per_step, rollout.responses_per_prompt)
-    return Following(*size, str(experiment.objective), records, folder.responses, rollout.old_logp)
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:

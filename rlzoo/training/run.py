@@ -15,6 +15,9 @@ from accelerate.utils import set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.doctor.detectors import Detection
+from rlzoo.doctor.following import Following
+from rlzoo.doctor.signals import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
@@ -40,22 +43,15 @@ from rlzoo.training.models import load_models
 from rlzoo.training.partial import begun_tensors, read_begun
 from rlzoo.training.profiling import profiled
 from rlzoo.training.scoring import Scorer
-from rlzoo.training.standstill import PATIENCE, SKIPPED
 from rlzoo.training.trainer import Trainer
 
 AnyScorer = TypeVar("AnyScorer", bound=Scorer)
 
 
-@dataclass(frozen=True)
-class Alert:
-    """What whoever follows a run from elsewhere should know."""
-
-    title: str
-    text: str
-
-
-ShowStep = Callable[[dict[str, Any], dict[str, float]], Sequence[Alert]]
-"""Called with the metrics and the timings of a step; returns what has become clear with it."""
+ShowStep = Callable[[dict[str, Any], dict[str, float], Sequence[Detection]], None]
+"""Called with the metrics and the timings of a step, and with the findings of the doctor that it brought."""
+WriteReports = Callable[[RunFolder], None]
+"""Writes what a finished run is shown by into its folder, as its model's card and its curves."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,8 @@ class Outcome:
     """By step, the first decoding first."""
     peak_flops: float
     """Operations per second that a matrix product reaches here."""
+    standstill: Sequence[Detection]
+    """What keeps it from learning at its end."""
 
 
 class TrainingView(Protocol):
@@ -108,8 +106,8 @@ class TrainingView(Protocol):
         ...
 
 
-def train(config: Config, view: TrainingView) -> RunFolder:
-    """Runs an experiment, or goes on with it, to its end.
+def train(config: Config, view: TrainingView, write_reports: WriteReports = lambda folder: None) -> RunFolder:
+    """Runs an experiment, or goes on with it, to its end, and writes its reports.
 
     Raises Fault for a full disk, too little memory, a lost process, and a run whose last updates were all skipped.
     """
@@ -135,6 +133,7 @@ def train(config: Config, view: TrainingView) -> RunFolder:
                 if accelerator.is_main_process:
                     write_json(folder.end, {"step": config.train.steps})
             if accelerator.is_main_process:
+                write_reports(folder)
                 _conclude(_outcome(experiment, folder, accelerator.device), folder, view)
     return folder
 
@@ -142,8 +141,11 @@ def train(config: Config, view: TrainingView) -> RunFolder:
 def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
     view.conclude(outcome)
     last = outcome.metrics[-PATIENCE:]
-    if last and all(map(SKIPPED.shows, last)):
-        raise Fault(f"output={folder.path} has learnt nothing at its end: {SKIPPED}")
+    if last and all(step["updates_skipped"] > 0 and step["gradient_norm"] == 0 for step in last):
+        raise Fault(
+            f"output={folder.path}: no gradient is finite at the end, and every update is skipped; lower "
+            "train.learning_rate, or take out the part of the objective that divides by zero"
+        )
 
 
 @contextmanager
@@ -175,6 +177,7 @@ def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) ->
         timings=read_json_lines(folder.timings, TIMINGS),
         evaluations={decoding: read_evaluations(folder, decoding) for decoding in decodings},
         peak_flops=measured_peak(device, dtype),
+        standstill=Following.of_run(experiment.config, folder, experiment.config.train.steps).standstill,
     )
 
 
@@ -191,11 +194,11 @@ def _start_trackers(accelerator: Accelerator, config: Config, folder: RunFolder)
         raise UserError(f"log.trackers={config.log.trackers}: {', '.join(sorted(missing))} is not installed")
 
 
-def send_alerts(trackers: Sequence[GeneralTracker], alerts: Sequence[Alert]) -> None:
-    """Tells them to every tracker that has alerts: trackio and wandb have."""
-    for tracker, alert in itertools.product(trackers, alerts):
+def send_alerts(trackers: Sequence[GeneralTracker], findings: Sequence[Detection]) -> None:
+    """Sends them to every tracker that has alerts: trackio and wandb have."""
+    for tracker, finding in itertools.product(trackers, findings):
         if hasattr(tracker.tracker, "alert"):
-            tracker.tracker.alert(title=alert.title, text=alert.text)
+            tracker.tracker.alert(title=finding.name.replace("_", " "), text=finding.summary)
 
 
 def load_trainer(
@@ -275,6 +278,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
     if main:
         forget_after(folder, trainer.progress.step)
     _evaluate_once(trainer, folder, view)
+    follow = Following.of_run(config, folder, trainer.progress.step) if main else None
     times = CheckpointTimes(config.checkpoint, config.train.steps, trainer.accelerator)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
@@ -287,9 +291,9 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
                     _record(folder, metrics, timings, _examples(collected, config.log, config.task))
                     forget_old_responses(folder, trainer.progress.step, config.log.response_steps)
                 trainer.accelerator.log({k: v for k, v in metrics.items() if k != "step"}, step=metrics["step"])
-            alerts = show(metrics, timings)
-            if main:
-                send_alerts(trainer.accelerator.trackers, alerts)
+            findings = follow(metrics) if follow else []
+            show(metrics, timings, findings)
+            send_alerts(trainer.accelerator.trackers, findings)
             if times.is_due(trainer.progress.step):
                 _checkpoint(trainer, folder)
                 times.saved()

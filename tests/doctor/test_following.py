@@ -10,7 +10,6 @@ from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.following import LIVE, LOOKS, Following
 from rlzoo.doctor.reading import Record
 from rlzoo.files import append_json_line
-from rlzoo.report.terminal import _told
 from tests.doctor.tables import changed, healthy
 from tests.doctor.test_detectors import FIRST, SICK, sick, slow
 from tests.thinned import thinned
@@ -46,7 +45,7 @@ def test_where_the_ratio_is_to_the_engine_a_mismatch_names_what_mends_it(old_log
     findings = [finding for record in records(sick("sampler_mismatch")) for finding in follow(record)]
     (finding,) = [finding for finding in findings if finding.name == "sampler_mismatch"]
     assert says in finding.reason and bool(says) == bool(finding.reason)
-    assert finding.reason in _told(finding)
+    assert finding.reason in finding.summary
 
 
 def test_repetition_is_told_while_the_run_goes_on(tmp_path: Path) -> None:

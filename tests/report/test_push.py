@@ -16,9 +16,8 @@ from rlzoo.config import load_config, read_recorded, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.model_card import CARD, model_card
-from rlzoo.report.published import published_config
 from rlzoo.report.push import MODEL_FILES
+from rlzoo.report.run_files import CARD, model_card, published_config, write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
 from tests.conftest import error_of
@@ -45,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         "evaluation.samples=2",
     ]
     words += ["evaluation.problems=4", "rollout.max_refills=50", "evaluation.decodings=[1/1,0/1]"]
-    return train(load_config(words), Terminal(Console(quiet=True)))
+    return train(load_config(words), Terminal(Console(quiet=True)), write_reports)
 
 
 def test_no_name_of_a_folder_is_filled_in(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_what_ends_a_response_is_said_at_the_start_and_again_where_none_has_ende
     metrics |= {"truncated": cut, "updates_skipped": 0, "grading_timed_out": 0, "grading_failed": 0}
     with Terminal(console).training(experiment, 0) as show:
         for step in (1, 2):
-            show({**metrics, "step": step}, {"tokens": 10, "seconds": 2.0})
+            show({**metrics, "step": step}, {"tokens": 10, "seconds": 2.0}, [])
     warned = f"every response was cut at rollout.max_response_tokens=24: none had {end}, which ends one"
     assert console.export_text().count(warned) == (cut == 1)
 

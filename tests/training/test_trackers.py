@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from rlzoo.training.run import Alert, send_alerts
+from rlzoo.doctor.detectors import examine
+from rlzoo.training.run import send_alerts
+from tests.doctor.test_detectors import sick
 from tests.thinned import thinned
 from tests.training.test_train import SMALL
 
@@ -140,5 +142,7 @@ class Recorder:
 
 def test_trackers_without_alerts_are_passed_over() -> None:
     recorder = Recorder()
-    send_alerts([SimpleNamespace(tracker=object()), recorder], [Alert("a", "b"), Alert("c", "d")])  # type: ignore[list-item]
-    assert recorder.alerts == [("a", "b"), ("c", "d")]
+    (finding,) = (found for found in examine(sick("truncation")).findings if found.name == "truncation")
+    send_alerts([SimpleNamespace(tracker=object()), recorder], [finding])  # type: ignore[list-item]
+    ((title, text),) = recorder.alerts
+    assert title == "truncation" and "rollout.max_response_tokens" in text and finding.reason in text

@@ -26,6 +26,7 @@ from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, checkpoints
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.model.accelerator import make_accelerator
+from rlzoo.report.run_files import write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.signals import Interrupted
 from rlzoo.training import run as loop
@@ -56,7 +57,7 @@ def small(folder: Path, *words: str) -> Config:
 
 def run(folder: Path, *words: str) -> RunFolder:
     """Trains silently."""
-    return train(small(folder, *words), Terminal(Console(quiet=True)))
+    return train(small(folder, *words), Terminal(Console(quiet=True)), write_reports)
 
 
 @pytest.mark.parametrize(
