@@ -23,10 +23,9 @@ if TYPE_CHECKING:
         inspect,
         leaderboard,
         load_run,
-        map_objectives,
-        run_suite,
         train,
     )
+    from rlzoo.lab.commands import map_objectives, run_suite
     from rlzoo.tasks import grade
 
 __all__ = [
@@ -45,12 +44,15 @@ __all__ = [
     "train",
 ]
 
+_ELSEWHERE = {"grade": "rlzoo.tasks", "map_objectives": "rlzoo.lab.commands", "run_suite": "rlzoo.lab.commands"}
+"""Name -> its module, if that is not `rlzoo.api`."""
+
 
 def __getattr__(name: str) -> Any:
     """Imported when it is first asked for: what trains takes seconds to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("rlzoo.tasks" if name == "grade" else "rlzoo.api"), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "rlzoo.api")), name)
 
 
 def __dir__() -> list[str]:

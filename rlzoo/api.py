@@ -14,8 +14,6 @@ from rlzoo.config import (
     Config,
     InspectConfig,
     LeaderboardConfig,
-    MapConfig,
-    SuiteConfig,
     TrustConfig,
     load_config,
     own_words,
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
     from rlzoo.choosing.choose import Choice
     from rlzoo.comparing.compare import RunFailure
-    from rlzoo.mapping.zoo_map import ZooMap
-    from rlzoo.suite.suite import SuiteTable
 
     Table: TypeAlias = DataFrame | list[dict[str, Any]]
     """A pandas frame where pandas is installed, and otherwise its rows."""
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _call() -> Iterator[None]:
+def user_call() -> Iterator[None]:
     """A call from a script or a command: what is wrong with an expression is the user's mistake as well."""
     end_reading()
     try:
@@ -50,7 +46,7 @@ def _call() -> Iterator[None]:
         raise UserError(str(error)) from None
 
 
-@_call()
+@user_call()
 def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     """Trains a model with an objective, as `rlzoo train` does, and returns the finished run.
 
@@ -72,7 +68,7 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     return Run(train(config, Terminal(quiet=not progress), write_reports).path)
 
 
-@_call()
+@user_call()
 def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **keys: Any) -> Table:
     """Evaluates a run's folder or a model, as `rlzoo eval` does; a row for each problem set and decoding.
 
@@ -91,7 +87,7 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
     return _table([{"file": str(file), **read_results(file.parent)[file.stem]["figures"]} for file in files])
 
 
-@_call()
+@user_call()
 def compare(
     objectives: Sequence[str] | str = (),
     *words: str | Path,
@@ -114,7 +110,7 @@ def compare(
     return compare_words([*_list(objectives), *map(str, words), *settings], _list(ablate), progress)
 
 
-@_call()
+@user_call()
 def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = True) -> Comparison:
     """The comparison that a command line asks for."""
     from rlzoo.comparing.grid_words import read_grid_words
@@ -141,7 +137,7 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     return Comparison(grid.folder, table, done, failures)
 
 
-@_call()
+@user_call()
 def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: Any) -> Table:
     """The leaderboard of runs, folders of runs, grids and evaluations that are done, as `rlzoo leaderboard` shows it.
 
@@ -205,7 +201,7 @@ def _leaderboard_of_table(
     return _table(records(board))
 
 
-@_call()
+@user_call()
 def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any) -> Path:
     """Looks at the rollouts of a step of a run token by token, as `rlzoo inspect` does; returns the page.
 
@@ -223,7 +219,7 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     return show_microscope(inspect_run(str(folder), config, trusted.trust), not progress)
 
 
-@_call()
+@user_call()
 def choose(words: str) -> Choice:
     """What addresses a trouble that is told in a user's words, as `rlzoo choose` shows it: values.
 
@@ -233,67 +229,6 @@ def choose(words: str) -> Choice:
     from rlzoo.choosing.choose import choose
 
     return choose(words)
-
-
-@_call()
-def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, **keys: Any) -> ZooMap:
-    """What one update of each objective does, exactly, in a micro-language: the map that `rlzoo map` makes and writes.
-
-    Every recipe if none is named. `regimes=["stale", "hard"]` and the like are the command's keys. A regime's
-    `row("grpo")` has biases, noise and changes, its `cosines` [E, E] and `groups` say who is alike. Raises UserError.
-    """
-    return map_words([*_list(objectives), *python_words(keys)], progress)
-
-
-@_call()
-def map_words(words: Sequence[str], progress: bool = True) -> ZooMap:
-    """The map that a command line asks for."""
-    from rlzoo.comparing.grid_words import is_setting
-
-    config: MapConfig = load_config([word for word in words if is_setting(word)], MapConfig)
-    expressions = [word for word in words if not is_setting(word)]
-    for expression in expressions:
-        parse(expression)
-
-    from rlzoo.mapping.expressions import all_expressions
-    from rlzoo.mapping.zoo_map import make_map
-    from rlzoo.report.map_view import MapView
-
-    view = MapView(config, quiet=not progress)
-    zoo_map = make_map(expressions or all_expressions(), config, view.begin)
-    view.show(zoo_map)
-    return zoo_map
-
-
-@_call()
-def run_suite(objectives: Sequence[str] | str = (), progress: bool = True, **keys: Any) -> SuiteTable:
-    """The behaviour suite, as `rlzoo suite` runs and writes it: small trainings in which a trouble is there on purpose.
-
-    Each experiment's own arms if no objective is named. `experiments=["rare_but_right"], seeds=10, jobs=2` and the
-    like are the command's keys. What is done in `output` is not done again. Raises UserError.
-    """
-    return suite_words([*_list(objectives), *python_words(keys)], progress)
-
-
-@_call()
-def suite_words(words: Sequence[str], progress: bool = True) -> SuiteTable:
-    """The suite that a command line asks for."""
-    from rlzoo.comparing.grid_words import is_setting
-    from rlzoo.suite.catalogue import check_names
-
-    config: SuiteConfig = load_config([word for word in words if is_setting(word)], SuiteConfig)
-    check_names(config.experiments)
-    objectives = list(dict.fromkeys(word for word in words if not is_setting(word)))
-    for expression in objectives:
-        parse(expression)
-
-    from rlzoo.report.suite_view import SuiteView
-    from rlzoo.suite.suite import run_suite
-
-    view = SuiteView(config, quiet=not progress)
-    suite = run_suite(config, objectives, view)
-    view.show(suite, objectives)
-    return suite
 
 
 def load_run(folder: str | Path) -> Run:

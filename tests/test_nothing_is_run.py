@@ -23,9 +23,11 @@ ALLOWED_IMPORTS = {
     "objectives/adapters/package.py": "seams of a peer's, written beside it",
     "objectives/methods/__init__.py": "the files of its folder",
     "objectives/parts/__init__.py": "the files of its folder",
-    "rlzoo/__init__.py": "one of two of ours",
+    "rlzoo/__init__.py": "one of three of ours",
+    "rlzoo/commands/__init__.py": "the laboratory's commands",
+    "rlzoo/config/command_keys.py": "the laboratory's keys, by a table",
     "rlzoo/rollout/__init__.py": "an engine of ours, by a table",
-    "rlzoo/suite/catalogue.py": "an experiment of ours, one of its folder",
+    "rlzoo/lab/suite/catalogue.py": "an experiment of ours, one of its folder",
     "rlzoo/tasks/__init__.py": "a task of ours, by a table",
     "rlzoo/tasks/outside.py": "task, reward, engine and experiment that a person typed, or a file that is trusted",
 }

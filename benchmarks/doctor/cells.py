@@ -13,9 +13,9 @@ from rlzoo.doctor.columns import Table
 from rlzoo.doctor.reading import run_records, table_of
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.lab.suite.catalogue import load_experiment
+from rlzoo.lab.suite.cell import make_start
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.suite.catalogue import load_experiment
-from rlzoo.suite.cell import make_start
 from rlzoo.training.run import load_trainer
 from rlzoo.training.trainer import Trainer
 

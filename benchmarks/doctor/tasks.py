@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rlzoo.suite.experiment import Arm, Experiment, Start
-from rlzoo.suite.experiments.forking_tokens import EXPERIMENT as FORKS
-from rlzoo.suite.micro import MicroTask
+from rlzoo.lab.suite.experiment import Arm, Experiment, Start
+from rlzoo.lab.suite.experiments.forking_tokens import EXPERIMENT as FORKS
+from rlzoo.lab.suite.micro import MicroTask
 from rlzoo.tasks.base import Problem
 
 

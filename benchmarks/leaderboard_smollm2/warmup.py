@@ -20,11 +20,11 @@ from torch import Tensor
 
 from rlzoo.config import Config, load_config
 from rlzoo.files import folder_written_atomically, read_json_file
+from rlzoo.lab.warmup import fit_demonstrations, padded_demonstrations
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem
-from rlzoo.training.warmup import fit_demonstrations, padded_demonstrations
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "leaderboard_smollm2.yaml"

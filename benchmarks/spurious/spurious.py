@@ -4,7 +4,7 @@
     python benchmarks/spurious/spurious.py train GRID OUTPUT.png    prints the table of a finished grid, and draws
 
 The truth is known: `_` in configs/planted_arithmetic.yaml is worth nothing, `*` is worth its reward
-(rlzoo/tasks/planted_arithmetic.py).
+(rlzoo/lab/planted_arithmetic.py).
 """
 
 import argparse
@@ -30,6 +30,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import checkpoints
+from rlzoo.lab.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
@@ -40,7 +41,6 @@ from rlzoo.statistics.accuracy import mean_over_runs
 from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic
 
 CONFIG = Path(__file__).parents[2] / "configs" / "planted_arithmetic.yaml"
 MINIBATCHES = 144

@@ -10,6 +10,8 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NoReturn, Protocol
 
 from objectives import VERSION, ObjectiveError
@@ -23,14 +25,11 @@ from rlzoo.commands import (
     grade,
     inspect,
     leaderboard,
-    map,
     objectives,
     push,
     regrade,
-    suite,
     task,
     train,
-    warmup,
 )
 from rlzoo.config import option_as_word
 from rlzoo.errors import Fault, PlainFormatter, UserError, bounded, fault_in, nearest, printable
@@ -40,8 +39,10 @@ from rlzoo.signals import heard, number_of
 class Command(Protocol):
     """What the file of a command has."""
 
-    SUMMARY: str
-    """What it does, in a line."""
+    @property
+    def SUMMARY(self) -> str:
+        """What it does, in a line."""
+        ...
 
     def declare(self, parser: argparse.ArgumentParser) -> None:
         """Adds its words and keys."""
@@ -50,6 +51,26 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int | None:
         """Does it; returns the exit status if that may be other than 0. Raises UserError or ObjectiveError."""
         ...
+
+
+LABORATORY = "rlzoo.lab.commands"
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A command of the laboratory, whose module is imported only when the command is read."""
+
+    name: str
+    SUMMARY: str
+
+    def declare(self, parser: argparse.ArgumentParser) -> None:
+        """Adds its words and keys."""
+        getattr(import_module(LABORATORY), f"declare_{self.name}")(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int | None:
+        """Does it."""
+        status: int | None = getattr(import_module(LABORATORY), f"{self.name}_command")(arguments)
+        return status
 
 
 COMMANDS: dict[str, Command] = {
@@ -61,13 +82,17 @@ COMMANDS: dict[str, Command] = {
     "compare": compare,
     "leaderboard": leaderboard,
     "inspect": inspect,
-    "map": map,
-    "suite": suite,
+    "map": Laboratory(
+        "map", "show what one update of each objective does, exactly, in a language of a few thousand responses"
+    ),
+    "suite": Laboratory(
+        "suite", "ask what objectives do about known troubles, in small trainings in which the truth is known"
+    ),
     "fit": fit,
     "objectives": objectives,
     "choose": choose,
     "doctor": doctor,
-    "warmup": warmup,
+    "warmup": Laboratory("warmup", "make the embedded model by supervised warm-up"),
     "push": push,
     "completion": completion,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rlzoo.config.command_keys import OWN, TRUSTING, TrustConfig
+from rlzoo.config.command_keys import OWN, TRUSTING, TrustConfig, own_schema
 from rlzoo.config.facts import BENCHMARKS, CELL, EVAL, FIT, FOLDER, TASK, Key, ReadBy, key_named, keys
 from rlzoo.config.reading import is_key_and_value, own_words
 from rlzoo.config.sections import Config
@@ -29,7 +29,7 @@ def is_read(name: str, command: str) -> bool:
 
 def own_keys(command: str) -> tuple[Key, ...]:
     """The keys of a command that are not an experiment's."""
-    of_command = keys(OWN[command]) if command in OWN else ()
+    of_command = keys(own_schema(command)) if command in OWN else ()
     return (*of_command, *keys(TrustConfig)) if command in TRUSTING else of_command
 
 
@@ -46,7 +46,7 @@ def split_words(command: str, words: Sequence[str]) -> tuple[Any, list[str]]:
     Raises UserError, also for a `key=value` that the command does not read. A file may set any key: it is an
     experiment's, from which the command takes what it reads.
     """
-    configuration, others = own_words(words, OWN[command])
+    configuration, others = own_words(words, own_schema(command))
     check_effect(command, others)
     return configuration, others
 

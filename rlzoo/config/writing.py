@@ -49,7 +49,7 @@ def key_and_value(name: str, value: Any) -> str:
 @cache
 def _expressions() -> frozenset[str]:
     """Keys whose text is taken as written, quotes included; other text may be quoted."""
-    schemas: list[type[Any]] = [Config, *OWN.values()]
+    schemas: list[type[Any]] = [Config, *(schema for schema in OWN.values() if isinstance(schema, type))]
     return frozenset(key.name for schema in schemas for key in keys(schema) if key.is_expression)
 
 

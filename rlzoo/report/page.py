@@ -1,6 +1,6 @@
 """The leaderboard as one HTML page that needs nothing else: no network, no fonts, no library."""
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rlzoo.comparing.leaderboard import Leaderboard
@@ -11,10 +11,10 @@ from rlzoo.report.forest import forest
 SYMBOLS = dict(zip(figures.MARKERS, "●■◆▲▼✚★✖", strict=True))
 
 
-def templates() -> Environment:
-    """The pages' templates. Whatever they are given is text, and is seen."""
+def templates(*packages: str) -> Environment:
+    """The pages' templates, and those of further packages. Whatever they are given is text, and is seen."""
     return Environment(
-        loader=PackageLoader("rlzoo.report"),
+        loader=ChoiceLoader([PackageLoader(package) for package in ("rlzoo.report", *packages)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -40,7 +40,7 @@ OWN = {
     "calculator": ("rlzoo.tasks.calculator", "Calculator"),
     "knights": ("rlzoo.tasks.knights", "Knights"),
     "sums": ("rlzoo.tasks.sums", "Sums"),
-    "planted_arithmetic": ("rlzoo.tasks.planted_arithmetic", "PlantedArithmetic"),
+    "planted_arithmetic": ("rlzoo.lab.planted_arithmetic", "PlantedArithmetic"),
 }
 """The tasks with a model in the package: name -> module and class."""
 

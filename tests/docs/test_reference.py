@@ -13,10 +13,10 @@ import objectives
 import rlzoo
 from objectives.zoo import PARTS
 from rlzoo import config
-from rlzoo.config.command_keys import OWN
+from rlzoo.config.command_keys import OWN, own_schema
 
 ROOT = Path(__file__).parents[2]
-WHOLE = [config.Config, *OWN.values()]
+WHOLE = [config.Config, *map(own_schema, OWN)]
 """The configuration of an experiment, and each command's own."""
 
 

@@ -15,7 +15,7 @@ import pytest
 from rlzoo import config
 from rlzoo.commands import main
 from rlzoo.comparing.grid_words import read_grid_words
-from rlzoo.config.command_keys import OWN
+from rlzoo.config.command_keys import OWN, own_schema
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -64,7 +64,7 @@ def typed(pages: Sequence[Path] = PAGES) -> list[str]:
 
 def known_keys() -> set[str]:
     """Every key of an experiment and of a command, and the sections that these are in."""
-    schemas = [config.Config, *OWN.values()]
+    schemas = [config.Config, *map(own_schema, OWN)]
     keys = {key.name for schema in schemas for key in config.keys(schema)}
     return keys | {key.rpartition(".")[0] for key in keys}
 

@@ -26,8 +26,8 @@ from rlzoo.experiment.claim import claim
 from rlzoo.experiment.identity import trained_in
 from rlzoo.experiment.meaning import meaning_of_ours
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.lab.suite.source import objective_key
 from rlzoo.report.grid_view import GridView
-from rlzoo.suite.source import objective_key
 from tests.comparing.finished_runs import SCHEDULE, make_run
 from tests.conftest import error_of
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
+from tests.report.test_suite_view import hostile_suite, small_suite  # noqa: F401  (a fixture)
 
-from rlzoo.report.suite_page import suite_page
-from rlzoo.suite.suite import SuiteTable
+from rlzoo.lab.suite.page import suite_page
+from rlzoo.lab.suite.suite import SuiteTable
 from tests.pages.test_leaderboard_page import CONTRAST, OVERFLOWING
 from tests.pages.test_map_page import OPEN
-from tests.report.test_suite_view import hostile_suite, small_suite  # noqa: F401  (a fixture)
 
 Visit = Callable[..., WebDriver]
 

@@ -13,6 +13,7 @@ from benchmarks.calculator.table import figures
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import read_evaluations
+from rlzoo.lab.warmup import encoded, evaluate_folder
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import EMBEDDED
 from rlzoo.model.tokenizer import load_tokenizer
@@ -24,7 +25,6 @@ from rlzoo.tasks import demonstrated_task, load_task
 from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.run import train
-from rlzoo.training.warmup import encoded, evaluate_folder
 
 ROOM = 48
 

@@ -1,0 +1,115 @@
+"""What an experiment is: a task that has a trouble, arms that differ in one mechanism, a score, controls, claims."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlzoo.lab.suite.trained import Trained
+
+BASE = "base"
+"""The arm that every other one is compared with, unless a contrast says otherwise."""
+TYPED = " as typed"
+"""Behind the label of an objective that was asked for where an arm of the experiment's own has its name."""
+FIRST_SEED = 1100
+"""Where registered seeds begin; experiments are designed with seeds below 100."""
+SETTINGS: Mapping[str, Any] = {
+    "rollout.prompts_per_step": 32,
+    "rollout.responses_per_prompt": 8,
+    "train.steps": 20,
+    "train.minibatches_per_step": 1,
+    "train.learning_rate": 1e-3,
+}
+"""Keys of a run that hold in every experiment which does not say otherwise."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An objective, and the keys of a run in which this arm differs from its experiment."""
+
+    objective: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two arms, and whether the first is to have the higher score; the seeds of both are the same."""
+
+    arm: str
+    higher: bool
+    against: str = BASE
+
+
+@dataclass(frozen=True)
+class Claim(Contrast):
+    """What a paper says of a mechanism, as this experiment can see it."""
+
+    text: str = ""
+    """The claim in a sentence."""
+    paper: str = ""
+    """`arXiv:...`, with the section or table."""
+    published: str = ""
+    """Direction and size as the paper has them."""
+    smallest: float = 0.0
+    """The smallest difference of the score that counts, fixed before any result."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the starting policy is made from the task's demonstrations, whose frequencies are its probabilities.
+
+    `slip_rate` is passed to the task's `demonstration`, but in the first part of the steps, `clean_fraction`.
+    """
+
+    steps: int = 300
+    slip_rate: float = 0.0
+    clean_fraction: float = 0.0
+    hidden_size: int = 32
+    intermediate_size: int = 64
+    layers: int = 1
+    learning_rate: float = 5e-3
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question, asked in a language in which the answer can be seen."""
+
+    name: str
+    trouble: str
+    """What a user would complain of: a tag of `objectives.TROUBLES`."""
+    question: str
+    task: type
+    """A `DemonstratedTask`; `task.options` are its parameters."""
+    arms: Mapping[str, Arm]
+    """By name; `base` is one of them."""
+    score: str
+    """The name of a number that `measure` gives."""
+    unit: str
+    """What the score is, in a few words."""
+    higher_is_better: bool
+    measure: "Callable[[Trained], Mapping[str, float]]"
+    """What a trained cell is asked, all numbers; some are in the tables beside the score."""
+    positive: Contrast
+    """An arm that knows the truth, or in which the effect must appear; where it does not, the experiment is void."""
+    negative: tuple[str, str]
+    """Two arms that differ as a claim's do, where the trouble is switched off: they are not to be told apart."""
+    claims: Sequence[Claim]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of a run that are not those of `SETTINGS`."""
+    start: Start = Start()
+    first_seed: int = FIRST_SEED
+    """This and those behind it are registered. A design that was mended after its results were seen has others."""
+    added: str = ""
+    """What any other objective needs to be asked this question: `+epochs(count=16)`. It is trained with base's keys."""
+
+    def arm_of(self, objective: str) -> Arm:
+        """An arm that is no arm of the experiment's own."""
+        return Arm(objective + self.added, self.arms[BASE].settings)
+
+    def label_of(self, objective: str) -> str:
+        """That of an objective that is no arm of the experiment's own, which may have an arm of that name."""
+        return objective + TYPED if objective in self.arms else objective
+
+    def keys(self, arm: Arm) -> dict[str, Any]:
+        """Keys of the run of an arm, but for objective, seed, model, task and folder."""
+        return {**SETTINGS, **self.settings, **arm.settings}

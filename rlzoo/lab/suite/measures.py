@@ -1,0 +1,50 @@
+"""What several experiments ask of a trained cell."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlzoo.lab.suite.trained import Trained
+from rlzoo.rollout.sampler import GradedRollouts
+
+
+def truly_right(cell: Trained, graded: GradedRollouts) -> list[bool]:
+    """Of each response, by the task itself: grades may be wrong on purpose. A response that was cut is not right."""
+    task: Any = cell.trainer.experiment.task
+    cut = graded.rollouts.truncated.tolist()
+    return [not cut[row] and task.right(graded.problem_of(row), text) for row, text in enumerate(graded.texts)]
+
+
+def true_accuracy(cell: Trained, steps: Sequence[GradedRollouts]) -> float:
+    """The share of right responses, by the truth."""
+    right = [answer for step in steps for answer in truly_right(cell, step)]
+    return sum(right) / len(right)
+
+
+def mean_entropy(graded: GradedRollouts) -> float:
+    """Of the distributions that tokens were drawn from, in nats per token."""
+    return float(graded.rollouts.entropy.sum() / graded.rollouts.mask.sum())
+
+
+def accuracy_at_the_end(cell: Trained) -> Mapping[str, float]:
+    """The share of right answers to held-out problems, by the truth, and the entropy in nats per token."""
+    end = cell.sample()
+    return {"accuracy": true_accuracy(cell, [end]), "entropy": mean_entropy(end)}
+
+
+def accuracy_of_the_last_steps(cell: Trained) -> Mapping[str, float]:
+    """The share of right answers, by the truth, in the rollouts of the last five steps, and their entropy."""
+    steps = cell.rollouts[-5:]
+    return {
+        "accuracy": true_accuracy(cell, steps),
+        "entropy": sum(map(mean_entropy, steps)) / len(steps),
+    }
+
+
+def pass_at(k: int, right: Sequence[bool], samples: int) -> float:
+    """The probability that one of k responses to a problem is right, unbiased (Chen et al., arXiv:2107.03374, eq. 1).
+
+    `right` says it of `samples` responses to each problem, side by side.
+    """
+    counts = [sum(right[first : first + samples]) for first in range(0, len(right), samples)]
+    return 1 - sum(math.comb(samples - count, k) for count in counts) / math.comb(samples, k) / len(counts)

@@ -1,0 +1,54 @@
+"""Cells that nobody trained: records with scores drawn from known distributions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rlzoo.lab.suite.catalogue import load_experiment
+from rlzoo.lab.suite.cells import CellKind, Record
+from rlzoo.lab.suite.cells import arms as arms_of
+from rlzoo.lab.suite.claims import judge
+from rlzoo.lab.suite.contrasts import against_base, all_pairs
+from rlzoo.lab.suite.experiment import Experiment
+from rlzoo.lab.suite.results import ArmResults, ExperimentResults
+from rlzoo.lab.suite.seeds import BASE_SEEDS
+from rlzoo.lab.suite.suite import SuiteTable
+
+SEEDS = range(1100, 1110)
+Draw = Callable[[str, int], float]
+"""Arm and seed -> score."""
+
+
+def drawn(
+    experiment: Experiment, draw: Draw, others: Sequence[str] = (), seeds: Sequence[int] = SEEDS, base: bool = True
+) -> ExperimentResults:
+    """What an experiment's cells would say if their scores were these."""
+    arms = arms_of(experiment, others)
+
+    def record(label: str, seed: int) -> Record:
+        kind = CellKind(experiment.name, "", arms[label].objective, "{}")
+        touched = {"touched/clip_higher/tokens": 0.0125, "touched/clip/tokens": 0.02}
+        return Record(kind, seed, label, {experiment.score: draw(label, seed), "beside": 0.5}, touched, 3.0)
+
+    found = {
+        label: ArmResults(label, arm, {seed: record(label, seed) for seed in seeds}) for label, arm in arms.items()
+    }
+    return ExperimentResults(experiment, found, {seed: record("base", seed) for seed in BASE_SEEDS if base})
+
+
+def shifted(draw: np.random.Generator, shifts: Mapping[str, float]) -> Draw:
+    """Seeds share half of their variance; arms are shifted by so many standard deviations of a difference."""
+    shared = {seed: draw.normal() for seed in (*SEEDS, *BASE_SEEDS)}
+    return lambda label, seed: shared[seed] + draw.normal() / np.sqrt(2) + shifts.get(label, 0.0)
+
+
+def rare(**changes: object) -> Experiment:
+    """One of the package, with some things changed."""
+    return replace(load_experiment("rare_but_right"), **changes)  # type: ignore[arg-type]
+
+
+def table(results: Sequence[ExperimentResults]) -> SuiteTable:
+    """What a suite says of these."""
+    refused = {("rare_but_right", "dapo+epochs"): "why not"}
+    return SuiteTable(judge(results), against_base(results), all_pairs(results), [], refused)

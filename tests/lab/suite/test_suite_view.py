@@ -1,0 +1,147 @@
+"""The page, the tables and the values of a suite say what was found, and whatever a user wrote is text."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rlzoo.errors import printable
+from rlzoo.lab.suite.claims import ClaimVerdict
+from rlzoo.lab.suite.forest import forest_figure, pictured_claims
+from rlzoo.lab.suite.heat import heat, heat_figure
+from rlzoo.lab.suite.page import suite_page
+from rlzoo.lab.suite.suite import SuiteTable
+from rlzoo.lab.suite.text import comma_separated, markdown, summary, verdict
+from rlzoo.lab.suite.values import claims_values, scores_values
+from rlzoo.lab.suite.view import claims_table, objectives_table
+from tests.lab.suite.settings import drawn, rare, shifted, table
+from tests.report.test_page import HOSTILE
+from tests.test_shown import FORMULAS, formulas
+
+
+@pytest.fixture(scope="session")
+def small_suite() -> SuiteTable:
+    """Three experiments, of which one is void; three objectives in each."""
+    draw, results = np.random.default_rng(1), []
+    for number, shifts in enumerate(({"clip_higher": 9.0}, {"clip_higher": 0.1}, {"unclipped": 0.0})):
+        claims = [replace(rare().claims[0], smallest=0.5)]
+        experiment = rare(name=f"rare_{number}", higher_is_better=number != 1, claims=claims)
+        sample = shifted(draw, {"unclipped": 9.0, "dapo": 3.0, **shifts})
+        results.append(drawn(experiment, sample, ["grpo", "dapo", "stapo"]))
+    return table(results)
+
+
+def hostile_suite(found: SuiteTable, text: str = HOSTILE) -> SuiteTable:
+    """A suite whose first experiment is somebody's attempt."""
+    judged = found.experiments[0]
+    claim = replace(judged.claims[0].claim, arm=text, text=text, paper=text, published=text)
+    experiment = replace(judged.results.experiment, question=text, unit=text, claims=[claim])
+    arm = next(iter(judged.results.arms.values()))
+    arms = {**judged.results.arms, text: replace(arm, label=text, arm=replace(arm.arm, objective=text))}
+    first = replace(
+        judged,
+        results=replace(judged.results, experiment=experiment, arms=arms),
+        claims=[replace(judged.claims[0], claim=claim, touched={text: 0.1})],
+    )
+    contrasts = [{**found.contrasts[0], text: found.contrasts[0]["dapo"]}, *found.contrasts[1:]]
+    return replace(found, experiments=[first, *found.experiments[1:]], contrasts=contrasts)
+
+
+def test_the_page_has_every_claim_and_loads_nothing(small_suite: SuiteTable) -> None:
+    page = suite_page(small_suite)
+    assert page.count('aria-label="profile ') >= 3
+    for it, judged in small_suite.claims:
+        assert f'<details id="{it.results.experiment.name}">' in page and verdict(judged) in page
+    assert "://" not in page.replace("http://www.w3.org", "") and "<link" not in page and "src=" not in page
+
+
+def test_the_picture_of_the_claims_leaves_out_what_is_void_and_shows_as_published_to_the_right(
+    small_suite: SuiteTable,
+) -> None:
+    pictured = pictured_claims(small_suite)
+    assert 0 < len(pictured) < len(small_suite.claims)
+    (axis,) = forest_figure(small_suite).axes
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    for (it, judged), label in zip(pictured, labels, strict=True):
+        assert label.startswith(it.results.experiment.name.replace("_", " ")) and judged.compared.difference
+    dots = {
+        float(line.get_ydata()[0]): float(line.get_xdata()[0])
+        for line in axis.lines
+        if line.get_marker() == "o" and len(line.get_xdata())
+    }
+    for place, (_, judged) in zip(range(len(pictured))[::-1], pictured, strict=True):
+        assert judged.compared.difference is not None
+        sign = 1 if judged.claim.higher else -1
+        assert np.sign(dots[place]) == sign * np.sign(judged.compared.difference.mean)
+
+
+def test_hostile_text_is_text(small_suite: SuiteTable) -> None:
+    found = hostile_suite(small_suite)
+    page = suite_page(found)
+    assert HOSTILE not in page and "<img" not in page
+    outside_code = re.sub(r"(`+) ?.*?\1", "", markdown(found))
+    assert "\\<img" in outside_code and not re.search(r"(?<!\\)<", outside_code)
+    assert comma_separated(found).count("\n") >= 4
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_no_cell_of_the_claims_is_a_formula(formula: str, small_suite: SuiteTable) -> None:
+    table = comma_separated(hostile_suite(small_suite, formula))
+    (first, *_) = csv.DictReader(io.StringIO(table))
+    assert first["arm"] == first["claim"] == first["paper"] == f"'{printable(formula)}" and not formulas(table)
+
+
+def test_claims_fit_a_terminal_of_80_columns(small_suite: SuiteTable) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(claims_table(small_suite))
+    shown = console.export_text()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "holds here" in shown and "void" in shown
+
+
+def test_an_objective_that_was_asked_for_stands_beside_base_on_the_terminal(small_suite: SuiteTable) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(objectives_table(small_suite, ["dapo", "not asked for"]))
+    lines = [line for line in console.export_text().splitlines() if "dapo" in line]
+    standings = [contrasts["dapo"].standing for contrasts in small_suite.contrasts]
+    voids = [bool(it.controls.troubles) for it in small_suite.experiments]
+    assert True in voids and False in voids
+    for line, standing, void in zip(lines, standings, voids, strict=True):
+        assert line.rstrip().endswith("void" if void else standing.value.split()[-1])
+        assert len(line) <= 80
+
+
+def test_verdicts_stand_in_words(small_suite: SuiteTable) -> None:
+    found = {judged.verdict: verdict(judged) for _, judged in small_suite.claims}
+    assert found[ClaimVerdict.HOLDS] == "holds here" and found[ClaimVerdict.VOID] == "void"
+    assert found[ClaimVerdict.CANNOT_TELL].startswith("cannot tell: would need about ")
+    assert summary(small_suite) == "3 claims: 1 holds here, 1 cannot tell, 1 void; 2 of 3 experiments valid"
+
+
+def test_values_are_values(small_suite: SuiteTable) -> None:
+    """JSON without infinities; what was calculated, by name."""
+    claims = json.loads(json.dumps(claims_values(small_suite), allow_nan=False))["claims"]
+    assert [it["verdict"] for it in claims] == ["holds", "cannot tell", "void"]
+    first, known = claims[0], small_suite.experiments[0].claims[0].compared.difference
+    assert known is not None and first["effect"] == pytest.approx(known.mean, rel=1e-5)
+    assert first["low"] < first["effect"] < first["high"] and first["p_corrected"] < 0.05 and first["seeds"] == 10
+    scores = json.loads(json.dumps(scores_values(small_suite), allow_nan=False))
+    experiment = scores["experiments"][0]
+    assert [arm["arm"] for arm in experiment["arms"] if not arm["own"]] == ["grpo", "dapo", "stapo"]
+    assert {it["arm"]: it["standing"] for it in experiment["contrasts"]}["clip_higher"] == "higher"
+    assert experiment["controls"]["base_against_base"]["comparisons"] == 6
+    assert scores["experiments"][2]["void"] == ["positive"] and scores["pairs"]["pairs"] == 3
+
+
+def test_the_heat_map_is_darkest_where_the_score_moved_most_and_knows_the_better_side(small_suite: SuiteTable) -> None:
+    shown = heat(small_suite)
+    assert list(shown.rows)[:3] == ["grpo", "dapo", "stapo"] and shown.experiments == ["rare_0", "rare_1", "rare_2"]
+    of_dapo = shown.rows["dapo"]
+    assert of_dapo["rare_0"].better > 1 > -1 > of_dapo["rare_1"].better
+    assert "grpo-kl+clip_higher" in shown.rows and "grpo-kl" not in shown.rows
+    assert heat_figure(shown).axes
