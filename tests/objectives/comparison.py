@@ -11,12 +11,11 @@ from torch import Tensor
 
 from objectives import Objective, TokenBatch, parse
 from tests.objectives.batches import Case, random_case, token_batch
-from tests.objectives.reference import Pass, reference
-from tests.objectives.references import COMPOSITIONS, RECIPES
+from tests.objectives.references import REFERENCES, Pass, reference
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 TELLING_SEEDS = (0, 1, 2, 3, 4, 6, 9, 10, 14, 21, 22, 37)
-"""Seeds of the random batches that every change is tried on: all recorded mistakes (`*_breaks.py`) are caught there."""
+"""Seeds of the random batches that every change is tried on: all recorded mistakes (`mistakes.py`) are caught there."""
 UNMOVED_SEEDS = (0, 22)
 """The same for batches whose policy has not moved."""
 
@@ -72,7 +71,7 @@ def last_position(mask: Tensor) -> int:
 def case_and_reference(expression: str, seed: int) -> tuple[Case, list[Pass]]:
     """A random batch and what the reference of an expression says about it; calculated once per session."""
     case = random_case(seed)
-    return case, reference((RECIPES | COMPOSITIONS)[expression], case)
+    return case, reference(REFERENCES[expression], case)
 
 
 def largest_error(expression: str, seeds: Sequence[int], dtype: torch.dtype) -> float:
@@ -100,7 +99,7 @@ def entropy_error(expression: str, seed: int) -> float:
 def unmoved(expression: str, seed: int) -> tuple[Case, list[Pass]]:
     """A batch whose policy has not moved, and what the reference says about it."""
     case = random_case(seed, moved=False)
-    return case, reference((RECIPES | COMPOSITIONS)[expression], case)
+    return case, reference(REFERENCES[expression], case)
 
 
 def error_of_the_first_update(expression: str, seed: int) -> float:

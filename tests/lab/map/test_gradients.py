@@ -15,8 +15,7 @@ from rlzoo.lab.map.rollouts import MapRollouts, sample, token_stats
 from rlzoo.lab.map.targets import target_gradient
 from tests.lab.map.settings import every_group, tiny_setting
 from tests.objectives.batches import Case
-from tests.objectives.reference import reference
-from tests.objectives.references import RECIPES
+from tests.objectives.references import REFERENCES, reference
 
 BY_HAND = (
     "grpo",
@@ -51,7 +50,7 @@ def by_hand(recipe: str, rollouts: MapRollouts, table: np.ndarray) -> np.ndarray
     gradient = np.zeros(table.shape).reshape(-1, table.shape[-1])
     logits = table.reshape(gradient.shape)
     probability = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    (update,) = reference(RECIPES[recipe], case_of(rollouts))
+    (update,) = reference(REFERENCES[recipe], case_of(rollouts))
     for row, position in np.argwhere(rollouts.batch.mask.numpy()):
         place, symbol = rollouts.place[row, position], rollouts.symbol[row, position]
         here = probability[place]

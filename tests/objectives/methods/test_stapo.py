@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from objectives import parse
-from tests.objectives.parts_reference import quantile
+from tests.objectives.references.parts import quantile
 from tests.objectives.vectors import small_batch, tokens
 
 
