@@ -14,9 +14,9 @@ import torch
 from objectives import Advantage, Mask, Objective, ObjectiveError, TokenBatch, Writer, parse
 from objectives.zoo import PARTS as REGISTERED
 from tests.objectives.batches import random_case, token_batch, with_holes
-from tests.objectives.mistakes import given
 from tests.objectives.comparison import at_current, evaluate, same
 from tests.objectives.laws import DTYPES, LAWS, SEEDS, agree, batch_of, of_tokens, without_penalties
+from tests.objectives.mistakes import given
 from tests.objectives.zoo_sample import PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, VARIANTS
 from tests.thinned import thinned
 

@@ -1,36 +1,96 @@
-"""Variants beside the functions that they name: 40 batches, ratios from e^-3 to e^3, run by `sources/make.py`."""
+"""Variants beside the functions that they name: 40 batches, ratios from e^-3 to e^3, run by `sources/make.py`.
+
+And `provenance.csv`, which says of every variant what it was held against: what is said to be run again is.
+"""
 
 import json
+import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from objectives import parse
+from objectives import MISSING, PROVENANCE, names, parse
 from tests.objectives.batches import token_batch
 from tests.objectives.comparison import evaluate
 from tests.objectives.sources.batches import SEEDS, projected, source_case
+from tests.objectives.sources.make import CHECKS, FUNCTIONS
 
 VECTORS: dict[str, list[list[float]]] = json.loads((Path(__file__).parent / "sources" / "vectors.json").read_text())
+RECIPES = [name for name in names() if name.kind == "recipe"]
+KINDS = {"code, run", "code, read", "paper's equation", "notes on the paper"}
 
 
 @cache
 def difference(expression: str, batches: int) -> float:
-    """The largest difference of a projection, relative to the largest push of a token of its batch."""
+    """The largest difference of a projection, relative to the largest gradient of a token of its batch."""
     objective, largest = parse(expression), 0.0
     for seed in SEEDS[:batches]:
         case = source_case(seed, expression)
         updates = evaluate(objective, token_batch(case))
-        pushes = [(update.gradient.numpy(), update.entropy_gradient.numpy()) for update in updates]
-        found = [number for push in pushes for number in projected(case, seed, *push)]
-        size = max(1e-12, *(abs(values).max() for push in pushes for values in push))
+        gradients = [(update.gradient.numpy(), update.entropy_gradient.numpy()) for update in updates]
+        found = [number for both in gradients for number in projected(case, seed, *both)]
+        size = max(1e-12, *(abs(values).max() for both in gradients for values in both))
         largest = max(largest, *(abs(np.subtract(found, VECTORS[expression][seed])) / size))
     return largest
 
 
-@pytest.mark.parametrize("batches", [10, pytest.param(len(SEEDS), marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("expression", VECTORS)
-def test_a_variant_is_the_function_that_it_names(expression: str, batches: int) -> None:
-    print(f"{expression:60s} {(found := difference(expression, batches)):.0e}")
-    assert found < 1e-6
+def test_a_variant_is_the_function_that_it_names() -> None:
+    assert VECTORS.keys() == CHECKS.keys() == FUNCTIONS.keys()
+    for expression in VECTORS:
+        assert difference(expression, 5) < 1e-6, expression
+
+
+@pytest.mark.exhaustive
+def test_a_variant_is_the_function_that_it_names_on_all_batches() -> None:
+    for expression in VECTORS:
+        print(f"{expression:60s} {(found := difference(expression, len(SEEDS))):.0e}")
+        assert found < 1e-6, expression
+
+
+# ---- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def test_every_variant_of_every_recipe_is_in_the_table_once_with_its_source() -> None:
+    rows = [(row.recipe, row.variant) for row in PROVENANCE]
+    assert sorted(rows) == sorted((name.name, variant) for name in RECIPES for variant in name.variants)
+    for row in PROVENANCE:
+        assert row.against in KINDS and row.source and row.difference, row
+        if "authors" in row.variant:
+            assert row.against == "code, run" and row.difference.endswith("vectors"), f"{row}: without their code"
+            assert re.search(r"@[0-9a-f]{7}\b", row.source), row
+        if row.against == "code, run":
+            assert re.fullmatch(r"\d(e-\d+)?, vectors", row.difference), f"{row}: what was run is run again"
+    assert not {*MISSING} & {name.name for name in names()}
+
+
+def test_a_commit_speaks_for_the_authors_of_one_paper() -> None:
+    papers = {name.name: name.paper for name in RECIPES}
+    speaks_for: dict[str, set[str]] = defaultdict(set)
+    for row in PROVENANCE:
+        if "authors" in row.variant:
+            for commit in re.findall(r"[\w.-]+/[\w.-]+@[0-9a-f]{7}\b", row.source):
+                speaks_for[commit].add(papers[row.recipe])
+    assert [(commit, found) for commit, found in speaks_for.items() if len(found) > 1] == []
+
+
+@pytest.mark.exhaustive
+def test_what_is_said_to_be_run_again_is_and_its_difference_is_no_larger() -> None:
+    said = {
+        (row.recipe, row.variant): float(row.difference.split(",")[0])
+        for row in PROVENANCE
+        if row.difference.endswith("vectors")
+    }
+    checks = {variant_of(text): text for text in CHECKS}
+    assert len(checks) == len(CHECKS) and said.keys() == checks.keys()
+    for variant, size in said.items():
+        assert difference(checks[variant], len(SEEDS)) < 1.5 * size + 1e-12
+
+
+def variant_of(expression: str) -> tuple[str, str]:
+    """The recipe of an expression's first term, and its variant."""
+    term = re.split(r"[-+]", expression)[0]
+    named = re.search(r"variant=(\w+)", term)
+    return term.partition("(")[0], named[1] if named else "paper"

@@ -10,24 +10,9 @@ import torch
 from torch import Tensor
 
 from tests.objectives.batches import Case
-from tests.objectives.parts_reference import group_center, group_norm
-from tests.objectives.reference import groups
+from tests.objectives.references.parts import group_center, group_norm
+from tests.objectives.references.stages import groups
 from tests.objectives.sources.losses import Config, Loss, broadcast, masked_mean, tensors
-
-TRL = ("huggingface/trl", "06d22b6fe0ebec3540367b08f72f56f727d26c7e", "trl/experimental/dppo/dppo_trainer.py")
-NFT = ("NVlabs/NFT", "b358faeb691391b500bfdabe667f9450aab6e70f", "dp_actor.py")
-ROLL = ("alibaba/ROLL", "8eb27cc2dc34c4d1310b169d9b86d339004d811a", "roll/pipeline/rlvr/actor_pg_worker.py")
-TPO = ("JeanKaddour/tpo", "73473b9e5d40abc15c218bbb0225747fda8ce4a9")
-TINKER = (
-    "thinking-machines-lab/tinker-cookbook",
-    "9dfcc3a2cf44432d621a01005073dc6d76a1e87a",
-    "tinker_cookbook/distillation/train_on_policy.py",
-)
-TRINITY = (
-    "agentscope-ai/Trinity-RFT",
-    "1d7fae4a63f5e3a30e1927559d28a348a2167dd6",
-    "trinity/algorithm/policy_loss_fn/rec_policy_loss.py",
-)
 
 
 def centred(case: Case) -> Tensor:
@@ -58,8 +43,7 @@ def dppo_trl(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         sampling_topk_logps=None,
         inputs={"num_items_in_batch": mask.sum()},
     )
-    loss: Tensor = found.loss
-    return loss
+    return found.loss
 
 
 def nft(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -82,8 +66,7 @@ def nft(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         clamp_preserve_grad=its.clamp_preserve_grad,
         print=lambda *given: None,
     )
-    loss: Tensor = found.pg_loss * 1000 / mask[mixed].sum()
-    return loss
+    return found.pg_loss * 1000 / mask[mixed].sum()
 
 
 def rec(mode: str, weight: str = "none") -> Loss:
@@ -92,8 +75,7 @@ def rec(mode: str, weight: str = "none") -> Loss:
     def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         old, mask = tensors(case)
         function = its.RECPolicyLossFn(epsilon_low_prime=0.6, epsilon_high_prime=2.0, clip_mode=mode, weight=weight)
-        out: Tensor = function(logp, old, mask, centred(case))[0]
-        return out
+        return function(logp, old, mask, centred(case))[0]
 
     return loss
 
@@ -109,8 +91,7 @@ def kimi(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
 
 def dg(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`dg_loss`; log-probs outside the mask are 0."""
-    out: Tensor = its.dg_loss(logp * tensors(case)[1], torch.from_numpy(group_center(case, case.reward)[0]))
-    return out
+    return its.dg_loss(logp * tensors(case)[1], torch.from_numpy(group_center(case, case.reward)[0]))
 
 
 def tpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -130,8 +111,7 @@ def opd(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
 
     class Values(SimpleNamespace):
         def to_torch(self) -> Tensor:
-            values: Tensor = self.data
-            return values
+            return self.data
 
     async def scored(row: int) -> list[float]:
         return [0.0, *teacher[row].tolist()]
@@ -145,25 +125,18 @@ def opd(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     client = SimpleNamespace(compute_logprobs_async=scored)
     asyncio.run(its.incorporate_kl_penalty(data, [client] * len(data), [0] * len(data), 1.0, 0.0))
     advantage = torch.stack([datum.loss_fn_inputs["advantages"] for datum in data])
-    loss: Tensor = -((logp - old).exp() * advantage * mask).sum() / len(mask)
-    return loss
+    return -((logp - old).exp() * advantage * mask).sum() / len(mask)
 
 
-CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
-    "dppo(variant=trl)": ([(*TRL, ["_compute_divergence_mask", "1317-1342"])], dppo_trl),
-    "nft+dynamic_sampling": ([(*NFT, ["clamp_preserve_grad", "322-373"])], nft),
-    "rec": ([(*TRINITY, ["RECPolicyLossFn"])], rec("one-side")),
-    "rec(variant=two_side)": ([(*TRINITY, ["RECPolicyLossFn"])], rec("two-side")),
-    "rec(variant=ring)": ([(*TRINITY, ["RECPolicyLossFn"])], rec("ring")),
-    "rec(variant=is)": ([(*TRINITY, ["RECPolicyLossFn"])], rec("one-side", "importance_sampling")),
-    "kimi(variant=roll)": ([(*ROLL, ["_compute_kimi15_loss"])], kimi),
-    "dg": (
-        [
-            (*TPO, "src/tpo/algorithms.py", ["dg_loss", "_broadcast_like", "_compute_surprisal"]),
-            (*TPO, "src/tpo/core.py", ["dg_gate"]),
-        ],
-        dg,
-    ),
-    "tpo": ([(*TPO, "src/tpo/algorithms.py", ["tpo_target", "tpo_skill"])], tpo),
-    "opd": ([(*TINKER, ["incorporate_kl_penalty"])], opd),
+CHECKS: dict[str, Loss] = {
+    "dppo(variant=trl)": dppo_trl,
+    "nft+dynamic_sampling": nft,
+    "rec": rec("one-side"),
+    "rec(variant=two_side)": rec("two-side"),
+    "rec(variant=ring)": rec("ring"),
+    "rec(variant=is)": rec("one-side", "importance_sampling"),
+    "kimi(variant=roll)": kimi,
+    "dg": dg,
+    "tpo": tpo,
+    "opd": opd,
 }

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.objectives.batches import Case
-from tests.objectives.parts_reference import group_center, group_norm
+from tests.objectives.batches import Array, Case
+from tests.objectives.references.parts import group_center, group_norm
 
 Loss = Callable[[Any, Case, Tensor, Tensor], Tensor | list[Tensor]]
 """The source's names, a batch, its log-probs and entropies with gradient [N, T] -> the loss of each optimiser step."""
@@ -43,6 +43,13 @@ def broadcast(case: Case, advantage: np.ndarray) -> Tensor:
     return torch.from_numpy(np.repeat(advantage[:, None], case.mask.shape[1], 1) * case.mask)
 
 
+def at_the_start(case: Case, rewards: Array) -> Tensor:
+    """[N, T] rewards of responses as verl has them, on one token of each."""
+    placed = torch.zeros(case.mask.shape)
+    placed[:, 0] = torch.from_numpy(rewards)
+    return placed
+
+
 def per_micro_batch(case: Case, loss: Callable[[Tensor], Tensor]) -> Tensor:
     """Verl's `loss * rows / ppo_mini_batch_size` for each micro-batch (dp_actor.py, use_dynamic_bsz)."""
     numbers = torch.from_numpy(case.micro_batch)
@@ -63,8 +70,7 @@ def verl_fork(name: str, given: dict[str, Any], advantage: Callable[[Case], Tens
             width = int(mask[rows].sum(0).nonzero().amax()) + 1
             here = (old[rows][:, :width], logp[rows][:, :width], weight[rows][:, :width], mask[rows][:, :width])
             more = {"entropy": entropy[rows][:, :width]} if "entropy_pivot" in given else {}
-            out: Tensor = getattr(its, name)(*here, **given, **more)[0]
-            return out
+            return getattr(its, name)(*here, **given, **more)[0]
 
         return per_micro_batch(case, part)
 
@@ -116,8 +122,7 @@ def gpg(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     )
     ids = torch.zeros(mask.shape)
     inputs = {"prompt_ids": ids, "prompt_mask": ids, "completion_ids": ids, "completion_mask": mask.double()}
-    out: Tensor = its.compute_loss(trainer, None, inputs | {"advantages": torch.from_numpy(centred)})
-    return out
+    return its.compute_loss(trainer, None, inputs | {"advantages": torch.from_numpy(centred)})
 
 
 def fipo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -167,8 +172,7 @@ def skywork(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     def part(rows: Tensor) -> Tensor:
         policy = its.compute_policy_loss(old[rows], logp[rows], advantage[rows], mask[rows], 0.2)[0]
         bonus = masked_mean(entropy[rows], mask[rows]) * controller.value * controller.entropy_loss_enabled
-        loss: Tensor = policy - bonus
-        return loss
+        return policy - bonus
 
     return per_micro_batch(case, part)
 
@@ -218,8 +222,7 @@ def gdpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         batch={"prompts": torch.ones(len(mask), 1), "attention_mask": attended.long()},
     )[0]
     config = Config(clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2, clip_ratio_c=3.0, global_batch_info={})
-    loss: Tensor = its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
-    return loss
+    return its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
 
 
 def otb(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -230,17 +233,14 @@ def otb(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     squares = torch.from_numpy(case.sum_pi_squared_old)
     advantage = its.compute_optimal_token_baseline_advantage(rewards, mask, case.group, old, squares)[0]
     config = Config(clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.2, clip_ratio_c=3.0, global_batch_info={})
-    loss: Tensor = its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
-    return loss
+    return its.compute_policy_loss_vanilla(old, logp, advantage, mask, "token-mean", config)[0]
 
 
 def hapo_advantage(its: Any, case: Case) -> Tensor:
     """`compute_hapo_outcome_advantage`."""
-    mask = torch.from_numpy(case.mask).double()
-    rewards = torch.zeros_like(mask)
-    rewards[:, 0] = torch.from_numpy(case.reward)
-    advantage: Tensor = its.compute_hapo_outcome_advantage(rewards, mask, case.group, entropys=mask)[0]
-    return advantage
+    _, mask = tensors(case)
+    rewards = at_the_start(case, case.reward)
+    return its.compute_hapo_outcome_advantage(rewards, mask, case.group, entropys=mask)[0]
 
 
 def hapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -252,6 +252,50 @@ def hapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         "adaptive_clip": True,
         "adaptive_advantage": True,
     }
-    step = verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
-    assert isinstance(step, Tensor)
-    return step
+    return verl_fork("compute_policy_loss", settings, lambda it: hapo_advantage(its, it))(its, case, logp, entropy)
+
+
+BAPO = Config(
+    clip_ratio=0.2,
+    clip_ratio_low=0.2,
+    clip_ratio_high=0.2,
+    policy_loss=Config(
+        ratio_lower_start=0.6,
+        ratio_upper_start=1.2,
+        ratio_lower_max=0.8,
+        ratio_upper_max=2.0,
+        ratio_lower_step=0.05,
+        ratio_upper_step=0.05,
+        adv_ratio_target=1.0,
+        eps=1e-8,
+    ),
+)
+DCPO = Config(clip_type="dynamic", clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.28, clip_ratio_c=10.0)
+
+CHECKS: dict[str, Loss] = {
+    "reinforce_pp(variant=authors)": openrlhf(baseline=False),
+    "reinforce_pp_baseline(variant=authors)": openrlhf(baseline=True),
+    "gpg(variant=authors)": gpg,
+    "m2po(variant=authors)": verl_fork(
+        "compute_m2po_policy_loss", {"M2_budget": 0.04, "miniclip_low": None, "miniclip_high": None}
+    ),
+    "fipo": fipo,
+    "hapo(variant=authors)": hapo,
+    "bapo(variant=authors)": verl_fork("compute_policy_loss_bapo", {"config": BAPO}),
+    "clip_cov(variant=authors,fraction=1)-dynamic_sampling": verl_fork(
+        "compute_policy_loss_clip_cov", {"cliprange": 1.0, "clip_ratio": 1.0}
+    ),
+    "kl_cov(variant=authors)-dynamic_sampling": verl_fork(
+        "compute_policy_loss_kl_cov", {"k_percent": 0.2, "ppo_kl_coef": 1}
+    ),
+    "w_reinforce(variant=authors)": w_reinforce("weighted"),
+    "w_reinforce(variant=psr_authors)": w_reinforce("positive"),
+    "w_reinforce(variant=nsr_authors)": w_reinforce("negative"),
+    "gvpo": gvpo,
+    "magic(variant=authors,start=0.003)-dynamic_sampling": skywork,
+    "gdpo(variant=verl)": gdpo,
+    "otb(variant=verl)": otb,
+    "dcpo(variant=authors)": verl_fork(
+        "compute_policy_loss_dcpo", {"config": DCPO, "loss_agg_mode": "only-token-mean"}
+    ),
+}

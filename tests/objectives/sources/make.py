@@ -2,8 +2,8 @@
 
     python -m tests.objectives.sources.make FOLDER [EXPRESSION ...]
 
-All, or those of these expressions. FOLDER has a git directory `OWNER+NAME/repo` for each repository in `CHECKS`, or, of
-one that is too large, the file `OWNER+NAME/COMMIT/PATH`.
+All, or those of these expressions. FOLDER has a git directory `OWNER+NAME/repo` for each repository in
+`functions.json`, or, of one that is too large, the file `OWNER+NAME/COMMIT/PATH`.
 Functions are taken as they stand at the commit, without decorators and annotations; what they call is either from the
 same file or stands in here. Of a method that needs its whole trainer, lines are taken: `106-142`.
 """
@@ -24,10 +24,15 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from tests.objectives.sources import authors, frameworks, losses, papers, verl_losses
 from tests.objectives.sources.batches import SEEDS, projected, source_case
-from tests.objectives.sources.checks import CHECKS
-from tests.objectives.sources.losses import masked_mean
+from tests.objectives.sources.losses import Loss, masked_mean
 
+MODULES = (losses, verl_losses, frameworks, papers, authors)
+CHECKS: dict[str, Loss] = {name: loss for module in MODULES for name, loss in module.CHECKS.items()}
+"""Variant -> how the functions that it is held against are called."""
+FUNCTIONS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("functions.json").read_text())
+"""Variant -> the functions, and their repository, commit and path; of a whole trainer lines."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -125,8 +130,7 @@ def _plain(node: Definition) -> None:
 
 def vectors(folder: Path, expression: str) -> list[list[float]]:
     """The projections of the source's push on every batch, those of one optimiser step behind those of another."""
-    files, loss = CHECKS[expression]
-    its = _together([source(folder, *file) for file in files])
+    loss, its = CHECKS[expression], _together([source(folder, **file) for file in FUNCTIONS[expression]])
     rows: list[list[float]] = []
     for seed in SEEDS:
         case = source_case(seed, expression)

@@ -11,32 +11,11 @@ import torch
 from scipy.special import comb
 from torch import Tensor
 
-from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import group_center, group_norm
-from tests.objectives.reference import groups
-from tests.objectives.sources.losses import Config, Double, Loss, broadcast, openrlhf, tensors, z_scored
+from tests.objectives.batches import Case
+from tests.objectives.references.parts import group_center, group_norm
+from tests.objectives.references.stages import groups
+from tests.objectives.sources.losses import Config, Double, Loss, at_the_start, broadcast, openrlhf, tensors, z_scored
 
-CORE = "verl/trainer/ppo/core_algos.py"
-VERL = ("verl-project/verl", "1dda039b9c6311889a9c9a26040677e1254814f9", CORE)
-TRL = ("huggingface/trl", "f2cd57710ae345ea6428ae95363267fcf38a3dc8")
-GRPO = "trl/trainer/grpo_trainer.py"
-KPO = ("shuohe1995/verl-kpo", "c3135943a0cda7ec2733530855040aedf67380b6", CORE)
-ARCHER = ("wizard-III/Archer2.0", "b08d963d5d65909ef1f24dba2f382006d0be33e1", CORE)
-CE_GPPO = ("Kwai-Klear/CE-GPPO", "10558fe017ac776773fd7f29753d8353a11c0813", CORE)
-MAXRL = ("tajwarfahim/maxrl", "c0698ebb439a81ae1c6b01a842df3f2541816b4d", CORE)
-PASSK = ("RUCAIBox/Passk_Training", "c3ba575ecb31f47fd9f5c43b18c081d4a295f783", "code/passk_adv.py")
-SWIFT = (
-    "modelscope/ms-swift",
-    "3602360a562313afbf2ef6065fdf61f271a2c5b9",
-    "swift/rlhf_trainers/grpo_trainer.py",
-)
-GDPO = (
-    "NVlabs/GDPO",
-    "b080e63d0126870ad08acc8ebc3f04b728175a9e",
-    "trl-GDPO/trl-0.18.0-gdpo/trl/trainer/grpo_trainer.py",
-)
-STABLE = ("sail-sg/Stable-RL", "c6af1d119c0fe30d16dd9a837d35fdf695acd226", CORE)
-RLHF = ("OpenRLHF/OpenRLHF", "3c3be6234e0cb353e76bb8019947db9dfe99fca7", "openrlhf/models/loss.py")
 VANILLA = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.2, "clip_ratio_c": math.inf}
 
 
@@ -52,25 +31,17 @@ def _verl(
     config = Config(clip_ratio=0.2, global_batch_info={}, **numbers)
     function = getattr(its, name)
     function.__globals__["ActorConfig"] = Config
-    loss: Tensor = function(old, logp, advantage, mask, mode, config)[0]
-    return loss
+    return function(old, logp, advantage, mask, mode, config)[0]
 
 
 def verl_advantage(advantage: str, name: str, rewards: str = "reward", **numbers: Any) -> Loss:
     """An advantage of verl's kind, in one of verl's losses."""
 
     def loss(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-        values = getattr(its, advantage)(_at_the_start(case, getattr(case, rewards)), tensors(case)[1], case.group)[0]
+        values = getattr(its, advantage)(at_the_start(case, getattr(case, rewards)), tensors(case)[1], case.group)[0]
         return _verl(its, name, case, logp, values, **numbers)
 
     return loss
-
-
-def _at_the_start(case: Case, rewards: Array) -> Tensor:
-    """[N, T] rewards of responses as verl has them, on one token of each."""
-    placed = torch.zeros(case.mask.shape)
-    placed[:, 0] = torch.from_numpy(rewards)
-    return placed
 
 
 def kpo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -84,22 +55,20 @@ def aspo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`compute_policy_loss_archer` where all tokens have the narrower clip."""
     old, mask = tensors(case)
     narrow = torch.ones_like(mask, dtype=torch.bool)
-    loss: Tensor = its.compute_policy_loss_archer(old, logp, z_scored(case), mask.bool(), narrow)[0]
-    return loss
+    return its.compute_policy_loss_archer(old, logp, z_scored(case), mask.bool(), narrow)[0]
 
 
 def ce_gppo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`compute_gppo_loss_general_beta` with the paper's beta1 for 1.5B models."""
     old, mask = tensors(case)
     numbers = {"cliprange": 0.2, "clip_ratio_c": 10.0, "gppo_loss_beta1": 0.5, "gppo_loss_beta2": 1.0}
-    loss: Tensor = its.compute_gppo_loss_general_beta(old, logp, z_scored(case), mask, **numbers)[0]
-    return loss
+    return its.compute_gppo_loss_general_beta(old, logp, z_scored(case), mask, **numbers)[0]
 
 
 def passk(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     """`compute_advantage` with k = 2 of answers that are right in full, in verl's loss."""
     its.compute_advantage.__globals__.update(comb=comb)
-    right = _at_the_start(case, (case.correct == 1).astype(float))
+    right = at_the_start(case, (case.correct == 1).astype(float))
     advantage = its.compute_advantage(right, tensors(case)[1], case.group, 2)[0]
     return _verl(its, "compute_policy_loss_vanilla", case, logp, advantage, **VANILLA)
 
@@ -148,8 +117,7 @@ def trl(loss_type: str, advantage: str = "group", level: str = "token", low: flo
             entropy_mask=None,
             inputs={"num_items_in_batch": mask.sum()},
         )
-        out: Tensor = found.loss
-        return out
+        return found.loss
 
     return loss
 
@@ -178,8 +146,7 @@ def rloo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         old_logps=(old * mask).sum(1),
         inputs={"old_logps": (old * mask).sum(1), "advantages": advantage},
     )
-    loss: Tensor = found.loss
-    return loss
+    return found.loss
 
 
 def real(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -201,8 +168,7 @@ def icepop(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     old, mask = tensors(case)
     corrected = {"vllm_is_correction_type": "icepop", "vllm_is_truncated_threshold": [0.5, 5.0]}
     function = its.PolicyLoss(token_level_loss=False, enable_vllm_is_correction=True, **corrected)
-    loss: Tensor = function(logp, old, z_scored(case), mask, torch.from_numpy(case.logp_sampler))[0]
-    return loss
+    return function(logp, old, z_scored(case), mask, torch.from_numpy(case.logp_sampler))[0]
 
 
 def dppo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -217,75 +183,32 @@ def dppo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
     }
     given |= dict.fromkeys(("topk_kl", "topk_tv", "entropy"), sampler)
     advantage = broadcast(case, group_center(case, case.reward)[0])
-    loss: Tensor = its.compute_policy_loss_with_mask(old, logp, advantage, mask, **given)[0]
-    return loss
+    return its.compute_policy_loss_with_mask(old, logp, advantage, mask, **given)[0]
 
 
-CHECKS: dict[str, tuple[list[tuple[str, str, str, list[str]]], Loss]] = {
-    "cispo": (
-        [(*VERL, ["compute_policy_loss_cispo", "agg_loss"])],
-        verl("compute_policy_loss_cispo", clip_ratio_low=1.0, clip_ratio_high=4.0),
+CHECKS: dict[str, Loss] = {
+    "cispo": verl("compute_policy_loss_cispo", clip_ratio_low=1.0, clip_ratio_high=4.0),
+    "gspo": verl("compute_policy_loss_gspo", clip_ratio_low=3e-4, clip_ratio_high=4e-4),
+    "sapo": verl("compute_policy_loss_sapo", tau_pos=1.0, tau_neg=1.05),
+    "gmpo": verl("compute_policy_loss_geo_mean", clip_ratio_low=0.4, clip_ratio_high=0.4),
+    "dro(variant=verl,beta=0.1)": verl("compute_policy_loss_dro", policy_loss=Config(dro_beta=0.1)),
+    "gdpo": gdpo,
+    "gpg(variant=verl)": verl_advantage("compute_gpg_outcome_advantage", "compute_policy_loss_gpg"),
+    "opo(variant=verl)": verl_advantage(
+        "compute_opo_outcome_advantage", "compute_policy_loss_vanilla", **VANILLA | {"clip_ratio_c": 3.0}
     ),
-    "gspo": (
-        [(*VERL, ["compute_policy_loss_gspo", "agg_loss"])],
-        verl("compute_policy_loss_gspo", clip_ratio_low=3e-4, clip_ratio_high=4e-4),
-    ),
-    "sapo": (
-        [(*VERL, ["compute_policy_loss_sapo", "agg_loss"])],
-        verl("compute_policy_loss_sapo", tau_pos=1.0, tau_neg=1.05),
-    ),
-    "gmpo": (
-        [(*VERL, ["compute_policy_loss_geo_mean", "agg_loss"])],
-        verl("compute_policy_loss_geo_mean", clip_ratio_low=0.4, clip_ratio_high=0.4),
-    ),
-    "dro(variant=verl,beta=0.1)": (
-        [(*VERL, ["compute_policy_loss_dro", "agg_loss"])],
-        verl("compute_policy_loss_dro", policy_loss=Config(dro_beta=0.1)),
-    ),
-    "gdpo": (
-        [(*GDPO, ["1226-1248"]), (*VERL, ["compute_policy_loss_vanilla", "agg_loss"])],
-        gdpo,
-    ),
-    "gpg(variant=verl)": (
-        [(*VERL, ["compute_gpg_outcome_advantage", "compute_policy_loss_gpg", "agg_loss"])],
-        verl_advantage("compute_gpg_outcome_advantage", "compute_policy_loss_gpg"),
-    ),
-    "opo(variant=verl)": (
-        [(*VERL, ["compute_opo_outcome_advantage", "compute_policy_loss_vanilla", "agg_loss"])],
-        verl_advantage(
-            "compute_opo_outcome_advantage", "compute_policy_loss_vanilla", **VANILLA | {"clip_ratio_c": 3.0}
-        ),
-    ),
-    "maxrl": (
-        [
-            (*MAXRL, ["compute_maxrl_outcome_advantage"]),
-            (*VERL, ["compute_policy_loss_vanilla", "agg_loss"]),
-        ],
-        verl_advantage("compute_maxrl_outcome_advantage", "compute_policy_loss_vanilla", "correct", **VANILLA),
-    ),
-    "passk(variant=paper,k=2)": (
-        [(*PASSK, ["calc_adv", "compute_advantage"]), (*VERL, ["compute_policy_loss_vanilla", "agg_loss"])],
-        passk,
-    ),
-    "kpo": (
-        [(*KPO, ["kalman_gains_nonsteady_1d", "kalman_filter", "compute_policy_loss_kpo", "agg_loss"])],
-        kpo,
-    ),
-    "aspo-kl": ([(*ARCHER, ["compute_policy_loss_archer", "agg_loss"])], aspo),
-    "ce_gppo-dynamic_sampling": ([(*CE_GPPO, ["compute_gppo_loss_general_beta", "agg_loss"])], ce_gppo),
-    "dr_grpo": ([(*TRL, GRPO, ["3054-3148"])], trl("dr_grpo", "none")),
-    "luspo": ([(*TRL, GRPO, ["3054-3148"])], trl("luspo", level="sequence", low=0.002, high=0.0025)),
-    "vespo": ([(*TRL, GRPO, ["3054-3148", "get_gamma_weights"])], trl("vespo")),
-    "lite_ppo": ([(*TRL, GRPO, ["3054-3148"])], trl("dapo", "batch")),
-    "rloo(variant=trl)": ([(*TRL, "trl/trainer/rloo_trainer.py", ["1684-1694"])], rloo),
-    "real": ([(*SWIFT, ["1105-1135"])], real),
-    "icepop": ([(*RLHF, ["PolicyLoss", "aggregate_loss"])], icepop),
-    "reinforce_pp": (
-        [(*RLHF, ["PolicyLoss", "aggregate_loss"])],
-        openrlhf(baseline=False, token_level_loss=False, kl=0.001),
-    ),
-    "dppo": (
-        [(*STABLE, ["compute_policy_loss_with_mask", "_compute_token_mask_for_policy_loss", "agg_loss"])],
-        dppo,
-    ),
+    "maxrl": verl_advantage("compute_maxrl_outcome_advantage", "compute_policy_loss_vanilla", "correct", **VANILLA),
+    "passk(variant=paper,k=2)": passk,
+    "kpo": kpo,
+    "aspo-kl": aspo,
+    "ce_gppo-dynamic_sampling": ce_gppo,
+    "dr_grpo": trl("dr_grpo", "none"),
+    "luspo": trl("luspo", level="sequence", low=0.002, high=0.0025),
+    "vespo": trl("vespo"),
+    "lite_ppo": trl("dapo", "batch"),
+    "rloo(variant=trl)": rloo,
+    "real": real,
+    "icepop": icepop,
+    "reinforce_pp": openrlhf(baseline=False, token_level_loss=False, kl=0.001),
+    "dppo": dppo,
 }

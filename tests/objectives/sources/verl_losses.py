@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tests.objectives.batches import Array, Case
-from tests.objectives.parts_reference import group_center, group_norm
-from tests.objectives.sources.losses import Config, Double, broadcast, per_micro_batch, tensors, z_scored
+from tests.objectives.references.parts import group_center, group_norm
+from tests.objectives.sources.losses import Config, Double, Loss, broadcast, per_micro_batch, tensors, z_scored
 
 CLIP = Config(clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.28, clip_ratio_c=10.0, global_batch_info={})
 BOUNDS = {"cliprange": 0.2, "cliprange_low": 0.2, "cliprange_high": 0.28, "clip_ratio_c": 10.0}
@@ -18,8 +18,7 @@ BOUNDS = {"cliprange": 0.2, "cliprange_low": 0.2, "cliprange_high": 0.28, "clip_
 def reweighted(its: Any, case: Case, alpha: float) -> Tensor:
     """[N, T] `compute_reweight_advantage` as the scripts of AR-Lopti set it."""
     old, _ = tensors(case)
-    advantage: Tensor = its.compute_reweight_advantage(z_scored(case), old, "both_linear_normal", alpha, 1 - alpha, 1.0)
-    return advantage
+    return its.compute_reweight_advantage(z_scored(case), old, "both_linear_normal", alpha, 1 - alpha, 1.0)
 
 
 def _ar_lopti(its: Any, case: Case, logp: Tensor, advantage: Tensor, kl_mask: Tensor) -> Tensor:
@@ -30,8 +29,7 @@ def _ar_lopti(its: Any, case: Case, logp: Tensor, advantage: Tensor, kl_mask: Te
         bounds = BOUNDS | {"cliprange_high": 0.24}
         policy = its.compute_policy_loss(old[rows], logp[rows], advantage[rows], mask[rows], **bounds)[0]
         divergence = its.kl_penalty(logp[rows], ref[rows], "low_var_kl") * kl_mask[rows]
-        loss: Tensor = policy + 0.001 * its.agg_loss(divergence, mask[rows], "token-mean")
-        return loss
+        return policy + 0.001 * its.agg_loss(divergence, mask[rows], "token-mean")
 
     return per_micro_batch(case, part)
 
@@ -73,8 +71,7 @@ def _justrl(its: Any, case: Case, logp: Tensor, mask: Tensor) -> Tensor:
     (old, _), advantage = tensors(case), z_scored(case)
 
     def part(rows: Tensor) -> Tensor:
-        loss: Tensor = its.compute_policy_loss(old[rows], logp[rows], advantage[rows], mask[rows], **BOUNDS)[0]
-        return loss
+        return its.compute_policy_loss(old[rows], logp[rows], advantage[rows], mask[rows], **BOUNDS)[0]
 
     return per_micro_batch(case, part)
 
@@ -102,8 +99,7 @@ def dapo_advantage(its: Any, case: Case) -> Tensor:
         case.max_length,
         buffer,
     )(Rows(map(row, range(len(case.group)))))
-    advantage: Tensor = its.compute_grpo_outcome_advantage(rewards, tensors(case)[1], case.group)[0]
-    return advantage
+    return its.compute_grpo_outcome_advantage(rewards, tensors(case)[1], case.group)[0]
 
 
 def dapo(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
@@ -154,7 +150,18 @@ def _vanilla(
 
     def part(rows: Tensor) -> Tensor:
         given = {"loss_agg_mode": "token-mean", "config": CLIP, **more(rows, mask[rows])}
-        loss: Tensor = getattr(its, name)(old[rows], logp[rows], advantage[rows], mask[rows], **given)[0]
-        return loss
+        return getattr(its, name)(old[rows], logp[rows], advantage[rows], mask[rows], **given)[0]
 
     return per_micro_batch(case, part)
+
+
+CHECKS: dict[str, Loss] = {
+    "advantage_reweighting(variant=authors)": advantage_reweighting,
+    "lopti(variant=authors)": lopti,
+    "dapo(variant=authors)-dynamic_sampling": dapo,
+    "entropy20(variant=authors)-dynamic_sampling": entropy20,
+    "justrl(variant=authors)": justrl,
+    "stapo(variant=justrl)": stapo,
+    "stare(variant=authors)-dynamic_sampling": stare,
+    "dppo(variant=authors)": dppo,
+}
