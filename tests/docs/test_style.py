@@ -1,0 +1,53 @@
+"""The documentation uses the words of docs/style.md."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STYLE = ROOT / "docs" / "style.md"
+SAYS_SOMETHING_ELSE = re.compile(
+    r"```.*?```|`[^`\n]*`|^ {4}[^\n]*$|\]\([^)]*\)|https?://\S+|make gpu-check|git push|rlzoo push|push it|push to", re.M | re.S
+)
+"""Code, links and commands, in which a word is a name."""
+
+
+def glossary() -> list[list[str]]:
+    """[word, meaning, instead of] of each entry."""
+    text = STYLE.read_text(encoding="utf-8").split("## Glossary")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
+def avoided() -> list[str]:
+    """Words and phrases that no page uses."""
+    last = STYLE.read_text(encoding="utf-8").rsplit("No page uses these: ", 1)[1].strip().rstrip(".")
+    instead = [word for row in glossary() for word in row[2].split(", ") if word]
+    return [*last.split(", "), *(word for word in instead if word not in ("fresh", "look"))]
+
+
+def pages() -> list[str]:
+    """Every page that a person wrote."""
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    without = ("CHANGELOG.md", "docs/style.md")
+    return [name for name in listed.split() if "/results/" not in name and name not in without]
+
+
+def test_the_glossary_has_sixty_words_in_order() -> None:
+    words = [row[0] for row in glossary()]
+    assert len(set(words)) == len(words) >= 60
+    assert all(len(row) == 3 and row[1] for row in glossary())
+
+
+@pytest.mark.parametrize("word", avoided())
+def test_no_page_has_an_avoided_word(word: str) -> None:
+    pattern = re.compile(rf"\b{word}(s|es|ed)?\b", re.IGNORECASE)
+    found = [
+        f"{name}: {' '.join(text[max(0, hit.start() - 40) : hit.end() + 40].split())}"
+        for name in pages()
+        for text in [SAYS_SOMETHING_ELSE.sub(" ", (ROOT / name).read_text(encoding="utf-8"))]
+        for hit in pattern.finditer(text)
+    ]
+    assert not found, "\n".join(found)
