@@ -48,10 +48,11 @@ from objectives.order import drawn, largest, lots, quantile, uniform_of
 from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.provenance import MISSING, PROVENANCE, Provenance
+from objectives.recipes import recipe
 from objectives.sums import Sums, k3, shares
 from objectives.troubles import TROUBLES, Trouble
 from objectives.version import VERSION
-from objectives.zoo import Name, known, names, recipe, register
+from objectives.zoo import Name, known, names, register
 
 __all__ = [
     "ASKED",

@@ -3,13 +3,17 @@
 To read one, a process runs its top again: what stands there should be definitions.
 """
 
+import ast
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib.util import find_spec, module_from_spec
+from itertools import pairwise
 from pathlib import Path
 
 _is_read = ContextVar("_is_read", default=False)
@@ -95,3 +99,25 @@ def module_name(module: str) -> str:
     path = Path(getattr(main, "__file__", None) or "")
     is_script = module == "__main__" and getattr(main, "__spec__", None) is None
     return path.stem if is_script and path.suffix == ".py" and path.stem.isidentifier() else module
+
+
+@cache
+def strings_behind(module: str, function: str) -> dict[str, str]:
+    """The first argument of each call of a function in a module -> the string behind the call, as behind a field."""
+    found = {}
+    for statement, following in pairwise(ast.parse(_source(module)).body):
+        match statement, following:
+            case (
+                ast.Expr(ast.Call(ast.Name(id=name), [ast.Constant(value=str(first)), *_])),
+                ast.Expr(ast.Constant(value=str(text))),
+            ) if name == function:
+                found[first] = inspect.cleandoc(text)
+    return found
+
+
+def _source(module: str) -> str:
+    """The text of an imported module; empty where it has no file."""
+    try:
+        return inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):
+        return ""

@@ -3,7 +3,9 @@
 expression = term { ("+" | "-") term }
 term       = name [ "(" [ parameter { "," parameter } ] ")" ]
 parameter  = key "=" value
-value      = number | true | false | none | word
+value      = number | true | false | none | word | ?
+
+A recipe is such an expression too; its `?` stands where no value is published and whoever uses it gives one.
 """
 
 import re
@@ -14,7 +16,7 @@ from typing import Any
 from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 from objectives.kinds import Advantage, Modifier, Ratio, Reward, Surrogate, Weight
-from objectives.part import Part, Stage, write_term
+from objectives.part import ASKED, Part, Stage, write_term
 from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
 LONGEST = 2000
@@ -22,8 +24,10 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.]*(?::[A-Za-z_]\w*)?"
 _NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _FILE = re.compile(r"\s*(?:[\w./~-]*/)?(\w+)\.py:(\w+)")
 _TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
-_PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*)\s*([,)]?)")
-_CONSTANTS = {"true": True, "false": False, "none": None}
+_PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*|\?)\s*([,)]?)")
+_CONSTANTS = {"true": True, "false": False, "none": None, "?": ASKED}
+BASE = "grpo"
+"""The recipe that an expression starts from which begins with a part."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def _parts_or_none(terms: Sequence[Term]) -> tuple[Part, ...] | None:
 
 def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
     base, *others = _on_a_base(terms)
-    start = {part.name: part for part in _contributed(base, everything=True)}
+    start = {part.name: part for part in contributed_parts(base, everything=True)}
     parts = dict(start)
     additions = list({(term.name, *term.parameters.items()): term for term in others if term.sign == "+"}.values())
     removals = [term for term in others if term.sign == "-"]
@@ -138,13 +142,13 @@ def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
         parts[part.name] = part
     removed = list(dict.fromkeys(name for term in removals for name in _removed_names(term, parts)))
     for term in additions:
-        if all(part.name in removed for part in _contributed(term)):
+        if all(part.name in removed for part in contributed_parts(term)):
             raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
     for name in removed:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
     for term in additions:
-        contributed = _contributed(term)
+        contributed = contributed_parts(term)
         idle = [part for part in contributed if part in unread]
         if idle:
             without = "".join(f"-{part.name}" for part in idle)
@@ -167,7 +171,7 @@ def _recipe(term: Term) -> Recipe | None:
 
 def _on_a_base(terms: Sequence[Term]) -> list[Term]:
     """The terms, behind grpo if they do not begin with a recipe."""
-    return [*terms] if _recipe(terms[0]) else [Term("+", "grpo", {}), *terms]
+    return [*terms] if _recipe(terms[0]) else [Term("+", BASE, {}), *terms]
 
 
 def _check_base(base: Term, additions: Sequence[Term], start: Mapping[str, Part], parts: Mapping[str, Part]) -> None:
@@ -178,8 +182,8 @@ def _check_base(base: Term, additions: Sequence[Term], start: Mapping[str, Part]
     recipe = _recipe(base)
     ideas = [name for name in recipe.essential if name in start] if recipe else []
     typed = [term for term in additions if _recipe(term) in (None, recipe)]
-    anew = {part.name for term in typed for part in _contributed(term)}
-    if base.name == "grpo" or not ideas or not additions:
+    anew = {part.name for term in typed for part in contributed_parts(term)}
+    if base.name == BASE or not ideas or not additions:
         return
     if not any(name in parts and (name in anew or parts[name] == start[name]) for name in ideas):
         for part in parts.values():
@@ -240,7 +244,7 @@ def _without_conflicts(additions: Iterable[Term]) -> list[Part]:
     """The parts that the additions contribute; an error if two of them want different things."""
     chosen: dict[object, tuple[Part, str]] = {}
     for term in additions:
-        for part in _contributed(term):
+        for part in contributed_parts(term):
             for slot, what in _slots(part).items():
                 other, owner = chosen.setdefault(slot, (part, term.name))
                 if other != part:
@@ -259,7 +263,7 @@ def _slots(part: Part) -> Mapping[Any, str]:
     }
 
 
-def _contributed(term: Term, everything: bool = False) -> tuple[Part, ...]:
+def contributed_parts(term: Term, everything: bool = False) -> tuple[Part, ...]:
     """The parts that a term adds to what is there; of a recipe its contribution, or `everything`."""
     entry = lookup(term.name)
     if isinstance(entry, Recipe):
@@ -300,7 +304,7 @@ def remove(parts: dict[str, Part], name: str) -> None:
 
 def _fallback(stage: Stage) -> Part:
     """What grpo has at a stage that holds one part."""
-    return next(part for part in RECIPES["grpo"].variants["paper"] if part.exclusive and part.stage == stage)
+    return next(part for part in RECIPES[BASE].variants["paper"] if part.exclusive and part.stage == stage)
 
 
 def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -316,7 +320,7 @@ def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
     nothing was typed, all may: the parts alone decide.
     """
     recipes = [recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))]
-    named = {"grpo", *recipes[:1], *(name for name in recipes if name not in PARTS)}
+    named = {BASE, *recipes[:1], *(name for name in recipes if name not in PARTS)}
     nearest = []
     for recipe in _candidates(parts):
         size, count, text = min(
@@ -336,7 +340,7 @@ def _candidates(parts: Sequence[Part]) -> list[Recipe]:
     modules, names = {module_name(type(part).__module__) for part in parts}, {part.name for part in parts}
     package = __name__.partition(".")[0]
     known = [r for r in in_zoo_order() if r.module.partition(".")[0] == package or r.module in modules]
-    return [recipe for recipe in known if recipe.name == "grpo" or names & {*recipe.essential}]
+    return [recipe for recipe in known if recipe.name == BASE or names & {*recipe.essential}]
 
 
 def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, int, str]:

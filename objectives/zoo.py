@@ -6,12 +6,12 @@ if an installed package announces it: an entry point of that name in the group `
 
 import difflib
 import sys
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from objectives.definitions import import_definitions, module_name
+from objectives.definitions import import_definitions, module_name, strings_behind
 from objectives.errors import ObjectiveError, shown
 from objectives.part import ASKED, Part, Stage
 from objectives.troubles import TROUBLES
@@ -27,12 +27,16 @@ class Recipe:
     paper: str
     summary: str
     variants: Mapping[str, tuple[Part, ...]]
+    """The default first."""
     contribution: tuple[str, ...]
-    """Names of parts; a variant contributes those that it has."""
+    """Names of the parts that it brings to another objective; a variant contributes those that it has."""
+    expressions: Mapping[str, str] = field(default_factory=dict)
+    """Variant -> how it was declared."""
     essence: tuple[str, ...] = ()
     """Those of the contribution of which one must be left, or nothing of the method is; all if none is named."""
     aliases: tuple[str, ...] = ()
-    doc: str = ""
+    notes: str = ""
+    """Its own words; if there are none, the string behind its declaration."""
     module: str = ""
     """Where it was registered."""
     origin: str = ""
@@ -47,6 +51,11 @@ class Recipe:
     def essential(self) -> tuple[str, ...]:
         """Names of the parts of which one must be left."""
         return self.essence or self.contribution
+
+    @cached_property
+    def doc(self) -> str:
+        """Its own words: equations, what is open, deviations, variants."""
+        return self.notes or strings_behind(self.module, "recipe").get(self.name, "")
 
     def parts(self, variant: str) -> dict[str, Part]:
         """The parts of a variant by name."""
@@ -103,18 +112,21 @@ def in_zoo_order() -> list[Recipe]:
 
 
 def register(part: PartClass) -> PartClass:
-    """Class decorator: puts a part into the zoo under its name.
+    """Class decorator: makes a part a frozen dataclass, unless it is one, and puts it into the zoo under its name.
 
     Raises ObjectiveError if another part has that name, or if the class is not a part with defaults.
     """
+    _check_kind(part)
+    if "__dataclass_fields__" not in vars(part):
+        dataclass(frozen=True)(part)  # the class itself
     _check_class(part)
     other, module = PARTS.get(part.name), module_name(part.__module__)
     if other is not None and (module_name(other.__module__), other.__qualname__) != (module, part.__qualname__):
         raise _twice(part, other)
     taken = RECIPES.get(ALIASES.get(part.name, part.name))
-    if taken is not None and not taken.origin and _origin(part.name, module):
+    if taken is not None and not taken.origin and origin_of(part.name, module):
         raise ObjectiveError(f"{module} registers a part named {part.name}, which is a recipe of {taken.module}")
-    part.origin = _origin(part.name, module)
+    part.origin = origin_of(part.name, module)
     PARTS[part.name] = part
     return part
 
@@ -128,15 +140,16 @@ def _twice(part: type[Part], other: type[Part]) -> ObjectiveError:
     return ObjectiveError(f"{modules} both register a part named {part.name}{remedy}")
 
 
-def _check_class(part: type[Part]) -> None:
+def _check_kind(part: type[Part]) -> None:
     where = f"{part.__module__}.{part.__qualname__}"
     if not isinstance(part, type) or not any(base.__module__ == f"{__package__}.kinds" for base in part.__mro__):
         raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
     if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
         raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")
-    declared = {key for key, value in vars(part).items() if isinstance(value, Field)}
-    if "__dataclass_fields__" not in vars(part) and (declared or vars(part).get("__annotations__")):
-        raise ObjectiveError(f"{where} has parameters: put @dataclass(frozen=True) below @register")
+
+
+def _check_class(part: type[Part]) -> None:
+    where = f"{part.__module__}.{part.__qualname__}"
     if part.stage <= Stage.ADVANTAGE and part.control is not Part.control:
         raise ObjectiveError(f"{where}: a part of stage {part.stage.name.lower()} comes before controllers are asked")
     for tag in part.troubles:
@@ -147,30 +160,15 @@ def _check_class(part: type[Part]) -> None:
             raise ObjectiveError(f"{where}: the parameter {item.name} needs a default")
 
 
-def recipe(
-    name: str,
-    *,
-    paper: str,
-    summary: str,
-    variants: Mapping[str, tuple[Part, ...]],
-    contribution: tuple[str, ...],
-    essence: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    doc: str | None = None,
-) -> None:
-    """Puts a recipe into the zoo. The first variant is the default. Raises ObjectiveError if its name is taken."""
-    module = module_name(sys._getframe(1).f_globals["__name__"])
-    for taken in (name, *aliases):
-        other = RECIPES.get(ALIASES.get(taken, taken))
+def check_recipe_names(names: Iterable[str], module: str, origin: str) -> None:
+    """Raises ObjectiveError if a module that registers a recipe of these names takes them from another."""
+    for name in names:
+        other = RECIPES.get(ALIASES.get(name, name))
         if other is not None and other.module != module:
-            raise ObjectiveError(f"{module} and {other.module} both register a recipe named {taken}")
-        part = PARTS.get(taken)
-        if part is not None and not part.origin and _origin(name, module):
-            raise ObjectiveError(f"{module} registers a recipe named {taken}, a part of {part.__module__}")
-    origin = _origin(name, module)
-    text = (doc or "").strip()
-    RECIPES[name] = Recipe(name, paper, summary, variants, contribution, essence, aliases, text, module, origin)
-    ALIASES.update(dict.fromkeys(aliases, name))
+            raise ObjectiveError(f"{module} and {other.module} both register a recipe named {name}")
+        part = PARTS.get(name)
+        if part is not None and not part.origin and origin:
+            raise ObjectiveError(f"{module} registers a recipe named {name}, a part of {part.__module__}")
 
 
 def lookup(written: str) -> Recipe | type[Part]:
@@ -224,7 +222,7 @@ def _announced() -> dict[str, str]:
     return {point.name: point.value.partition(":")[0].strip() for point in entry_points(group="objectives")}
 
 
-def _origin(name: str, module: str) -> str:
+def origin_of(name: str, module: str) -> str:
     """What an expression must put before a name: nothing for our own, announced and interactively defined ones."""
     if module == "__main__" or module.partition(".")[0] == __package__ or _announced().get(name) == module:
         return ""

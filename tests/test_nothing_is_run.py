@@ -21,8 +21,6 @@ ENTRY_POINTS = {"entry_points", "EntryPoint"}
 ALLOWED_IMPORTS = {
     "objectives/definitions.py": "part of an expression that a person typed, or a file that is trusted",
     "objectives/adapters/package.py": "seams of a peer's, written beside it",
-    "objectives/methods/__init__.py": "the files of its folder",
-    "objectives/parts/__init__.py": "the files of its folder",
     "rlzoo/__init__.py": "one of three of ours",
     "rlzoo/commands/__init__.py": "the laboratory's commands",
     "rlzoo/config/command_keys.py": "the laboratory's keys, by a table",

@@ -23,7 +23,7 @@ from scipy import stats
 from sklearn.metrics import average_precision_score
 
 from objectives import Loop, TokenBatch, parse
-from objectives.parts.s2t import S2T
+from objectives.methods.tokens import S2T
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.config import Config, ModelConfig, load_config
 from rlzoo.config.decoding import Decoding

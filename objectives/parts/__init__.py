@@ -1,7 +1,14 @@
-"""One file per part, per pair that differs in a word, or for what a pair shares; importing this registers them all."""
+"""The parts that several methods use, by stage; importing this package registers them all."""
 
-from importlib import import_module
-from pkgutil import iter_modules
-
-for module in iter_modules(__path__):
-    import_module(f"{__name__}.{module.name}")
+from objectives.parts import (  # noqa: F401
+    advantages,
+    aggregates,
+    masks,
+    penalties,
+    ratios,
+    rewards,
+    schedules,
+    select,
+    surrogates,
+    weights,
+)

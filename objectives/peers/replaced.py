@@ -10,10 +10,10 @@ from typing import Any
 from objectives import Modifier, Objective, ObjectiveError, Part, Schedule, Surrogate, parse, read_terms
 from objectives.expression import in_order
 from objectives.part import write_term
-from objectives.parts.clip import Clip
-from objectives.parts.clip_higher import ClipHigher
+from objectives.parts.surrogates import Clip, ClipHigher
 from objectives.peers.table import PeerTable
 from objectives.peers.translate import Held, composition, nearest_settings, rules_held, settings_read
+from objectives.zoo import make_part
 
 
 def refuse_replaced(
@@ -85,7 +85,7 @@ def _rivals(table: PeerTable, parts: Mapping[str, Part]) -> set[str]:
 def _upper_bound(parts: Mapping[str, Part]) -> dict[str, Part]:
     """What a clip bounds above, unless a part of its own says so."""
     clip = parts.get("clip")
-    return {"clip_higher": ClipHigher(clip.low)} if isinstance(clip, Clip) else {}
+    return {"clip_higher": make_part(ClipHigher, {"high": clip.low})} if isinstance(clip, Clip) else {}
 
 
 def rewritten(objective: Objective, old: Mapping[str, Part], new: Mapping[str, Part]) -> str | None:

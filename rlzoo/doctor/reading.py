@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from objectives import ObjectiveError, parse
-from objectives.parts.sequence_ratio import SequenceRatio
+from objectives.parts.ratios import SequenceRatio
 from rlzoo.doctor.columns import COLUMNS, Table
 from rlzoo.doctor.names import canonical
 from rlzoo.doctor.repetition import repetition

@@ -17,7 +17,7 @@ from objectives import (
     quantile,
     register,
 )
-from objectives.parts.token_ratio import log_ratio
+from objectives.parts.ratios import log_ratio
 
 # ---- ratios ----------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from objectives import (
     scope_reads,
 )
 from objectives.groups import group_index, group_mean, group_sum
-from objectives.parts.token_ratio import log_ratio
+from objectives.parts.ratios import log_ratio
 
 # ---- rewards and selection -------------------------------------------------------------------------------------------
 

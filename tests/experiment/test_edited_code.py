@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from objectives import parse
-from objectives.parts.s2t import S2T
+from objectives.methods.tokens import S2T
 from objectives.zoo import PARTS, RECIPES
 from rlzoo.commands import main
 from rlzoo.comparing.compare import compare

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from objectives import parse
-from objectives.parts.clip import Clip
-from objectives.parts.group_norm import GroupNorm
-from objectives.parts.kl import KL
-from objectives.parts.s2t import S2T
-from objectives.parts.soft_overlong import SoftOverlong
-from objectives.parts.token_mean import TokenMean
+from objectives.methods.tokens import S2T
+from objectives.parts.advantages import GroupNorm
+from objectives.parts.aggregates import TokenMean
+from objectives.parts.penalties import KL
+from objectives.parts.rewards import SoftOverlong
+from objectives.parts.surrogates import Clip
 from rlzoo.experiment.meaning import meaning, meaning_of_ours
 from tests.objectives.zoo_names import RECIPES
 

@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page_adds_a_method_in_at_most_25_lines_with_what_the_package_exports() -> None:
     assert len(METHOD.splitlines()) <= 25
     imports = re.findall(r"^(?:from|import) (\S+)", METHOD, re.MULTILINE)
-    assert set(imports) == {"dataclasses", "objectives"}
+    assert set(imports) == {"objectives"}
 
 
 def test_the_names_on_the_page_are_exported() -> None:
@@ -130,7 +130,6 @@ def test_an_installed_package_announces_its_parts(folder: Path) -> None:
             "a part named stapo, which is a recipe of",
         ),
         (METHOD.replace('"rare_grpo"', '"s2t"'), "grpo+my_method:s2t", "a recipe named s2t, a part of"),
-        (METHOD.replace("@dataclass(frozen=True)\n", ""), "grpo+my_method:rare_bonus", "put @dataclass"),
         (METHOD, "grpo+my_method:rare_bonus(threshold=2)", r"outside \(0, 1\)"),
     ],
 )

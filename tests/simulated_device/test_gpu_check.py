@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.gpu import check
 from objectives import TokenBatch
-from objectives.parts.top_entropy import TopEntropy
+from objectives.methods.tokens import TopEntropy
 from rlzoo.model import varlen
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.flops import SIZES

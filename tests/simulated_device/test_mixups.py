@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from objectives.parts import group_norm
+from objectives.parts import advantages
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model import token_stats
 from rlzoo.model.layout import Layout
@@ -59,7 +59,7 @@ MIX_UPS = [
     MixUp(Policy, "forward", "sent(mask.flatten().nonzero()[:, 0], device)", "mask.flatten().nonzero()[:, 0]", learn),
     MixUp(Layout, "attention", ", device=branch.device)", ")", learn),
     MixUp(token_stats._TokenStats, "forward", "torch.zeros_like(maximum)", "torch.zeros(maximum.shape)", learn),
-    MixUp(group_norm, "group_centred", "values.new_zeros(groups)", "torch.zeros(groups)", learn),
+    MixUp(advantages, "group_centred", "values.new_zeros(groups)", "torch.zeros(groups)", learn),
     MixUp(transformers_engine, "_left_padded", "for ids in prompts], device=device)", "for ids in prompts])", generate),
     MixUp(TransformersEngine, "_decode", "self.stop_tokens.to(device)", "self.stop_tokens", generate),
     MixUp(TransformersEngine, "_decode", "sent(uniform(seed, len(steps), lot)[rows], device)", "lot[rows]", generate),

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from objectives import TokenBatch
-from objectives.parts import global_norm
+from objectives.parts import advantages
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.run_folder import RunFolder
@@ -94,8 +94,8 @@ def main(folder: Path, sharding: str, steps: int = STEPS) -> None:
             return [one_step(trainer) for _ in range(steps)]
 
     runs = {objective: trained(objective, steps) for objective in OBJECTIVES}
-    mean = partial(local_mean, accelerator, global_norm._whitened)
-    with patch.object(global_norm, "_whitened", mean):
+    mean = partial(local_mean, accelerator, advantages._whitened)
+    with patch.object(advantages, "_whitened", mean):
         runs[LOCAL] = trained("reinforce_pp", steps=1)
     if accelerator.is_main_process:
         (folder / f"{accelerator.num_processes}-{sharding}.json").write_text(json.dumps(runs))

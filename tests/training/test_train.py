@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import TokenBatch
-from objectives.parts.dynamic_sampling import DynamicSampling
+from objectives.parts.select import DynamicSampling
 from rlzoo.config import Config, load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError

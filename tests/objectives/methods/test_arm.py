@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from objectives import ObjectiveError, parse
-from objectives.methods.arm import ConfidenceShift
+from objectives.methods.entropy import ConfidenceShift
 from tests.objectives.vectors import small_batch, tokens
 
 PROBABILITIES = [0.9, 0.95, 0.2, 0.5, 0.99, 0.7, 0.8, 0.6, 0.85, 0.3]

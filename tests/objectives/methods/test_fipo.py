@@ -1,7 +1,7 @@
 """FIPO's vectors."""
 
 from objectives import parse
-from objectives.methods.fipo import FutureKL
+from objectives.methods.tokens import FutureKL
 from tests.objectives.vectors import PER_BATCH, assert_close, batch_z, pushes
 
 

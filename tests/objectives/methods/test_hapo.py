@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import ObjectiveError, TokenBatch, parse
-from objectives.methods.hapo import HeterogeneousClip, ZoneReweighting
+from objectives.methods.trust_regions import HeterogeneousClip, ZoneReweighting
 from tests.objectives.vectors import small_batch, tokens
 
 

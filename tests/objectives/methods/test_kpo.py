@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from objectives import parse
-from objectives.methods.kpo import KalmanRatio
+from objectives.methods.sequences import KalmanRatio
 from objectives.scan import recurrence
 from tests.objectives.vectors import PER_RESPONSE, pushes, small_batch, tokens
 
