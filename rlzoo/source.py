@@ -1,17 +1,16 @@
-"""The digest of source code: what tells an edited method, reward or task from the one that a run was made with.
+"""The digest of source code: tells an edited method, reward or task from the one that a run was made with.
 
-Code counts as `ast.unparse` writes it, without comments, docstrings and layout. `used_source` follows a name through a
-user's files: its definition, what that mentions in its file, and what these import from other files of the user. So a
-second method in a file, or a note, changes no digest; data that code reads are no part of it. Nothing is imported here.
+Code counts as `ast.unparse` writes it, without comments, docstrings and layout. In the file that defines a name, what
+the name uses counts; of each further file of the user that is imported from there, everything. Data that code reads,
+and installed packages, do not count. Nothing is imported here.
 """
 
 import ast
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -24,13 +23,15 @@ EVERYTHING = "*"
 _OURS = ("objectives", "rlzoo")
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _BY_NAME_AT_RUNTIME = frozenset({"globals", "locals", "vars", "eval", "exec"})
-"""What finds definitions that no statement mentions: who uses it may use all."""
-_imported: dict[tuple[Path, frozenset[str]], tuple[Any, str]] = {}
-"""File and names -> the module's spec and the digest that this process met first."""
+"""Functions that find definitions which no statement mentions."""
+_CALLS = ("train", "evaluate", "compare", "leaderboard", "inspect", "choose", "map_objectives", "run_suite")
+"""The functions of rlzoo at which a script that is read for its definitions ends."""
+_imported: dict[tuple[Path, str], tuple[Any, str]] = {}
+"""File and name -> the module's spec and the digest that this process met first."""
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Of texts in their order."""
+    """Digest of texts in their order."""
     return blake2b("\0".join(texts).encode(), digest_size=8).hexdigest()
 
 
@@ -44,12 +45,8 @@ def normalised(tree: ast.AST) -> str:
 
 
 def is_ours(module: str) -> bool:
-    """Whether it is of this project, whose versions say what it is."""
+    """Whether a module is of this project, whose version says what it is."""
     return module.partition(".")[0] in _OURS
-
-
-def _is_text(line: Any) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 @dataclass(frozen=True)
@@ -69,31 +66,33 @@ class Definition:
 
 
 def used_source(start: Definition) -> dict[Path, str]:
-    """File -> digest of what the name uses of it, for every file of the user that it uses.
+    """File -> digest, for every file of the user that a definition uses.
 
-    Raises UserError if one was edited since this process imported it, as nobody knows then which code is run.
+    Raises UserError for a file that was edited since this process imported it: which code runs is then not known.
     """
     walk = _Walk(start)
-    walk.follow()
-    used = {path: [statement.text for statement in walk.kept(path)] for path in sorted(walk.wanted)}
-    digests = {path: digest(texts) for path, texts in used.items() if texts}
+    digests = {path: digest([normalised(ast.Module(body, []))]) for path, body in walk.follow().items() if body}
     for path, text in digests.items():
-        module = sys.modules.get(walk.names[path])
-        if module is None:
-            continue
-        key, spec = (path, frozenset(walk.wanted[path])), getattr(module, "__spec__", None)
-        before_spec, before = _imported.get(key, (spec, text))
-        if before_spec is spec and before != text:
+        name = walk.modules[path]
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        first_spec, first = _imported.get((path, start.name), (spec, text))
+        if spec is not None and first_spec is spec and first != text:
             raise UserError(
-                f"{path} has been edited since this Python imported it; importlib.reload({walk.names[path]}) has it "
-                f"run the new code, and so does starting Python again"
+                f"{path} has been edited since this Python imported it; importlib.reload({name}) runs the new code, "
+                f"and so does starting Python again"
             )
-        _imported[key] = spec, text
-    return digests
+        if spec is not None:
+            _imported[path, start.name] = spec, text
+    return dict(sorted(digests.items()))
+
+
+def relative_names(paths: Iterable[Path], root: Path) -> dict[Path, str]:
+    """File -> how it is called from a folder."""
+    return {path: Path(os.path.relpath(path, root)).as_posix() for path in paths}
 
 
 def code_digest(made: type) -> str:
-    """Of a class that no file defines, as in a notebook: its methods' compiled code and what these use beside it."""
+    """Digest of a class that no file defines, as in a notebook: its methods' compiled code and what they use."""
     seen, waiting, texts = set[int](), [made], list[str]()
     while waiting:
         value: Any = waiting.pop()
@@ -119,93 +118,72 @@ def _compiled(code: CodeType) -> Iterator[str]:
             yield from _compiled(constant)
 
 
-# ---- a file ----------------------------------------------------------------------------------------------------------
+# ---- the statements of a file ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Import:
-    module: str
-    """With a dot for each level that it is relative by."""
-    names: frozenset[str]
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """A statement at the top of a file."""
-
-    text: str
-    binds: frozenset[str]
-    """The names that it defines; it counts where one of them is used. Empty if it counts always."""
-    mentions: frozenset[str]
-    imports: Sequence[_Import]
-
-
-def _statements(text: str) -> list[_Statement]:
-    """Those of a file that may count. A file that cannot be parsed is one statement."""
+def _statements(path: Path, name: str = EVERYTHING) -> list[ast.stmt]:
+    """The statements of a file that count, all or those that a name uses; a script ends at its first call of rlzoo."""
+    text = path.read_text(encoding="utf-8", errors="replace")
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
-        return [_Statement(text, frozenset(), frozenset(), ())]
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    calls = _names_of_ours(body)
-    kept = []
+        return ast.parse(f"unreadable = {text!r}").body
+    calls, kept = _calls_of_ours(body), list[ast.stmt]()
     for node in body:
-        if isinstance(node, ast.Expr | ast.Assign) and _called(node.value) in calls:
-            break  # a script is read up to its first call of rlzoo
-        is_recipe = isinstance(node, ast.Expr) and _called(node.value).rpartition(".")[2] == "recipe"
-        if _is_text(node) or _is_main(node) or _bound(node) == {"__all__"} or (is_recipe and "recipe" not in defined):
-            continue  # what a recipe means stands in its objective's key
-        kept.append(node)
-    mentioned = frozenset[str]().union(*map(_mentions, body))
-    return [_with_effect(node, _statement(node), mentioned) for node in kept]
+        called = _called(node.value) if isinstance(node, ast.Expr | ast.Assign) else ""
+        if called in calls:
+            break
+        is_recipe = isinstance(node, ast.Expr) and called.rpartition(".")[2] == "recipe"  # its objective's key says it
+        if not (_is_text(node) or _is_main(node) or is_recipe):
+            kept.append(node)
+    return _used(kept, name, _mentions(body))
 
 
-def _statement(node: ast.stmt) -> _Statement:
-    text = normalised(ast.Module([node], []))
-    return _Statement(
-        text, _bound(node), _mentions(node), [imported for child in ast.walk(node) for imported in _imports(child)]
-    )
+def _used(statements: Sequence[ast.stmt], name: str, mentioned: Set[str]) -> list[ast.stmt]:
+    """The statements without definitions, imports and assignments that a name does not use, directly or through others.
+
+    What nothing mentions in the whole file is there for its effect, and counts.
+    """
+    if not any(name in _bound(node) for node in statements):
+        return list(statements)
+    wanted, count = {name}, 0
+    while len(wanted) > count:
+        count = len(wanted)
+        kept = [node for node in statements if _bound(node) & wanted or not _is_optional(node, mentioned)]
+        wanted |= _mentions(kept)
+    return list(statements) if wanted & _BY_NAME_AT_RUNTIME else kept
 
 
-def _mentions(node: ast.stmt) -> frozenset[str]:
-    """The names that a statement uses; of an assignment, those that its value does."""
-    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) and _bound(node) else node
-    inside = [] if value is None else list(ast.walk(value))
-    mentions = {inner.id for inner in inside if isinstance(inner, ast.Name)}
-    mentions |= {inner.attr for inner in inside if isinstance(inner, ast.Attribute)}
-    mentions |= {inner.value for inner in inside if isinstance(inner, ast.Constant) and isinstance(inner.value, str)}
-    return frozenset(mentions)
+def _is_optional(node: ast.stmt, mentioned: Set[str]) -> bool:
+    """Whether it does no more than bind names that the file mentions, or defines something."""
+    return isinstance(node, _DEFINES) or bool(_bound(node) & mentioned)
 
 
-def _bound(node: ast.stmt) -> frozenset[str]:
-    """What a statement that does no more than define names defines; empty for every other."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return frozenset({node.name})
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """The names that a definition, an import or an assignment of plain names binds; none of any other statement."""
+    if isinstance(node, _DEFINES):
+        return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
-        names = {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        return frozenset() if EVERYTHING in names else frozenset(names)
+        return {alias.asname or alias.name.partition(".")[0] for alias in node.names} - {EVERYTHING}
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = {target.id for target in targets if isinstance(target, ast.Name)}
-        return frozenset(names) if len(names) == len(targets) else frozenset()
-    return frozenset()
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        return set(names) if len(names) == len(targets) else set()
+    return set()
 
 
-def _imports(node: ast.AST) -> Iterator[_Import]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield _Import(alias.name, frozenset({EVERYTHING}))
-    elif isinstance(node, ast.ImportFrom):
-        yield _Import("." * node.level + (node.module or ""), frozenset(alias.name for alias in node.names))
+def _mentions(statements: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements read, and texts, which may be names."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return texts | names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-def _with_effect(node: ast.stmt, statement: _Statement, mentioned: frozenset[str]) -> _Statement:
-    """`import module`, or `name = call()`, whose name nothing mentions is there for what it does, and counts always."""
-    acts = isinstance(node, ast.Import | ast.Assign) and not statement.binds & mentioned
-    return replace(statement, binds=frozenset()) if acts else statement
-
-
-def _names_of_ours(body: Sequence[ast.stmt]) -> set[str]:
+def _calls_of_ours(body: Sequence[ast.stmt]) -> set[str]:
     """How a script may call rlzoo: `rlzoo.train`, or `train` if that is imported from it."""
     names = set[str]()
     for node in body:
@@ -217,15 +195,15 @@ def _names_of_ours(body: Sequence[ast.stmt]) -> set[str]:
     return names
 
 
-_CALLS = ("train", "evaluate", "compare", "leaderboard", "inspect", "choose", "map_objectives", "run_suite")
-"""The functions of rlzoo at which a script that is read for its definitions ends."""
-
-
 def _called(value: ast.AST | None) -> str:
-    """`train` or `rlzoo.train` of a call, also of what is taken of its result; empty for what is no call."""
+    """`train` or `rlzoo.train` of a call, also of what is taken of its result; empty for anything else."""
     while isinstance(value, ast.Attribute | ast.Subscript):
         value = value.value
     return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+
+
+def _is_text(line: Any) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -238,100 +216,56 @@ def _is_main(node: ast.stmt) -> bool:
 
 @dataclass
 class _Walk:
-    """The files that a definition uses, and the names that are wanted of each."""
+    """The files that a definition uses."""
 
     start: Definition
-    wanted: dict[Path, set[str]] = field(default_factory=dict)
-    names: dict[Path, str] = field(default_factory=dict)
+    modules: dict[Path, str] = field(default_factory=dict)
     """The dotted name of each file's module."""
-    files: dict[Path, list[_Statement]] = field(default_factory=dict)
 
-    def follow(self) -> None:
-        """Until no file is wanted for more."""
-        waiting = [(self.start.file, self.start.module, frozenset({self.start.name}))]
-        waiting += [(path, name, frozenset[str]()) for path, name in self._packages(self.start.module)]
+    def follow(self) -> dict[Path, list[ast.stmt]]:
+        """File -> the statements that count."""
+        found: dict[Path, list[ast.stmt]] = {}
+        waiting = [(self.start.file, self.start.module), *self._files(self.start.module)]
         while waiting:
-            path, module, names = waiting.pop()
-            if path in self.wanted and names <= self.wanted[path]:
-                continue
-            self.names.setdefault(path, module)
-            self.wanted.setdefault(path, set()).update(names)
-            for statement in self.kept(path):
-                for imported in statement.imports:
-                    waiting += self._imported(imported, path)
+            path, module = waiting.pop()
+            if path not in found:
+                self.modules[path] = module
+                found[path] = _statements(path, self.start.name if path == self.start.file else EVERYTHING)
+                waiting += [file for name in _imports(found[path], path, module) for file in self._files(name)]
+        return found
 
-    def kept(self, path: Path) -> list[_Statement]:
-        """The statements of a file that count for the names that are wanted of it."""
-        if path not in self.files:
-            self.files[path] = _statements(path.read_text(encoding="utf-8", errors="replace"))
-        statements, names = self.files[path], self.wanted[path]
-        defined = frozenset[str]().union(*(statement.binds for statement in statements))
-        always = [statement for statement in statements if not statement.binds]
-        mentioned = names.union(*(statement.mentions for statement in always))
-        if not names <= defined or mentioned & _BY_NAME_AT_RUNTIME:
-            return statements
-        while True:
-            kept = [statement for statement in statements if not statement.binds or statement.binds & mentioned]
-            more = mentioned.union(*(statement.mentions for statement in kept))
-            if more & _BY_NAME_AT_RUNTIME:
-                return statements
-            if more == mentioned:
-                return kept
-            mentioned = more
-
-    def _imported(self, imported: _Import, path: Path) -> Iterator[tuple[Path, str, frozenset[str]]]:
-        module = self._absolute(imported.module, path)
-        for package, name in self._packages(module):
-            yield package, name, frozenset()
-        file = self._file(module)
-        rest = set(imported.names)
-        for name in imported.names:
-            if (inside := self._file(f"{module}.{name}")) is not None:
-                rest.discard(name)
-                yield inside, f"{module}.{name}", frozenset({EVERYTHING})
-        if file is not None:
-            yield file, module, frozenset(rest)
-
-    def _absolute(self, module: str, path: Path) -> str:
-        """The dotted name of what a file imports."""
-        name = module.lstrip(".")
-        if name == module:
-            return module
-        package = self.names[path].split(".")
-        up = len(module) - len(name) - (path.stem == "__init__")
-        return ".".join([*package[: len(package) - up], *filter(None, [name])])
-
-    def _packages(self, module: str) -> Iterator[tuple[Path, str]]:
-        """The packages around a module, which Python runs before it."""
+    def _files(self, module: str) -> Iterator[tuple[Path, str]]:
+        """The user's files that the import of a module runs: its packages' and its own."""
         parts = module.split(".")
-        for end in range(1, len(parts)):
-            name = ".".join(parts[:end])
-            if (path := self._file(name)) is not None:
-                yield path, name
+        names = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        yield from ((path, name) for name in names if (path := self._file(name)) is not None)
 
     def _file(self, module: str) -> Path | None:
-        """That of a module, if it is the user's."""
         parts = module.split(".")
         if not module or is_ours(module):
             return None
         loaded = getattr(sys.modules.get(module), "__file__", None)
         ends = (Path(*parts[:-1], f"{parts[-1]}.py"), Path(*parts, "__init__.py"))
-        places = [Path(loaded)] if loaded else [root / end for root in self._roots for end in ends]
-        return next(
-            (place.resolve() for place in places if place.is_file() and self._is_users(place.resolve(), parts[0])), None
-        )
-
-    @cached_property
-    def _roots(self) -> tuple[Path, Path]:
-        return self.start.root, Path.cwd()
+        places = [Path(loaded)] if loaded else [root / end for root in (self.start.root, Path.cwd()) for end in ends]
+        resolved = [place.resolve() for place in places if place.suffix == ".py" and place.is_file()]
+        return next((path for path in resolved if self._is_users(path, parts[0])), None)
 
     def _is_users(self, path: Path, package: str) -> bool:
         """Whether a file lies below the user's folders and is of no library, or is of the same package as the start."""
-        if path.suffix != ".py" or package == self.start.module.partition(".")[0]:
-            return path.suffix == ".py"
-        return any(map(path.is_relative_to, self._roots)) and not any(map(path.is_relative_to, _LIBRARIES))
+        if package == self.start.module.partition(".")[0]:
+            return True
+        return any(map(path.is_relative_to, (self.start.root, Path.cwd()))) and not any(
+            map(path.is_relative_to, _LIBRARIES)
+        )
 
 
-def labelled(digests: Mapping[Path, str], root: Path) -> dict[str, str]:
-    """With each file as it is called from a folder."""
-    return {Path(os.path.relpath(path, root)).as_posix(): text for path, text in digests.items()}
+def _imports(statements: Sequence[ast.stmt], path: Path, module: str) -> Iterator[str]:
+    """The whole names of what statements of a file import: `a.b` of `from a import b`, which may be a module."""
+    for node in (node for statement in statements for node in ast.walk(statement)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module.split(".")
+            kept = len(package) - node.level + (path.stem == "__init__")
+            name = ".".join([*(package[:kept] if node.level else []), *filter(None, [node.module])])
+            yield from (f"{name}.{alias.name}" if name else alias.name for alias in node.names)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.faults.workloads import ROOT
-from rlzoo.experiment.environment import environment
+from rlzoo.experiment.machine import environment
 from rlzoo.files import read_json_file, write_json
 
 CODE = "code.json"

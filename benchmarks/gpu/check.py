@@ -312,7 +312,7 @@ def attempted(checks: Callable[[torch.device], Finding], device: torch.device) -
 
 def page(findings: list[Finding]) -> str:
     """Markdown."""
-    from rlzoo.experiment.environment import environment
+    from rlzoo.experiment.machine import environment
 
     machine = environment()
     shown = [f"{name} {machine[name]}" for name in ("accelerator", "torch", "transformers", "commit") if machine[name]]

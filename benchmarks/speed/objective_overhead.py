@@ -17,8 +17,8 @@ import torch
 
 from objectives import Loop, Objective, TokenBatch, names, parse, with_examples
 from rlzoo.config import load_config
-from rlzoo.experiment.environment import environment
 from rlzoo.experiment.experiment import check
+from rlzoo.experiment.machine import environment
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.collect import Collected
 from rlzoo.training.run import RunFolder, load_trainer

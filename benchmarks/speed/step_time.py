@@ -242,7 +242,7 @@ def main() -> None:
 
 def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
     """Medians and ratios to TRL as Markdown."""
-    from rlzoo.experiment.environment import environment
+    from rlzoo.experiment.machine import environment
 
     medians = {
         name: {key: statistics.median(step[key] for step in steps) for key in ("seconds", "train", "tokens", "memory")}

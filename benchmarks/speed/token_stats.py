@@ -18,7 +18,7 @@ import time
 import torch
 from torch import Tensor
 
-from rlzoo.experiment.environment import environment
+from rlzoo.experiment.machine import environment
 from rlzoo.model.token_stats import token_stats, token_stats_of_logits
 
 REPETITIONS = 2

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 
@@ -36,7 +36,7 @@ def main(grid: Path) -> None:
     """Prints the table."""
     runs = defaultdict(list)
     for path in sorted(grid.glob("*/metrics.jsonl")):
-        runs[trained_in(path.parent).expression].append(read_json_lines(RunFolder(path.parent).metrics))
+        runs[read_objective(path.parent).expression].append(read_json_lines(RunFolder(path.parent).metrics))
     print("| recipe | accuracy before (%) | after (%) | by seed | entropy after | largest gradient norm | skipped |")
     print("|---|---|---|---|---|---|---|")
     for expression, (_, cells) in sorted(

@@ -24,7 +24,7 @@ from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
-from rlzoo.experiment.code import Code
+from rlzoo.experiment.identity import Code
 from rlzoo.experiment.run_folder import METRICS, TIMINGS
 from rlzoo.files import locked, read_json_lines, refuse_link
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds

@@ -10,7 +10,7 @@ from rlzoo.comparing.problem_sets import SetDecoding
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code
-from rlzoo.experiment.code import changed_sources
+from rlzoo.experiment.identity import changed_sources
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.records import reading, text
 from rlzoo.tasks.benchmarks import GROUPS

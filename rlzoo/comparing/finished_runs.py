@@ -19,7 +19,7 @@ from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.identity import Recorded, trained_in
+from rlzoo.experiment.identity import RecordedRun, read_objective
 from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missing_steps
 from rlzoo.files import read_json_file, read_json_lines
 from rlzoo.records import reading
@@ -45,9 +45,9 @@ class FinishedRun:
         return self.objective.key, self.sweep.meant
 
     @cached_property
-    def objective(self) -> Recorded:
+    def objective(self) -> RecordedRun:
         """What it was trained with."""
-        return trained_in(self.folder.path)
+        return read_objective(self.folder.path)
 
     @cached_property
     def evaluations(self) -> Mapping[Decoding, Evaluation]:
@@ -84,6 +84,14 @@ class FinishedRun:
         path = self.folder / "environment.json"
         with reading(path):
             return {str(name): None if value is None else str(value) for name, value in read_json_file(path).items()}
+
+    @property
+    def version(self) -> str:
+        """The versions of rlzoo that made it; empty if none is known."""
+        if self.objective.versions:
+            return ", then ".join(self.objective.versions)
+        here = self.environment  # of a run that an earlier version has made
+        return " ".join(filter(None, [here.get("rlzoo-llm") or here.get("rlzoo"), here.get("commit")]))
 
     @property
     def decodings(self) -> Sequence[Decoding]:
@@ -185,18 +193,14 @@ def _finished(folder: RunFolder, config: Config) -> FinishedRun:
 
 
 def _check_same_code(runs: Sequence[FinishedRun]) -> None:
-    """Refuses runs that were trained with different code of one name, or by versions of rlzoo that differ in it."""
+    """Refuses runs that were trained with different code from outside of one name."""
     of_name: dict[str, FinishedRun] = {}
-    of_key: dict[str, FinishedRun] = {}
     for run in runs:
         code = run.objective.code
         if code is None:
             continue
-        others = [of_key.setdefault(run.objective.key, run), *(of_name.setdefault(name, run) for name in code.sources)]
-        for other in others:
-            is_same_row = other.objective.key == run.objective.key
-            change = (code if is_same_row else replace(code, meaning="")).changes(other.objective.code)
-            if change:
+        for other in (of_name.setdefault(name, run) for name in code.sources):
+            if change := code.changes(other.objective.code):
                 raise UserError(
                     f"{other.folder.path} and {run.folder.path} cannot be compared: {change} is not the same in both; "
                     f"leave one of them out, or train it anew with another output="
@@ -209,6 +213,33 @@ def unknown_code(runs: Sequence[FinishedRun]) -> list[str]:
     unknown = [run.folder.path for run in named if run.objective.code is None]
     more = f" and {len(unknown) - 1} more runs" if len(unknown) > 1 else ""
     return [f"Which version of the code of {unknown[0]}{more} it was is not recorded."] if unknown else []
+
+
+def different_versions(runs: Sequence[FinishedRun]) -> list[str]:
+    """Says which rows are of different versions of rlzoo, and first of all which average runs of several."""
+    rows: dict[Identity, dict[str, list[FinishedRun]]] = {}
+    for run in runs:
+        if run.version:
+            rows.setdefault(run.identity, {}).setdefault(run.version, []).append(run)
+    averaged = [
+        f"The row {next(iter(versions.values()))[0].objective.shortest} averages runs of different versions of rlzoo: "
+        + "; ".join(f"{version} (seeds {_seeds(of_version)})" for version, of_version in versions.items())
+        + "."
+        for versions in rows.values()
+        if len(versions) > 1
+    ]
+    uniform: dict[str, list[str]] = {}
+    for versions in rows.values():
+        for version, of_version in versions.items() if len(versions) == 1 else ():
+            uniform.setdefault(version, []).append(of_version[0].objective.shortest)
+    if len(uniform) > 1:
+        named = "; ".join(f"{version} ({', '.join(dict.fromkeys(shown))})" for version, shown in uniform.items())
+        averaged.append(f"Rows are of different versions of rlzoo: {named}.")
+    return averaged
+
+
+def _seeds(runs: Sequence[FinishedRun]) -> str:
+    return ", ".join(str(run.config.seed) for run in runs)
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:

@@ -20,9 +20,9 @@ from rlzoo.config.facts import GRID_IDENTITY, MACHINE
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.claim import check_same
-from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.identity import Recorded, digest, folder_name, has_changed, told_apart
+from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_changed, read_objective, unique_labels
+from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_file, write_json
 from rlzoo.records import name_inside, text
@@ -141,7 +141,7 @@ class Grid:
     @cached_property
     def cells(self) -> list[GridCell]:
         """Seed by seed, so that a grid that is not finished can compare what it has."""
-        shown = told_apart(self.objectives)
+        shown = unique_labels(self.objectives)
         entries = {entry.name: entry for entry in self.objectives}
         wanted = [*itertools.product(self.seeds, entries), *((seed, name) for name, seed in self.further)]
         rows = {name: entry.row_name(shown[entry.key]) for name, entry in entries.items()}
@@ -190,7 +190,8 @@ class Grid:
             seeds, words = tuple(map(int, values["seeds"])), tuple(map(text, values["words"]))
             further, up_to = tuple((str(key), int(seed)) for key, seed in values["further"]), int(values["up_to"])
             entries = _once(map(_read_entry, values["objectives"]))
-            others = (tuple(map(_read_entry, values.get(name, ()))) for name in ("earlier", "left_out"))
+            earlier = (_as_earlier(_read_entry(saved), entries) for saved in values.get("earlier", ()))
+            others = tuple(earlier), tuple(map(_read_entry, values.get("left_out", ())))
             return cls(folder, entries, seeds, words, text(values["baseline"]), up_to, further, *others)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
@@ -234,7 +235,7 @@ class Grid:
     def without(self, names: Sequence[str]) -> "Grid":
         """Without some rows, as the table calls them or as they were asked for. Raises UserError for none of them."""
         entries = (*self.objectives, *self.left_out)
-        shown = told_apart(entries)
+        shown = unique_labels(entries)
         rows = [entry.row_name(shown[entry.key]) for entry in entries]
         left_out = list(self.left_out)
         for name in names:
@@ -259,7 +260,7 @@ class Grid:
             _logger.warning(message, row, row)
 
     def of_todays_code(self) -> "Grid":
-        """An entry whose runs are of other code, or another meaning, than that of now gives way to one in new folders.
+        """An entry whose runs are of other code from outside, or another key, gives way to one in new folders.
 
         The runs are kept, and taken up again once the code is what it was. What was not recorded counts as the same.
         """
@@ -290,10 +291,18 @@ class Grid:
         change = now.code.changes(entry.code)
         if entry.code is None and now.code.sources:
             message = (
-                "%s does not say which code of %s it is of, as rlzoo did not record that; it counts as that of today"
+                "%s does not say in a way that can be compared which code of %s it is of; it counts as that of today"
             )
             _logger.warning(message, self.folder / f"{entry.name}-SEED", ", ".join(now.code.sources))
         return change and f"{change} has changed"
+
+    def warn_of_versions(self) -> None:
+        """Says that runs of the grid are of other versions of rlzoo than those that are trained now will be."""
+        held = [read_objective(cell.folder.path).versions for cell in self.cells if cell.folder.has_steps]
+        others = sorted({versions[-1] for versions in held if versions} - {our_version()})
+        if others:
+            message = "runs of the grid in %s are of rlzoo %s, and those trained now of %s; the leaderboard says so"
+            _logger.warning(message, self.folder, ", ".join(others), our_version())
 
     def check(self) -> None:
         """Finds what would stop a run before any starts. Raises UserError or ObjectiveError."""
@@ -331,6 +340,15 @@ def _read_entry(saved: Mapping[str, Any]) -> GridEntry:
     return GridEntry(**{**{name: text(value) for name, value in saved.items() if name not in read}, **read})
 
 
+def _as_earlier(entry: GridEntry, objectives: Iterable[GridEntry]) -> GridEntry:
+    """An entry of earlier code; of what no digest tells from the present one, its code is not known.
+
+    Versions that knew objectives by numbers as well gave way to new entries where these numbers changed.
+    """
+    is_like_present = any((it.identity, it.code) == (entry.identity, entry.code) for it in objectives)
+    return replace(entry, code=None) if is_like_present else entry
+
+
 def _check_continues(cell: GridCell) -> None:
     try:
         check_same(cell.config, cell.folder, cell.entry.code)
@@ -356,6 +374,7 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     grid = grid.joined([path for path in asked.trust if f"trust={path}" not in settings])
     grid = grid.without(asked.keys.leave_out).of_todays_code()
     _check(grid)
+    grid.warn_of_versions()
     grid.tell_of_others(objectives)
     return grid, asked.keys.jobs
 
@@ -375,7 +394,7 @@ def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[
 
 def _check(grid: Grid) -> None:
     if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:
-        compared = ", ".join(told_apart(grid.objectives).values())
+        compared = ", ".join(unique_labels(grid.objectives).values())
         if parse(grid.baseline).key in {entry.key for entry in grid.left_out}:
             raise UserError(
                 f"leave_out: {grid.baseline} is the baseline of the grid in {grid.folder}; give another, baseline=ROW; "

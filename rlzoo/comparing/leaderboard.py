@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from objectives import parse
-from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, unknown_code
+from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
 from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
 from rlzoo.comparing.on_the_way import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
@@ -20,7 +20,7 @@ from rlzoo.comparing.scaling_curves import Scaling, scaling_of
 from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
-from rlzoo.experiment.identity import told_apart
+from rlzoo.experiment.identity import unique_labels
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Judged
 from rlzoo.tasks.text import asked
@@ -194,7 +194,7 @@ def make_leaderboard(
         environment=_environment(runs),
         looks=looks,
         alike=results.alike,
-        notes=[*notes, *unknown_code(runs)],
+        notes=[*notes, *unknown_code(runs), *different_versions(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
         scaling=scaling_of(of_row),
         untrained=_untrained(of_row[base]),
@@ -227,7 +227,7 @@ def _area(run: FinishedRun, decoding: Decoding, steps: Sequence[int]) -> Area | 
 
 def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     """An ablation is called so, unless that would be the name of two rows."""
-    shown = told_apart(runs[0].objective for runs in of_row.values())
+    shown = unique_labels(runs[0].objective for runs in of_row.values())
     names = {}
     for identity, runs in of_row.items():
         run = next((run for run in runs if run.without), runs[0])
@@ -247,7 +247,7 @@ def _baselines(
     key = parse(asked or "grpo", imports=False).key
     keys = {identity[0] for identity in of_row}
     if asked and key not in keys:
-        shown = told_apart(runs[0].objective for runs in of_row.values())
+        shown = unique_labels(runs[0].objective for runs in of_row.values())
         raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
     rows = [row for row in of_row if row[0] == (key if key in keys else first)]
     return sorted(rows, key=lambda row: -accuracies(scored[row], parts).mean())

@@ -16,10 +16,8 @@ from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
 from rlzoo.evaluation.settings import model_settings, settings_of
 from rlzoo.evaluation.target import Target
-from rlzoo.experiment.code import changed_sources, task_sources
-from rlzoo.experiment.environment import environment
-from rlzoo.experiment.identity import trained_in
-from rlzoo.experiment.memory import shortage_named
+from rlzoo.experiment.identity import changed_sources, read_objective, task_sources
+from rlzoo.experiment.machine import environment, shortage_named
 from rlzoo.experiment.prompts import check_prompts
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
@@ -116,7 +114,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
 
 def _tell_of_other_code(run: RunFolder, source: TaskConfig, engine: str) -> None:
     """A task or a reward whose code has changed since the run was trained; an evaluation runs no part."""
-    trained = trained_in(run.path).code if run.objective.exists() else None
+    trained = read_objective(run.path).code if run.objective.exists() else None
     change = changed_sources(task_sources(source, engine), {} if trained is None else trained.task)
     if change:
         _logger.warning(

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlzoo.config import flat
 from rlzoo.errors import UserError
-from rlzoo.experiment.code import changed_sources
+from rlzoo.experiment.identity import changed_sources
 from rlzoo.files import locked, opened_to_append, read_json_file, read_json_lines, write_json, write_json_lines
 from rlzoo.records import COUNT, Fields, Kind, reading
 

@@ -14,7 +14,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.evaluation.verifier import Verifier, load_verifier
 from rlzoo.evaluation.voting import with_votes
-from rlzoo.experiment.environment import environment
+from rlzoo.experiment.machine import environment
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, refuse_link, write_json_lines
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields

@@ -12,7 +12,7 @@ from huggingface_hub import try_to_load_from_cache
 from rlzoo.config import ColumnsConfig, Config, ModelConfig, TaskConfig, keys
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.facts import EVALUATES, MACHINE
-from rlzoo.experiment.code import task_sources
+from rlzoo.experiment.identity import task_sources
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks.base import Problem

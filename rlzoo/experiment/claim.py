@@ -10,10 +10,9 @@ from rlzoo.config import Config, deciding, flat, to_yaml
 from rlzoo.config.commands import is_read
 from rlzoo.config.facts import LENGTH, RUN_IDENTITY
 from rlzoo.errors import UserError
-from rlzoo.experiment.code import Code, keep_sources
 from rlzoo.experiment.content import check_content, content_of, kept_content
-from rlzoo.experiment.environment import environment
-from rlzoo.experiment.identity import has_changed, trained_in
+from rlzoo.experiment.identity import Code, has_changed, keep_sources, read_objective
+from rlzoo.experiment.machine import environment, our_version
 from rlzoo.experiment.progress import checkpoints, step_of
 from rlzoo.experiment.run_folder import STEP, TRAINED, RunFolder, evaluated_step, missing_steps
 from rlzoo.files import (
@@ -56,11 +55,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
             _logger.warning(message, folder.path)
         _check_profile(config, folder)
         _tell_of_losses(folder)
-        if code.sources and trained_in(folder.path).code is None:
-            _logger.warning(
-                "%s does not say which code of %s its steps are of, as rlzoo did not record that; from now on it does",
-                *(folder.path, ", ".join(code.sources)),
-            )
+        _warn_of_versions(folder, code)
     elif folder.path.is_file():
         raise UserError(f"output={folder.path} is a file; choose another output=")
     elif not folder.config.exists() and _holds_others(folder):
@@ -72,12 +67,35 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
             raise UserError(f"output={folder.path} is being written by another process; wait for it, or stop it")
         write_text(folder.config, to_yaml(config))
         keep_sources(folder.source, config, objective)
-        write_json(folder.objective, {"key": objective.key, **objective.describe(), "code": asdict(code)})
+        versions = [*dict.fromkeys([*_versions(folder), our_version()])]
+        described = {"key": objective.key, **objective.describe(), "code": asdict(code), "rlzoo": versions}
+        write_json(folder.objective, described)
         write_json(folder.content, content)
         write_json(folder / "environment.json", environment(*engine_class(config.rollout.engine).packages))
     except OSError as error:
         raise UserError(f"output={folder.path} cannot be written: {error.strerror}") from None
     return lock
+
+
+def _versions(folder: RunFolder) -> tuple[str, ...]:
+    """The versions of rlzoo that have made its steps so far."""
+    return read_objective(folder.path).versions if folder.has_steps and folder.objective.exists() else ()
+
+
+def _warn_of_versions(folder: RunFolder, code: Code) -> None:
+    """Says where a run goes on with another version of rlzoo, or with code of which no digest can be compared."""
+    before, now = _versions(folder), our_version()
+    if before and before[-1] != now:
+        _logger.warning(
+            "the run in %s is of rlzoo %s and goes on with %s; its objective is the same, what else has changed "
+            "between them is not checked",
+            *(folder.path, before[-1], now),
+        )
+    if code.sources and read_objective(folder.path).code is None:
+        _logger.warning(
+            "%s does not say in a way that can be compared which code of %s its steps are of; from now on it does",
+            *(folder.path, ", ".join(code.sources)),
+        )
 
 
 def _check_profile(config: Config, folder: RunFolder) -> None:
@@ -132,7 +150,7 @@ def check_same(config: Config, folder: RunFolder, code: Code | None = None) -> N
 
 def _check_same_code(code: Code, objective: Objective, folder: RunFolder) -> None:
     """Before the first step that of the objective is free, as its settings are."""
-    trained = trained_in(folder.path) if folder.objective.exists() else None
+    trained = read_objective(folder.path) if folder.objective.exists() else None
     if trained is None or trained.code is None:
         return
     is_begun = folder.has_steps and trained.key == objective.key
@@ -147,7 +165,7 @@ def _check_same_code(code: Code, objective: Objective, folder: RunFolder) -> Non
 
 def _check_same_objective(config: Config, folder: RunFolder) -> None:
     """However they are written, keys decide; and they do so where the run's words mean something else by now."""
-    asked, objective, trained = f"objective={config.objective}", parse(config.objective), trained_in(folder.path)
+    asked, objective, trained = f"objective={config.objective}", parse(config.objective), read_objective(folder.path)
     if trained.key == objective.key:
         return
     _check_means_the_same(asked, objective, folder)
@@ -155,7 +173,7 @@ def _check_same_objective(config: Config, folder: RunFolder) -> None:
 
 
 def _check_means_the_same(asked: str, objective: Objective, folder: RunFolder) -> None:
-    trained = trained_in(folder.path) if folder.objective.exists() else None
+    trained = read_objective(folder.path) if folder.objective.exists() else None
     if trained is not None and trained.key != objective.key and trained.meant_now == objective and folder.has_steps:
         change = has_changed(asked, objective.key, trained.key, f"the run in {folder.path}")
         raise UserError(f"{change}; a resumed run keeps its settings, another output= starts afresh")

@@ -8,7 +8,7 @@ from objectives import Objective, ObjectiveError
 from rlzoo.config import Config
 from rlzoo.config.recorded import CONFIG
 from rlzoo.errors import UserError
-from rlzoo.experiment.identity import Recorded, digest, folder_name, trained_in
+from rlzoo.experiment.identity import Recorded, digest, folder_name, read_objective
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 
@@ -62,7 +62,7 @@ def _filled(config: Config, objective: str) -> str:
 def _trained(path: Path) -> Recorded | None:
     """The objective of the run in a folder; None if no run is there, or none that can be read."""
     try:
-        return trained_in(path) if (path / CONFIG).exists() else None
+        return read_objective(path) if (path / CONFIG).exists() else None
     except (UserError, ObjectiveError, OSError):
         return None
 

@@ -15,10 +15,9 @@ from rlzoo.config import InspectConfig, TaskConfig, flat
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
-from rlzoo.experiment.code import Code
 from rlzoo.experiment.experiment import Experiment, check, check_objective, refuse_unreported
-from rlzoo.experiment.identity import has_changed, trained_in
-from rlzoo.experiment.memory import shortage_named
+from rlzoo.experiment.identity import Code, has_changed, read_objective
+from rlzoo.experiment.machine import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines, refuse_link
@@ -145,7 +144,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         check_objective(objective, config)
         refuse_unreported(objective, config)
         try_objective(objective, config.rollout)
-    if not settings.objective and objectives[0].key != (trained := trained_in(folder.path).key):
+    if not settings.objective and objectives[0].key != (trained := read_objective(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")
         raise UserError(f"{change}; objective= says what to look at instead")
     if len(set(objectives)) < len(objectives):
@@ -176,7 +175,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
 
 def _tell_of_other_code(folder: RunFolder, experiment: Experiment) -> None:
     """What is looked at is calculated by the code that is there now."""
-    code, trained = Code.of(experiment.config, experiment.objective), trained_in(folder.path)
+    code, trained = Code.of(experiment.config, experiment.objective), read_objective(folder.path)
     is_same = trained.key == experiment.objective.key
     if change := code.changes(trained.code) if is_same else code.changes_of_task(trained.code):
         _logger.warning("%s has changed since the run in %s was trained; it is shown as it is now", change, folder.path)
@@ -213,7 +212,7 @@ def _view(batch: TokenBatch, scoring: StepScoring, state: Mapping[str, Mapping[s
 
 def _state(scorer: Scorer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
     """The state of its controllers, which only the run's own objective has."""
-    return scorer.progress.objective_state if objective.key == trained_in(folder.path).key else {}
+    return scorer.progress.objective_state if objective.key == read_objective(folder.path).key else {}
 
 
 def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:

@@ -18,7 +18,7 @@ from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.facts import FOLDER, Decides
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
-from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_file, read_json_lines, write_text
 from rlzoo.records import reading
@@ -152,7 +152,7 @@ def curves_of(folder: RunFolder) -> Figure:
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
     evaluations = read_evaluations(folder, read_decodings(config.evaluation.decodings)[0])
-    return curves_figure(metrics, evaluations, trained_in(folder.path).shortest, config)
+    return curves_figure(metrics, evaluations, read_objective(folder.path).shortest, config)
 
 
 def curves_figure(

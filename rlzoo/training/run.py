@@ -22,7 +22,7 @@ from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_p
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment, check
-from rlzoo.experiment.memory import less_memory
+from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json

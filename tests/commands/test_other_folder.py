@@ -11,7 +11,7 @@ from objectives import CODE_FOLDERS, parse
 from objectives.zoo import PARTS
 from rlzoo.comparing.training_process import command
 from rlzoo.config import load_config
-from rlzoo.experiment.code import keep_sources
+from rlzoo.experiment.identity import keep_sources
 from rlzoo.experiment.run_folder import RunFolder
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of

@@ -7,12 +7,12 @@ import pytest
 
 from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.errors import UserError
-from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.identity import read_objective
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
 
 DEEP = "[" * 100_000 + "]" * 100_000
-ODD = ["5", "[1]", '"text"', '{"parts": 5, "task": {}, "meaning": ""}', '{"parts": {}, "task": {}}', DEEP]
+ODD = ["5", "[1]", '"text"', '{"parts": 5, "task": {}, "meaning": ""}', '{"parts": {}}', DEEP]
 
 
 @pytest.mark.parametrize("code", ODD, ids=lambda code: code[:20])
@@ -23,7 +23,7 @@ def test_an_objective_json_with_odd_code_is_one_line(
     recorded = {**json.loads((run / "objective.json").read_text()), "code": "CODE"}
     (run / "objective.json").write_text(json.dumps(recorded).replace('"CODE"', code))
     with pytest.raises(UserError, match=r"objective\.json is not readable"):
-        trained_in(run)
+        read_objective(run)
     assert "objective.json is not readable" in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
 
 

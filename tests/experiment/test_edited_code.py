@@ -3,28 +3,27 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 import pytest
 from rich.console import Console
-from torch import Tensor
 
 from objectives import parse
-from objectives.methods.tokens import S2T
 from objectives.zoo import PARTS, RECIPES
 from rlzoo.commands import main
+from rlzoo.comparing import grid as grid_module
 from rlzoo.comparing.compare import compare
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.comparing.launchers import Job
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.errors import UserError
+from rlzoo.experiment import claim as claim_module
 from rlzoo.experiment.claim import claim
-from rlzoo.experiment.identity import trained_in
-from rlzoo.experiment.meaning import meaning_of_ours
+from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.lab.suite.source import objective_key
 from rlzoo.report.grid_view import GridView
@@ -259,9 +258,9 @@ def test_before_its_first_step_a_run_takes_an_edited_part_and_no_edited_reward()
         edit(edited)
         config = replace(run.read_config(), resume=True)
         if edited == "part":
-            before = trained_in(run.path).code
+            before = read_objective(run.path).code
             claim(run, config).close()
-            assert trained_in(run.path).code != before
+            assert read_objective(run.path).code != before
         else:
             with pytest.raises(UserError, match=r"the code of rewards:right"):
                 claim(run, config)
@@ -281,8 +280,8 @@ def test_a_run_without_digests_is_read_with_a_word_about_it(caplog: pytest.LogCa
     board = make_leaderboard(read_runs(["run", str(trained("other", "part", seed=1).path)])[0])
     assert board.notes == ["Which version of the code of run it was is not recorded."]
     claim(run, replace(run.read_config(), resume=True)).close()
-    assert "run does not say which code of mine:sparo its steps are of" in caplog.text
-    assert trained_in(run.path).code is not None
+    assert "run does not say in a way that can be compared which code of mine:sparo its steps are of" in caplog.text
+    assert read_objective(run.path).code is not None
 
 
 def test_a_grid_without_digests_goes_on_with_a_word_about_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -299,32 +298,50 @@ def test_a_grid_without_digests_goes_on_with_a_word_about_it(caplog: pytest.LogC
     assert Grid.load(Path("grid")).objectives[0].code is None
 
 
-def test_a_version_of_rlzoo_in_which_a_recipe_means_something_else_is_told_from_one_in_which_it_does_not(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_run_goes_on_with_another_version_of_rlzoo_and_a_leaderboard_names_the_rows_of_several(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def version(text: str) -> None:
+        monkeypatch.setattr(claim_module, "our_version", lambda: text)
+
     def run_of(path: str, seed: int) -> RunFolder:
         run = RunFolder(make_run(Path(path), "stapo", seed, 0.5))
+        run.objective.unlink()
         claim(run, replace(run.read_config(), resume=True)).close()
         return run
 
-    def version(keeps: Callable[..., Tensor]) -> None:
-        monkeypatch.setattr(S2T, "_keeps", keeps)
-        meaning_of_ours.cache_clear()
+    def notes(*runs: RunFolder) -> list[str]:
+        return make_leaderboard(read_runs([str(run.path) for run in runs])[0]).notes
 
-    def go_on(with_run: RunFolder) -> None:
-        claim(run, replace(run.read_config(), resume=True)).close()
-        make_leaderboard(read_runs([str(run.path), str(with_run.path)])[0])
+    version("0.1.0 aaaa")
+    first, second = run_of("first", 0), run_of("second", 1)
+    assert notes(first, second) == [] and "goes on" not in caplog.text
+    version("0.1.0 bbbb")
+    claim(first, replace(first.read_config(), resume=True)).close()
+    assert "the run in first is of rlzoo 0.1.0 aaaa and goes on with 0.1.0 bbbb; its objective" in caplog.text
+    assert read_objective(first.path).versions == ("0.1.0 aaaa", "0.1.0 bbbb")
+    (note,) = notes(first, second)
+    assert "stapo averages runs of different versions" in note
+    assert "0.1.0 aaaa, then 0.1.0 bbbb (seeds 0); 0.1.0 aaaa (seeds 1)" in note
+    other = RunFolder(make_run(Path("other"), "grpo", 1, 0.5))
+    assert notes(second, other) == ["Rows are of different versions of rlzoo: 0.1.0 aaaa (stapo); 0123abc (grpo)."]
 
-    plain, run = S2T._keeps, run_of("run", 0)
-    version(lambda *given: plain(*given).clone())
-    go_on(run_of("rewritten", 1))
-    version(lambda *given: ~plain(*given))
-    with pytest.raises(UserError, match="what rlzoo calculates for this objective has changed since the run in run"):
-        go_on(run)
-    other = run_of("other", 1)
-    version(plain)
-    with pytest.raises(UserError, match="run and other cannot be compared: what rlzoo calculates for this objective"):
-        go_on(other)
+
+def test_a_grid_that_goes_on_with_another_version_of_rlzoo_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = ["grpo", *SIZES, "output=grid", "seeds=0,1"]
+    grid, _ = read_grid(words)
+    grid.folder.mkdir()
+    grid.save()
+    run = RunFolder(make_run(grid.cells[0].folder.path, "grpo", 0, 0.5, *SIZES))
+    monkeypatch.setattr(claim_module, "our_version", lambda: "0.1.0 aaaa")
+    run.objective.unlink()
+    claim(run, replace(run.read_config(), resume=True)).close()
+    monkeypatch.setattr(grid_module, "our_version", lambda: "0.1.0 bbbb")
+    again, _ = read_grid(words)
+    assert [cell.folder for cell in again.cells] == [cell.folder for cell in grid.cells]
+    assert "are of rlzoo 0.1.0 aaaa, and those trained now of 0.1.0 bbbb" in caplog.text
 
 
 def test_the_suite_knows_a_cell_of_an_edited_part_from_one_of_what_it_was() -> None:

@@ -18,8 +18,8 @@ from rlzoo.config import Config, load_config, to_yaml
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.experiment import check
-from rlzoo.experiment.identity import trained_in
-from rlzoo.experiment.meaning import meaning
+from rlzoo.experiment.identity import read_objective
+from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_lines, write_json_lines, write_text
 from tests.objectives.zoo_names import of_one_turn
@@ -228,8 +228,8 @@ def test_a_long_expression_makes_a_name_that_a_file_system_takes() -> None:
 def test_a_run_records_what_it_trains() -> None:
     run = recorded("run", "objective=stapo+clip_higher")
     objective = parse("stapo")
-    code = {"parts": {}, "task": {}, "meaning": meaning(objective)}
-    assert json.loads(run.objective.read_text()) == {"key": objective.key, **objective.describe(), "code": code}
+    described = {"key": objective.key, **objective.describe(), "code": {"parts": {}, "task": {}}}
+    assert json.loads(run.objective.read_text()) == {**described, "rlzoo": [our_version()]}
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_a_run_goes_on_under_another_spelling(is_old: bool) -> None:
         assert main(["train", f"objective={written}", *words, f"train.steps={steps}", "resume=true"]) == 0
     assert [path.name for path in Path("runs").iterdir()] == [run.path.name]
     assert run.metrics.read_text().startswith(first) and len(read_json_lines(run.metrics)) == 3
-    assert trained_in(run.path).key == parse("stapo").key
+    assert read_objective(run.path).key == parse("stapo").key
 
 
 @pytest.mark.parametrize("make", [begun, recorded])

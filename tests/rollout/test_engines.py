@@ -6,7 +6,7 @@ import pytest
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.identity import trained_in
+from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
 from rlzoo.rollout import check_engine, engine_class
@@ -30,7 +30,7 @@ def test_an_engine_from_outside_trains_as_ours_does_on_the_same_draws(tmp_path: 
     runs = [run(tmp_path / name, f"rollout.engine={engine}", *words) for name, engine in ENGINES.items()]
     metrics = [read_json_lines(folder.metrics) for folder in runs]
     assert metrics[0] == [pytest.approx(line, rel=1e-3, abs=1e-4) for line in metrics[1]]
-    assert list(trained_in(tmp_path / "outside").code.task) == [FROM_OUTSIDE]
+    assert list(read_objective(tmp_path / "outside").code.task) == [FROM_OUTSIDE]
     assert "PlainEngine" in RunFolder(tmp_path / "outside").read_config().rollout.engine
 
 

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from objectives import Objective
-from rlzoo.experiment.code import part_sources
+from rlzoo.experiment.identity import part_sources
 from rlzoo.lab.suite.experiment import Experiment
 from rlzoo.source import digest, normalised
 

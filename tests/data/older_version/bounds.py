@@ -1,0 +1,2 @@
+def bound(limit):
+    return limit
