@@ -167,8 +167,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.leaderboard import make_leaderboard
     from rlzoo.comparing.looks import count_look
-    from rlzoo.report.leaderboard_csv import records
-    from rlzoo.report.leaderboard_page import show_leaderboard
+    from rlzoo.report.leaderboard import records, show_leaderboard
     from rlzoo.statistics.sequential import looks
 
     runs, baseline, notes = read_folders(names, config.benchmarks)
@@ -186,8 +185,7 @@ def _leaderboard_of_table(
 ) -> Table:
     from rlzoo.comparing.result_table import as_result_table, is_result_table, read_result_table
     from rlzoo.comparing.table_board import make_table_board
-    from rlzoo.report.leaderboard_csv import records
-    from rlzoo.report.leaderboard_page import show_leaderboard
+    from rlzoo.report.leaderboard import records, show_leaderboard
 
     folders = [name for name in names if not is_result_table(name)]
     if folders or len(tables) > 1:

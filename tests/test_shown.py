@@ -13,9 +13,8 @@ import rlzoo
 from rlzoo.commands import main
 from rlzoo.errors import PlainFormatter, printable
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.report.console import PlainConsole
-from rlzoo.report.csv_text import csv_text
-from rlzoo.report.leaderboard_csv import comma_separated
+from rlzoo.report.leaderboard import comma_separated
+from rlzoo.report.table import Column, PlainConsole, Table
 from tests.comparing.finished_runs import make_board, make_run
 from tests.conftest import error_of
 
@@ -93,7 +92,7 @@ def formulas(table: str) -> list[str]:
 
 def test_no_cell_is_a_formula_and_numbers_stay_numbers() -> None:
     assert formulas("\n".join(FORMULAS).replace('"', "")) == [it.replace('"', "") for it in FORMULAS]
-    table = csv_text(FORMULAS, [FORMULAS, ["-0.5", "+1e-05", -0.5, "a=1", ""]])
+    table = Table([Column(it) for it in FORMULAS], [FORMULAS, ["-0.5", "+1e-05", -0.5, "a=1", ""]]).csv()
     assert not formulas(table) and table.splitlines()[-1] == "-0.5,+1e-05,-0.5,a=1,"
     assert next(csv.reader(io.StringIO(table))) == [f"'{printable(it)}" for it in FORMULAS]
 
@@ -113,7 +112,7 @@ def test_every_table_is_written_by_what_writes_no_formula() -> None:
     """Whoever writes CSV by other means would have to be tested as it is."""
     sources = Path(rlzoo.__file__).parent.rglob("*.py")
     writers = {it.name for it in sources if re.search(r"csv\.(Dict)?[wW]riter|to_csv", it.read_text())}
-    assert writers == {"csv_text.py"}
+    assert writers == {"table.py"}
 
 
 def test_what_would_steer_a_terminal_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ _IMPORTED = (
     "rlzoo.commands",
     "rlzoo.comparing.compare",
     "rlzoo.evaluation.evaluate_target",
-    "rlzoo.report.curves",
+    "rlzoo.report.drawing",
     "rlzoo.report.terminal",
     "rlzoo.training.run",
     "transformers.models.qwen3.modeling_qwen3",

@@ -6,7 +6,7 @@ from pathlib import Path
 from links import write_changed
 from matplotlib.axes import Axes
 
-from rlzoo.report.svg import svg
+from rlzoo.report.drawing import svg
 
 STYLE = """<style>
 svg { color: #24292f; --grid: #d8dee4; --up: #2563c9; --down: #b3541e; --soft: #6b7480; }

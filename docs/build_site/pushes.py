@@ -66,7 +66,7 @@ def draw_push(path: Path, name: str, objective: Objective) -> bool:
         return False
 
     def curves(axis: Axes) -> None:
-        from rlzoo.report.svg import DOWN, SOFT, UP
+        from rlzoo.report.drawing import DOWN, SOFT, UP
 
         axis.axhline(0, color=SOFT, linewidth=0.8)
         axis.axvline(1, color=SOFT, linewidth=0.8, linestyle=":")

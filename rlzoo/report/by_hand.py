@@ -6,7 +6,7 @@ from rich.console import Console
 
 from rlzoo.config import Config
 from rlzoo.inspecting.by_hand import episodes_by_hand
-from rlzoo.report.console import plain_console
+from rlzoo.report.table import plain_console
 from rlzoo.report.task_view import verdict
 
 _HELP = "You are the model. Enter ends a turn, a backslash before it only the line; Ctrl-D ends it all."

@@ -10,8 +10,8 @@ from rlzoo.choosing.advice import QUANTITIES
 from rlzoo.choosing.choose import Beginning, Choice
 from rlzoo.choosing.evidence import BoardEvidence, ClaimEvidence
 from rlzoo.choosing.remedies import OnTheMap, Remedy
-from rlzoo.report.console import plain_console
-from rlzoo.report.verdict_words import verdict_words
+from rlzoo.report.formatting import verdict_words
+from rlzoo.report.table import plain_console
 
 NOT_MEASURED = "not measured here"
 BESIDE: Mapping[int, str] = {

@@ -12,7 +12,7 @@ from rlzoo.choosing.choose import addressing
 from rlzoo.choosing.remedies import Remedy
 from rlzoo.doctor.detectors import Detection, Examination
 from rlzoo.doctor.rates import Rates, rates_of
-from rlzoo.report.console import plain_console
+from rlzoo.report.table import plain_console
 
 LABEL = 9
 """Columns of the words that say what a line is about."""

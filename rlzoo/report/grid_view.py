@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rlzoo.comparing.compare import CellStatus
 from rlzoo.comparing.pace import Pace
-from rlzoo.report.console import plain_console
+from rlzoo.report.table import plain_console
 from rlzoo.report.terminal import clock
 
 PLAIN_EVERY = 30.0

@@ -13,9 +13,8 @@ from torch import Tensor
 from rlzoo.files import slug, write_text
 from rlzoo.inspecting.microscope import PAGES, Microscope
 from rlzoo.inspecting.view import View
-from rlzoo.report.console import plain_console
-from rlzoo.report.page import shortened, templates
 from rlzoo.report.scatter import probability_against_entropy
+from rlzoo.report.table import plain_console, shortened, templates
 from rlzoo.tasks.base import Problem
 
 LEVELS = 8

@@ -22,9 +22,8 @@ from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_file, read_json_lines, write_text
 from rlzoo.records import reading
-from rlzoo.report.curves import draw_estimates, save_figure, themed
+from rlzoo.report.drawing import draw_estimates, save_figure, smoothed, themed
 from rlzoo.report.formatting import percent
-from rlzoo.report.smoothing import smoothed
 
 CARD = "README.md"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

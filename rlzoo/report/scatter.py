@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rlzoo.inspecting.microscope import Microscope
 from rlzoo.inspecting.view import View
-from rlzoo.report.svg import DOWN, INK, SOFT, UP, svg
+from rlzoo.report.drawing import DOWN, INK, SOFT, UP, svg
 
 MOST = 1500
 """Points drawn; of more tokens a sample."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import Any, TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -68,6 +68,7 @@ class Column:
     """Classes of its cells on a page."""
     html: Markup | None = None
     """What a page shows instead of the heading, which then sorts nothing."""
+    is_code: bool = False
     order: str = ""
     """`ascending` or `descending` if the rows are sorted by it."""
     shown_on: frozenset[str] = EVERYWHERE
@@ -103,7 +104,7 @@ class Table:
     def markdown(self) -> str:
         """Lines of a Markdown table."""
         columns, rows, foot = self.seen(MARKDOWN)
-        heads = [in_markdown(column.heading) for column in columns]
+        heads = [(code if column.is_code else in_markdown)(column.heading) for column in columns]
         lines = [heads, ["---"] * len(columns), *([_markdown_cell(cell) for cell in row] for row in (*rows, *foot))]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -189,10 +190,10 @@ def _without_formula(text: str) -> str:
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def templates() -> Environment:
-    """The pages' templates. Whatever they are given is text, and is seen."""
+def templates(*packages: str) -> Environment:
+    """The pages' templates, and those of further packages. Whatever they are given is text, and is seen."""
     environment = Environment(
-        loader=PackageLoader("rlzoo.report"),
+        loader=ChoiceLoader([PackageLoader(package) for package in ("rlzoo.report", *packages)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -27,9 +27,9 @@ from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
-from rlzoo.report.console import plain_console
 from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.memory import said_room
+from rlzoo.report.table import plain_console
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.phases import PHASES
 from rlzoo.tasks.dataset import forms_said

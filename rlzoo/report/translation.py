@@ -4,7 +4,7 @@ import yaml
 from rich.console import Console
 
 from objectives.peers.translate import Translation
-from rlzoo.report.console import plain_console
+from rlzoo.report.table import plain_console
 
 
 def print_translation(translation: Translation, settings: bool, console: Console | None = None) -> None:

@@ -12,7 +12,7 @@ from objectives import TROUBLES, Name, Objective, Provenance, Stage, names, read
 from objectives.provenance import HOW
 from rlzoo.choosing.costs import costs
 from rlzoo.errors import UserError, nearest
-from rlzoo.report.console import plain_console
+from rlzoo.report.table import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""

@@ -18,7 +18,7 @@ from rlzoo.choosing.choose import beginning, choose
 from rlzoo.choosing.evidence import EVIDENCE, Evidence, shipped
 from rlzoo.choosing.remedies import BASE, contrasts_of
 from rlzoo.report.choice import board_words, print_choice
-from rlzoo.report.verdict_words import verdict_words
+from rlzoo.report.formatting import verdict_words
 from rlzoo.statistics.verdicts import Finding, Verdict
 
 RESULTS = Path(__file__).parents[2] / "benchmarks"

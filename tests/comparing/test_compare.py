@@ -26,9 +26,7 @@ from rlzoo.config import load_config, words_of
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
-from rlzoo.report.leaderboard_csv import comma_separated
-from rlzoo.report.leaderboard_markdown import markdown
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import comma_separated, markdown, page
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of, interruptible
 from tests.objectives.zoo_names import RECIPES

@@ -17,9 +17,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.leaderboard_csv import comma_separated
-from rlzoo.report.leaderboard_markdown import markdown
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import comma_separated, markdown, page
 from rlzoo.statistics.accuracy import macro_average
 from rlzoo.statistics.differences import RunScores
 from rlzoo.statistics.macro_averages import macro_problems, macro_values

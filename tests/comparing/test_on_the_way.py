@@ -12,12 +12,9 @@ from rich.console import Console
 from rlzoo.comparing.results import ACCURACY, AREA
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report import picture
-from rlzoo.report.board_sentences import headlines
-from rlzoo.report.leaderboard_csv import records
-from rlzoo.report.leaderboard_markdown import markdown
-from rlzoo.report.leaderboard_page import print_leaderboard
-from rlzoo.report.page import page
+from rlzoo.report import leaderboard_figures as picture
+from rlzoo.report.leaderboard import markdown, page, print_leaderboard, records
+from rlzoo.report.leaderboard_sentences import headlines
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, evaluate_on_the_way, make_run, row_of
 

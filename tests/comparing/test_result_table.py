@@ -14,8 +14,8 @@ import rlzoo
 from rlzoo.comparing.result_table import as_result_table, read_result_table
 from rlzoo.comparing.table_board import make_table_board
 from rlzoo.errors import UserError
-from rlzoo.report.board_sentences import MANY_ROWS, discoveries
-from rlzoo.report.leaderboard_markdown import markdown
+from rlzoo.report.leaderboard import markdown
+from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries
 from rlzoo.statistics.verdicts import Finding
 from tests.conftest import error_of
 

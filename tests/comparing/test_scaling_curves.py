@@ -15,9 +15,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.report.leaderboard_csv import records
-from rlzoo.report.leaderboard_markdown import markdown
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import markdown, page, records
 from rlzoo.statistics.scaling import Refused, Sigmoid, SigmoidFit
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, make_run
 from tests.comparing.finished_runs import records as answers

@@ -11,8 +11,8 @@ from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.comparing.sweep import Sweep, variants
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.report.figures import swept_curves
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import page
+from rlzoo.report.leaderboard_figures import swept_curves
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
 

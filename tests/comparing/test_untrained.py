@@ -17,10 +17,8 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.content import content_of, kept_content
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json
-from rlzoo.report.board_sentences import headlines
-from rlzoo.report.leaderboard_markdown import markdown
-from rlzoo.report.leaderboard_page import print_leaderboard
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import markdown, page, print_leaderboard
+from rlzoo.report.leaderboard_sentences import headlines
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, board_of, evaluate_on_the_way, make_run, records
 from tests.conftest import save_tiny_model
 

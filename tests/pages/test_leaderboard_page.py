@@ -13,7 +13,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, Touched
 from rlzoo.errors import printable
-from rlzoo.report.page import page
+from rlzoo.report.leaderboard import page
 from tests.comparing.finished_runs import STEPS, make_board
 from tests.report.test_page import HOSTILE, hostile
 

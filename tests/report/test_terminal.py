@@ -21,7 +21,7 @@ from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
-from rlzoo.report.console import PlainConsole
+from rlzoo.report.table import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
 from rlzoo.rollout.phases import MODEL_PHASES, PHASES
 from rlzoo.training.memory import whole_responses

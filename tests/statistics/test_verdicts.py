@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlzoo.report.verdict_words import verdict_from_words, verdict_words
+from rlzoo.report.formatting import verdict_from_words, verdict_words
 from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.modes import SHOWN_FROM, Collapse, collapse_of, could_miss

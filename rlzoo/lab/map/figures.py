@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from rlzoo.lab.map.likeness import links, plane
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.svg import INK, SOFT, figure_as_svg, page_style, svg
+from rlzoo.report.drawing import INK, SOFT, figure_as_svg, page_style, svg
 
 LIKE, UNLIKE = "#1f6fb4", "#c2482d"
 WHITE_FROM = 0.6

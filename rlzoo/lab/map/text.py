@@ -6,7 +6,7 @@ from rlzoo.errors import printable
 from rlzoo.lab.map.behaviour import Behaviour, Change
 from rlzoo.lab.map.quantities import QUANTITIES
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.csv_text import csv_text
+from rlzoo.report.table import Table
 from rlzoo.statistics.intervals import Estimate
 
 SHORT = {
@@ -115,7 +115,7 @@ def _cell(text: str) -> str:
 def comma_separated(zoo_map: ZooMap) -> str:
     """One line for each expression and regime."""
     rows = [_record(regime_map, row) for regime_map in zoo_map.regimes for row in regime_map.behaviours]
-    return csv_text(rows[0] if rows else ["regime"], (row.values() for row in rows))
+    return Table.of_records(rows, ["regime"]).csv()
 
 
 def _record(regime_map: RegimeMap, row: Behaviour) -> dict[str, object]:

@@ -12,9 +12,8 @@ from rlzoo.lab.map import figures
 from rlzoo.lab.map import text as map_text
 from rlzoo.lab.map.quantities import QUANTITIES
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.console import plain_console
-from rlzoo.report.curves import save_figure, themed
-from rlzoo.report.page import breakable, templates
+from rlzoo.report.drawing import save_figure, themed
+from rlzoo.report.table import breakable, plain_console, templates
 
 FEW = 6
 """Expressions whose changes are shown on the terminal."""

@@ -10,7 +10,7 @@ from rlzoo.lab.suite.claims import ClaimVerdict, JudgedClaim, JudgedExperiment
 from rlzoo.lab.suite.contrasts import deviation
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.text import VERDICTS, contrast
-from rlzoo.report.svg import DOWN, SOFT, UP, svg
+from rlzoo.report.drawing import DOWN, SOFT, UP, svg
 
 FULL = 6.0
 """Standard deviations of a run at which the scale ends; what lies beyond is written."""

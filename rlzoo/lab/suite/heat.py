@@ -14,7 +14,7 @@ from rlzoo.lab.suite.contrasts import Contrasted
 from rlzoo.lab.suite.experiment import BASE, TYPED
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.text import MARKS
-from rlzoo.report.svg import DOWN, INK, SOFT, UP, svg
+from rlzoo.report.drawing import DOWN, INK, SOFT, UP, svg
 
 FULL = 3.0
 """Standard deviations from which on a cell is as dark as can be, and a bar as long."""

@@ -7,7 +7,7 @@ from rlzoo.lab.suite.claims import ClaimVerdict
 from rlzoo.lab.suite.forest import forest_svg
 from rlzoo.lab.suite.heat import FULL, HeatCell, heat, profile_svg
 from rlzoo.lab.suite.suite import SuiteTable
-from rlzoo.report.page import breakable, templates
+from rlzoo.report.table import breakable, templates
 
 ORDER = (
     ClaimVerdict.HOLDS,

@@ -1,5 +1,7 @@
 """The suite in words: sentences, Markdown and CSV."""
 
+from collections.abc import Iterable, Sequence
+
 from rlzoo.experiment.experiment import counted
 from rlzoo.lab.suite.claims import ClaimVerdict, Compared, Controls, ControlTrouble, JudgedClaim, JudgedExperiment
 from rlzoo.lab.suite.contrasts import Contrasted, Pairs, Standing
@@ -7,8 +9,7 @@ from rlzoo.lab.suite.experiment import Claim
 from rlzoo.lab.suite.results import ArmResults
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.values import rounded
-from rlzoo.report.csv_text import csv_text
-from rlzoo.report.leaderboard_markdown import code, in_markdown, markdown_table
+from rlzoo.report.table import Cell, Column, Shown, Table, in_markdown
 from rlzoo.statistics.verdicts import SIGNIFICANCE
 
 VERDICTS = {
@@ -127,7 +128,7 @@ def markdown(suite: SuiteTable) -> str:
     """The claims, the controls and every arm."""
     lines = ["# The behaviour suite", "", f"{summary(suite)}.", ""]
     lines += [f"{sentence[0].upper()}{sentence[1:]}.\n" for sentence in remarks(suite)]
-    lines += ["## Claims", "", *markdown_table(CLAIM_HEADS, map(_claim, suite.claims)), "", "## Experiments", ""]
+    lines += ["## Claims", "", _markdown(CLAIM_HEADS, map(_claim, suite.claims)), "", "## Experiments", ""]
     for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
         experiment = judged.results.experiment
         lines += [
@@ -138,7 +139,7 @@ def markdown(suite: SuiteTable) -> str:
         ]
         lines += [f"Controls: {in_markdown(controls(judged.controls))}.", ""]
         rows = [_arm(arm, experiment.score, contrasts.get(label)) for label, arm in judged.results.arms.items()]
-        lines += [*markdown_table(ARM_HEADS, rows), ""]
+        lines += [_markdown(ARM_HEADS, rows), ""]
     return "\n".join(lines)
 
 
@@ -146,29 +147,33 @@ CLAIM_HEADS = ("experiment", "claim", "paper", "contrast", "published", "effect 
 ARM_HEADS = ("arm", "objective", "mean", "seeds", "to base", "in deviations", "p")
 
 
-def _claim(judged_in: tuple[JudgedExperiment, JudgedClaim]) -> list[str]:
+def _markdown(heads: Sequence[str], rows: Iterable[Sequence[Shown]]) -> str:
+    return Table([Column(head) for head in heads], [*rows]).markdown()
+
+
+def _claim(judged_in: tuple[JudgedExperiment, JudgedClaim]) -> list[Shown]:
     (experiment, judged), claim = judged_in, judged_in[1].claim
     texts = (experiment.results.experiment.name, claim.text, claim.paper, contrast(claim), claim.published)
-    cells = [in_markdown(text) for text in (*texts, effect(judged.compared), p_value(judged.compared))]
-    return [*cells, f"**{verdict(judged)}**", in_markdown(touched(judged))]
+    numbers = (effect(judged.compared), p_value(judged.compared))
+    return [*texts, *numbers, Cell(verdict(judged), kind="strong"), touched(judged)]
 
 
-def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[str]:
+def _arm(arm: ArmResults, score: str, beside: Contrasted | None) -> list[Shown]:
     mean = arm.values(score, sorted(arm.records)).mean()
     numbers = (effect(beside.compared), standardised(beside), p_value(beside.compared)) if beside else ("",) * 3
-    cells = (f"{mean:.3g}", str(len(arm.records)), *numbers)
-    return [in_markdown(arm.label), code(arm.arm.objective), *map(in_markdown, cells)]
+    return [arm.label, Cell(arm.arm.objective, is_code=True), f"{mean:.3g}", str(len(arm.records)), *numbers]
 
 
 def comma_separated(suite: SuiteTable) -> str:
     """A line for each claim."""
     heads = ["experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected"]
-    return csv_text([*heads, "verdict", "claim", "paper"], (_cells(*judged_in) for judged_in in suite.claims))
+    columns = [Column(head) for head in (*heads, "verdict", "claim", "paper")]
+    return Table(columns, [_cells(*judged_in) for judged_in in suite.claims]).csv()
 
 
-def _cells(experiment: JudgedExperiment, judged: JudgedClaim) -> list[object]:
+def _cells(experiment: JudgedExperiment, judged: JudgedClaim) -> list[Shown]:
     claim, known = judged.claim, judged.compared.difference
-    numbers: list[object] = [""] * 6
+    numbers: list[Shown] = [""] * 6
     if known:
         values = (known.mean, known.low, known.high, known.pairs, known.p_value, judged.compared.corrected)
         numbers = [rounded(value) for value in values]

@@ -20,9 +20,9 @@ from rlzoo.lab.suite.page import suite_page
 from rlzoo.lab.suite.running import Failure
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.values import claims_values, scores_values
-from rlzoo.report.console import plain_console
-from rlzoo.report.curves import save_figure, themed
+from rlzoo.report.drawing import save_figure, themed
 from rlzoo.report.grid_view import PLAIN_EVERY
+from rlzoo.report.table import plain_console
 from rlzoo.report.terminal import clock
 
 FEW = 8

@@ -11,7 +11,7 @@ from rlzoo.errors import printable
 from rlzoo.lab.map.text import change, comma_separated
 from rlzoo.lab.map.view import map_page
 from rlzoo.lab.map.zoo_map import ZooMap
-from rlzoo.report.page import breakable
+from rlzoo.report.table import breakable
 from tests.report.test_page import HOSTILE
 from tests.test_shown import FORMULAS, formulas
 

@@ -1,6 +1,6 @@
-"""The statistics of the board: each is declared here once, and terminal, Markdown, CSV, page and picture show it.
+"""The statistics of the leaderboard: each is declared here once, and terminal, Markdown, CSV, page and picture show it.
 
-A further one is a further line in one of the tables below.
+A further one is a further line in `BY_DECODING` or `BY_ROW`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,8 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES
 from rlzoo.comparing.scaling_curves import RowScaling
-from rlzoo.report.board_sentences import has_discoveries
-from rlzoo.report.formatting import percent, points, tokens
-from rlzoo.report.verdict_words import verdict_words
+from rlzoo.report.formatting import tokens
+from rlzoo.report.leaderboard_sentences import has_discoveries
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.scaling import SigmoidFit
@@ -165,61 +164,13 @@ BY_ROW: Mapping[str, Sequence[Statistic]] = {
 }
 
 
-# ---- tables of text --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BoardCell:
-    """A value in words, in one line or several."""
-
-    lines: Sequence[str]
-    value: float
-    """What a column is sorted by."""
-    is_claim: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    """A statistic, or one of its places, of every row."""
-
-    heading: str
-    cells: Sequence[BoardCell]
-
-
-def columns(statistics: Sequence[Statistic], board: Leaderboard, decoding: Place) -> list[Column]:
-    """The columns of a table; what no row has is left out."""
-    return [column for statistic in statistics for column in _columns(statistic, board, decoding)]
-
-
 def values(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[Value]:
-    """Of each row."""
+    """A statistic of each row."""
     return [statistic.value(board, row, decoding) for row in board.rows]
 
 
-def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[Column]:
-    by_row, k = values(statistic, board, decoding), board.samples_at[decoding]
-    places = dict.fromkeys(place for value in by_row if isinstance(value, Mapping) for place in value)
-    if all(value is None for value in by_row):
-        return []
-    if not places:
-        return [Column(statistic.heading.format(k=k), [_cell(value, statistic) for value in by_row])]
-    maps = [value if isinstance(value, Mapping) else {} for value in by_row]
-    return [
-        Column(
-            statistic.heading + statistic.place.format(place), [_cell(of_row.get(place), statistic) for of_row in maps]
-        )
-        for place in places
-    ]
-
-
-def _cell(value: Value, statistic: Statistic) -> BoardCell:
-    if isinstance(value, Measured):
-        difference, claim = value.difference, value.verdict.is_claim
-        compared = [points(difference), verdict_words(value.verdict)] if difference else []
-        return BoardCell([percent(value.estimate), *compared], value.estimate.mean, claim)
-    if isinstance(value, Estimate):
-        ends = f"[{statistic.write(value.low)}, {statistic.write(value.high)}]"
-        return BoardCell([f"{statistic.write(value.mean)} {ends}"], value.mean)
-    if isinstance(value, Mapping) or value is None:
-        return BoardCell(["-"], -1.0)
-    return BoardCell([statistic.write(value)], float(value))
+def known_statistics(board: Leaderboard) -> list[Statistic]:
+    """The statistics that a row has, at the first decoding."""
+    declared = [statistic for table in (*BY_DECODING.values(), *BY_ROW.values()) for statistic in table]
+    at = board.decodings[0]
+    return [it for it in declared if any(value is not None for value in values(it, board, at))]

@@ -1,15 +1,22 @@
-"""A figure as an SVG element that takes its colours from the page around it, and so fits light and dark."""
+"""How figures look: their theme, smoothed curves, and SVG elements that take their colors from the page around them."""
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import matplotlib
+import numpy as np
 import seaborn as sns
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+from scipy.ndimage import gaussian_filter1d
+
+from rlzoo.files import file_written_atomically
+from rlzoo.statistics.intervals import Estimate
 
 INK, GRID, UP, DOWN, SOFT = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 """Stand-ins that become the page's colours."""
@@ -23,6 +30,41 @@ PAGE_COLORS = {
 WIDTH, HEIGHT = 5.0, 3.6
 PLOT = "plot"
 """Ends the id of the area between the axes."""
+
+
+@contextmanager
+def themed(**options: Any) -> Iterator[None]:
+    """The look of our figures, which a notebook's own do not take on."""
+    with matplotlib.rc_context():
+        sns.set_theme(style="whitegrid", context="notebook", color_codes=False, **options)
+        yield
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Writes a PNG atomically."""
+    with file_written_atomically(path) as file:
+        figure.savefig(file, dpi=130, format="png")
+
+
+def draw_estimates(
+    axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], is_flat: bool = False, **look: Any
+) -> None:
+    """Means in % with their intervals over their places, or beside them where they are to lie flat."""
+    means = [100 * estimate.mean for estimate in estimates]
+    reach = [
+        [100 * (estimate.mean - estimate.low) for estimate in estimates],
+        [100 * (estimate.high - estimate.mean) for estimate in estimates],
+    ]
+    if is_flat:
+        axis.errorbar(means, places, xerr=reach, **look)
+    else:
+        axis.errorbar(places, means, yerr=reach, **look)
+
+
+def smoothed(values: ArrayLike) -> np.ndarray:
+    """[..., steps] values averaged over about a fiftieth of the steps around each, the ends kept where they are."""
+    curve = np.asarray(values, dtype=np.float64)
+    return gaussian_filter1d(curve, max(0.5, curve.shape[-1] / 50), axis=-1, mode="nearest")
 
 
 def svg(draw: Callable[[Axes], None], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
@@ -48,7 +90,7 @@ def page_style(label: str) -> Iterator[None]:
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
         **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     }
-    with sns.axes_style("whitegrid"), rc_context(style):
+    with sns.axes_style("whitegrid"), matplotlib.rc_context(style):
         yield
 
 

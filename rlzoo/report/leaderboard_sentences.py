@@ -1,12 +1,11 @@
-"""What the board says in sentences: headlines, what would have been found, and what is to be known of it."""
+"""What a leaderboard says in sentences: headlines, what would have been found, and what is to be known of it."""
 
 from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, set_of
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike
-from rlzoo.report.formatting import signed, tokens
-from rlzoo.report.verdict_words import CLAIMED, verdict_words
+from rlzoo.report.formatting import CLAIMED, signed, tokens, verdict_words
 from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.scaling import Refused

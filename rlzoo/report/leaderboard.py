@@ -1,0 +1,332 @@
+"""The leaderboard as tables, and where they are shown: terminal, Markdown, CSV and page."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
+
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Touched
+from rlzoo.comparing.problem_sets import Place, SetDecoding, TablePlace
+from rlzoo.errors import printable
+from rlzoo.files import write_text
+from rlzoo.report import leaderboard_figures as figures
+from rlzoo.report import leaderboard_sentences as sentences
+from rlzoo.report import leaderboard_statistics as declared
+from rlzoo.report.formatting import interval, points, signed, verdict_words
+from rlzoo.report.leaderboard_statistics import (
+    ACCURACIES,
+    FASTER_OR_HIGHER,
+    Statistic,
+    Value,
+    in_percent,
+    values,
+)
+from rlzoo.report.table import (
+    MARKDOWN,
+    PAGE,
+    Cell,
+    Column,
+    Shown,
+    Table,
+    breakable,
+    code,
+    in_markdown,
+    in_one_line,
+    plain_console,
+    templates,
+)
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.verdicts import Measured
+
+TOUCHED = "What each part touched"
+SHARES = (
+    "Shares of the response tokens and, below, of the advantage mass that they carry, in %; means over steps and seeds."
+)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def results_table(board: Leaderboard, decoding: Place) -> Table:
+    """Accuracies, differences to the baseline and verdicts with one decoding."""
+    drawn, is_ablation = figures.forest(board, decoding), any(row.name.without for row in board.rows)
+    low, high, on_paper = 100 * drawn.scale.low, 100 * drawn.scale.high, frozenset({MARKDOWN, PAGE})
+    forest_heading = Markup("difference to {} (points){}").format(
+        breakable(board.baseline.name), _macros("forest.html").scale(drawn)
+    )
+    columns = [
+        Column("objective", is_text=True),
+        Column("without", is_text=True, kind="without", shown_on=on_paper if is_ablation else frozenset()),
+        Column(f"avg@{board.samples_at[decoding]}", order="descending" * (decoding == board.decodings[0])),
+        Column("difference", kind="difference"),
+        Column(f"{low:.1f} to {high:.1f}", is_text=True, kind="forest", html=forest_heading, shown_on=on_paper),
+        Column("verdict", is_text=True, width=len("distinguishable"), kind="verdict"),
+        Column("by seed", is_text=True, shown_on=frozenset({MARKDOWN})),
+    ]
+    foot: list[list[Shown]] = []
+    if start := board.untrained.get(decoding):
+        seeds = " ".join(f"{100 * mean:.1f}" for mean in start)
+        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", "", seeds]]
+    rows = [_result(board, row, decoding, drawn) for row in board.rows]
+    return Table(columns, rows, foot, title=str(decoding), kind="results")
+
+
+def _result(board: Leaderboard, row: BoardRow, decoding: Place, drawn: figures.Forest) -> list[Shown]:
+    result, difference = row.results[decoding], row.results[decoding].difference
+    verdict, mark = result.average.verdict, drawn.marks[row.identity]
+    plot = figures.as_text(mark, drawn.zero, row.is_baseline).replace(" ", "\u00a0")
+    stroke = figures.strokes(board.rows)[row.identity]
+    svg = _macros("forest.html").row(drawn, row.identity, stroke, points(difference))
+    return [
+        _named(board, row, row.name.before_without),
+        Cell(row.name.without, is_code=True),
+        Cell(f"{100 * result.accuracy.mean:.1f}", interval(result.accuracy), value=result.accuracy.mean),
+        Cell(signed(difference), interval(difference), value=difference.mean) if difference else Cell("-", value=0),
+        Cell(plot, html=svg, is_code=True),
+        Cell(verdict_words(verdict), kind=f"{verdict.finding.value}{' claim' * verdict.is_claim}"),
+        " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed),
+    ]
+
+
+def _named(board: Leaderboard, row: BoardRow, shown: object = None) -> Cell:
+    """The name of a row; on a page with its color, and below it how else it is called."""
+    html = named(board, row, shown)
+    if shown is not None and row.name.without:
+        html += Markup('<span class="without-here">without {}</span>').format(breakable(row.name.without))
+    if shown is not None and row.name.alias:
+        html += Markup('<span class="asked">{}</span>').format(breakable(row.name.alias))
+    return Cell(str(row.name), is_code=True, html=html)
+
+
+def named(board: Leaderboard, row: BoardRow, shown: object = None) -> Markup:
+    """The element of a row's name, in its color."""
+    stroke = figures.strokes(board.rows)[row.identity]
+    return Markup(_macros("swatch.html").named(stroke, figures.SYMBOLS[stroke.marker], breakable(shown or row.name)))
+
+
+def _macros(template: str) -> Any:
+    return templates().get_template(template).module
+
+
+def statistics_table(
+    statistics: Sequence[Statistic], board: Leaderboard, decoding: Place, title: str = ""
+) -> Table | None:
+    """A column for each statistic, or for each of its places; what no row has is left out. None where nothing is."""
+    known = [column for statistic in statistics for column in _columns(statistic, board, decoding)]
+    if not known:
+        return None
+    rows = [[_named(board, row), *(cells[place] for _, cells in known)] for place, row in enumerate(board.rows)]
+    return Table([Column("objective", is_text=True), *(column for column, _ in known)], rows, title=title)
+
+
+def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[tuple[Column, list[Cell]]]:
+    by_row, k = values(statistic, board, decoding), board.samples_at[decoding]
+    places = dict.fromkeys(place for value in by_row if isinstance(value, Mapping) for place in value)
+    if all(value is None for value in by_row):
+        return []
+    if not places:
+        return [(Column(statistic.heading.format(k=k)), [_figure(value, statistic) for value in by_row])]
+    maps = [value if isinstance(value, Mapping) else {} for value in by_row]
+    return [
+        (
+            Column(statistic.heading + statistic.place.format(place)),
+            [_figure(of_row.get(place), statistic) for of_row in maps],
+        )
+        for place in places
+    ]
+
+
+def _figure(value: Value, statistic: Statistic) -> Cell:
+    if isinstance(value, Measured):
+        compared = [points(value.difference), verdict_words(value.verdict)] if value.difference else []
+        kind = "claim" if value.verdict.is_claim else ""
+        return Cell(in_percent(value.estimate.mean), interval(value.estimate), compared, value.estimate.mean, kind)
+    if isinstance(value, Estimate):
+        ends = f"[{statistic.write(value.low)}, {statistic.write(value.high)}]"
+        return Cell(statistic.write(value.mean), ends, value=value.mean)
+    if isinstance(value, Mapping) or value is None:
+        return Cell("-", value=-1.0)
+    return Cell(statistic.write(value), value=float(value))
+
+
+def touched_table(board: Leaderboard) -> Table:
+    """What each part touched in each row: the share of the tokens, and below it of the advantage mass."""
+    parts = sorted({part for of_row in board.touched.values() for part in of_row})
+    columns = [Column(part, kind="share", is_code=True) for part in parts]
+    rows: list[list[Shown]] = []
+    for row in board.rows:
+        shares = board.touched[row.identity]
+        rows.append([_named(board, row), *(_share(shares.get(part)) for part in parts)])
+    return Table([Column("objective", is_text=True), *columns], rows, title=TOUCHED)
+
+
+def _share(touched: Touched | None) -> Cell:
+    """Darker for more tokens, and yet to be seen for one in a thousand."""
+    if touched is None:
+        return Cell("", value=-1)
+    shade = round(24 * touched.tokens**0.3)
+    background = f"color-mix(in srgb, currentColor {shade}%, transparent)"
+    notes = [f"{100 * touched.mass:.3g}"]
+    return Cell(f"{100 * touched.tokens:.3g}", notes=notes, value=touched.tokens, background=background)
+
+
+# ---- where they are shown --------------------------------------------------------------------------------------------
+
+
+def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> None:
+    """Writes it into the folder `output` as a page, a picture, Markdown and CSV, and prints it."""
+    console = plain_console(quiet)
+    write_text(output / "leaderboard.md", markdown(board))
+    write_text(output / "leaderboard.csv", comma_separated(board))
+    write_text(output / "leaderboard.html", page(board))
+    figures.draw_leaderboard(output / "leaderboard.png", board)
+    print_leaderboard(board, console)
+    for name, kind in (("page", "html"), ("picture", "png"), ("table", "md"), ("", "csv")):
+        console.print(Text(f"{name:<9}{output / f'leaderboard.{kind}'}"), soft_wrap=True)
+
+
+def print_leaderboard(board: Leaderboard, console: Console) -> None:
+    """Tables, and what they say below them; 80 columns are enough."""
+    tables: list[Table | None] = []
+    for decoding in board.decodings:
+        tables.append(results_table(board, decoding))
+        tables += [statistics_table(statistics, board, decoding) for statistics in declared.BY_DECODING.values()]
+    tables += [statistics_table(statistics, board, board.decodings[0]) for statistics in declared.BY_ROW.values()]
+    for table in filter(None, tables):
+        console.print(table)
+    for line in (*sentences.faster_or_higher(board), *_said(board)):
+        console.print(Text(printable(line)))
+
+
+def _said(board: Leaderboard) -> list[str]:
+    summary = f"{sentences.summary(board)}."
+    return [*sentences.headlines(board), summary, *sentences.planning(board), *sentences.notes(board)]
+
+
+def markdown(board: Leaderboard) -> str:
+    """Everything but curves and responses; what decides is a table, the rest is folded."""
+    blocks = [f"# {in_markdown(board.title)}", *map(in_markdown, _said(board))]
+    for decoding in board.decodings:
+        blocks += [f"## {in_markdown(str(decoding))}", results_table(board, decoding).markdown()]
+        for title, statistics in declared.BY_DECODING.items():
+            if table := statistics_table(statistics, board, decoding):
+                blocks += [f"<details><summary>{title}</summary>", table.markdown(), "</details>"]
+    for title, statistics in declared.BY_ROW.items():
+        if table := statistics_table(statistics, board, board.decodings[0]):
+            blocks += [f"## {title}", table.markdown()]
+            blocks += map(in_markdown, sentences.faster_or_higher(board) if title == FASTER_OR_HIGHER else ())
+    if board.is_trained:
+        blocks += [f"## {TOUCHED}", SHARES, touched_table(board).markdown()]
+    setting = [f"- {in_markdown(name)}: {code(value)}" for name, value in board.setting.items()]
+    setting += [f"- {in_markdown(name)}: {', '.join(map(code, each))}" for name, each in board.environment.items()]
+    blocks += ["## Setting", "\n".join(setting)]
+    commands = [f"    {in_one_line(row.training.command)}" for row in board.rows if row.training]
+    return "\n\n".join([*blocks, *(["## Commands", "\n".join(commands)] if commands else [])]) + "\n"
+
+
+def page(board: Leaderboard) -> str:
+    """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
+    pictures: dict[str, Any] = {"curves": (), "pareto": "", "swept": [*map(Markup, figures.swept_curves(board))]}
+    if board.is_trained:
+        pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
+        pictures["pareto"] = Markup(figures.accuracy_against_drift(board))
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            board=board,
+            sentences=sentences,
+            results={decoding: results_table(board, decoding) for decoding in board.decodings},
+            statistics={
+                decoding: [
+                    (title, table)
+                    for title, statistics in declared.BY_DECODING.items()
+                    if (table := statistics_table(statistics, board, decoding, f"{title} at {decoding}"))
+                ]
+                for decoding in board.decodings
+            },
+            by_row=[
+                (title, table)
+                for title, statistics in declared.BY_ROW.items()
+                if (table := statistics_table(statistics, board, board.decodings[0], title))
+            ],
+            faster_or_higher=FASTER_OR_HIGHER,
+            touched=touched_table(board) if board.is_trained else None,
+            touched_words=(TOUCHED, SHARES),
+            named=named,
+            fits=Markup(figures.scaling_fits(board)) if board.scaling else "",
+            **pictures,
+        )
+    )
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def comma_separated(board: Leaderboard) -> str:
+    """One line for each row and decoding, with a column for each seed; shares and accuracies from 0 to 1."""
+    return Table.of_records(records(board)).csv()
+
+
+def records(board: Leaderboard) -> list[dict[str, object]]:
+    """The figures of each row and decoding, all with the same names; None where a row has none.
+
+    Where only results are known, figures that no row has are left out.
+    """
+    rows = [_record(board, row, decoding) for decoding in board.decodings for row in board.rows]
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if board.is_trained or value is not None)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _record(board: Leaderboard, row: BoardRow, decoding: Place) -> dict[str, object]:
+    tables = [[ACCURACIES], *declared.BY_DECODING.values(), *declared.BY_ROW.values()]
+    figures: dict[str, object] = {}
+    for statistic in (statistic for table in tables for statistic in table):
+        figures |= _figures(statistic.name, statistic.value(board, row, decoding), row)
+    return {
+        "objective": printable(str(row.name)),
+        "without": printable(row.name.without),
+        **_place(decoding),
+        "seeds": " ".join(map(str, row.seeds)),
+        **figures,
+        **({"command": printable(row.training.command)} if row.training else {}),
+    }
+
+
+def _place(place: Place) -> dict[str, object]:
+    if isinstance(place, TablePlace):
+        return {"problem_set": printable(place.problem_set), "decoding": printable(place.decoding)}
+    problem_set = place.problem_set if isinstance(place, SetDecoding) else "held out"
+    return {"problem_set": problem_set, "temperature": place.temperature, "top_p": place.top_p}
+
+
+def _figures(name: str, value: Value, row: BoardRow) -> dict[str, object]:
+    if isinstance(value, Measured):
+        return {**_figures(name, value.estimate, row), **_difference(name, value), **_by_seed(name, value, row)}
+    if isinstance(value, Estimate):
+        return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
+    if isinstance(value, Mapping):
+        return {f"{name}{place}".replace(" ", "_"): number for place, number in value.items()}
+    return {} if value is None and name.endswith("_") else {name: value}
+
+
+def _difference(name: str, measured: Measured) -> dict[str, object]:
+    prefix, difference = "" if name == ACCURACIES.name else f"{name}_", measured.difference
+    return {
+        f"{prefix}difference": difference and difference.mean,
+        f"{prefix}difference_low": difference and difference.low,
+        f"{prefix}difference_high": difference and difference.high,
+        f"{prefix}difference_alone_low": difference and difference.alone.low,
+        f"{prefix}difference_alone_high": difference and difference.alone.high,
+        f"{prefix}p_page": difference and difference.p_value,
+        f"{prefix}detectable": difference and difference.detectable,
+        f"{prefix}seeds_needed": difference and difference.seeds_needed,
+        f"{prefix}verdict": verdict_words(measured.verdict),
+    }
+
+
+def _by_seed(name: str, measured: Measured, row: BoardRow) -> dict[str, object]:
+    return {f"{name}_seed_{seed}": mean for seed, mean in zip(row.seeds, measured.by_seed, strict=True)}

@@ -1,0 +1,504 @@
+"""The pictures of the leaderboard: curves and the forest plot of its page, and one picture of all of it."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seaborn as sns
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from rlzoo.comparing.grid import Identity
+from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
+from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.sweep import number
+from rlzoo.errors import printable
+from rlzoo.report.drawing import INK, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
+from rlzoo.report.formatting import tokens
+from rlzoo.report.leaderboard_statistics import Statistic, Value, known_statistics, values
+from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.scaling import SigmoidFit
+from rlzoo.statistics.verdicts import Measured
+
+DASHES = ("", "6 2", "2 2", "6 2 2 2")
+MARKERS = "osD^vP*X"
+SYMBOLS = dict(zip(MARKERS, "●■◆▲▼✚★✖", strict=True))
+"""Marker of a figure -> what stands for it in text."""
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """How a row is drawn in every figure."""
+
+    color: str
+    dashes: str
+    marker: str
+
+    @property
+    def line_style(self) -> str | tuple[int, tuple[float, ...]]:
+        """As matplotlib wants it."""
+        return (0, tuple(float(length) for length in self.dashes.split())) if self.dashes else "solid"
+
+
+def strokes(rows: Sequence[BoardRow]) -> dict[Identity, Stroke]:
+    """Colours that are legible on white and on black alike, with dashes for those who do not tell them apart."""
+    identities = [row.identity for row in sorted(rows, key=lambda row: str(row.name))]
+    colors = sns.husl_palette(len(identities), h=0.05, s=0.85, l=0.57)
+    looks = zip(colors, itertools.cycle(DASHES), itertools.cycle(MARKERS), strict=False)
+    return {row: Stroke(to_hex(color), *look) for row, (color, *look) in zip(identities, looks, strict=True)}
+
+
+@dataclass(frozen=True)
+class CurveFigure:
+    """A figure over steps, and what stands under the pointer."""
+
+    svg: Markup
+    title: str
+    first: int
+    """The step at its left end."""
+    last: int
+    series: Sequence[Mapping[str, Any]]
+    """Name, colour, values by step, and held-out ones at some steps."""
+
+
+def accuracy_curves(board: Leaderboard) -> CurveFigure:
+    """Accuracy of the training rollouts by step, with the held-out evaluations on the way, in %."""
+    trainings = board.trainings.items()
+    held_out = {row: {step: 100 * value for step, value in runs.held_out.items()} for row, runs in trainings}
+    return _curves(board, accuracy_by_step(board), "accuracy of the training rollouts (%)", held_out)
+
+
+def accuracy_by_step(board: Leaderboard) -> dict[Identity, np.ndarray]:
+    """[seeds, steps] of each row, smoothed, in %."""
+    return {row: smoothed(100 * runs.accuracy_curves) for row, runs in board.trainings.items()}
+
+
+def entropy_curves(board: Leaderboard) -> CurveFigure:
+    """Entropy by step."""
+    smooth = {row: smoothed(runs.entropy_curves) for row, runs in board.trainings.items()}
+    return _curves(board, smooth, "entropy of the policy (nats)", {})
+
+
+def draw_learning(axis: Axes, board: Leaderboard, smooth: Mapping[Identity, np.ndarray], title: str) -> None:
+    """The mean of the seeds in a band from the lowest to the highest."""
+    looks = strokes(board.rows)
+    for row, curves in smooth.items():
+        stroke = looks[row]
+        steps = np.arange(1, curves.shape[1] + 1)
+        axis.fill_between(steps, curves.min(0), curves.max(0), color=stroke.color, alpha=0.13, linewidth=0)
+        name = printable(str(board.names[row]))
+        axis.plot(steps, curves.mean(0), color=stroke.color, linestyle=stroke.line_style, linewidth=1.6, label=name)
+    axis.set_xlabel("step")
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
+def _curves(
+    board: Leaderboard,
+    smooth: Mapping[Identity, np.ndarray],
+    title: str,
+    held_out: Mapping[Identity, Mapping[int, float]],
+) -> CurveFigure:
+    """The axis reaches as far as the curves and the points do."""
+    first = min((step for points in held_out.values() for step in points), default=1)
+    first, last = min(first, 1), max(curves.shape[1] for curves in smooth.values())
+    looks = strokes(board.rows)
+
+    def draw(axis: Axes) -> None:
+        draw_learning(axis, board, smooth, title)
+        for row, points in held_out.items():
+            steps, values = list(points), list(points.values())
+            axis.plot(steps, values, looks[row].marker, color=looks[row].color, markersize=5, clip_on=False)
+        axis.set_xlim(first, max(last, first + 1))
+
+    series = [
+        {
+            "name": printable(str(board.names[row])),
+            "color": stroke.color,
+            "values": [round(float(value), 4) for value in smooth[row].mean(0)],
+            "heldOut": {step: round(value, 1) for step, value in held_out.get(row, {}).items()},
+        }
+        for row, stroke in looks.items()
+    ]
+    return CurveFigure(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
+
+
+def swept_curves(board: Leaderboard) -> list[str]:
+    """For every parameter or key that was swept over numbers: avg@k at the first decoding over its values."""
+    names = dict.fromkeys(name for row in board.rows for name, _ in row.sweep.values)
+    swept = [(name, _families(board, name)) for name in names]
+    return [_swept_curve(board, name, them) for name, them in swept if any(len(rows) > 1 for rows in them.values())]
+
+
+def _families(board: Leaderboard, name: str) -> dict[str, list[tuple[float, BoardRow]]]:
+    """The rows that differ in this alone, by its value."""
+    families: dict[str, list[tuple[float, BoardRow]]] = {}
+    for row in board.rows:
+        values = dict(row.sweep.values)
+        place = number(values.pop(name, ""))
+        if place is not None:
+            label = " ".join([row.sweep.family, *(f"{other}={value}" for other, value in values.items())])
+            families.setdefault(label, []).append((place, row))
+    return {label: sorted(rows, key=lambda pair: pair[0]) for label, rows in families.items()}
+
+
+def _swept_curve(board: Leaderboard, name: str, families: Mapping[str, Sequence[tuple[float, BoardRow]]]) -> str:
+    looks = strokes(board.rows)
+    decoding = board.decodings[0]
+
+    def draw(axis: Axes) -> None:
+        for label, rows in families.items():
+            stroke = looks[rows[0][1].identity]
+            draw_estimates(
+                axis,
+                [place for place, _ in rows],
+                [row.results[decoding].accuracy for _, row in rows],
+                label=printable(label),
+                color=stroke.color,
+                marker=stroke.marker,
+                linestyle=stroke.line_style,
+                capsize=2,
+            )
+            for place, row in rows:
+                dots = [100 * mean for mean in row.results[decoding].average.by_seed]
+                axis.plot([place] * len(dots), dots, ".", color=stroke.color, alpha=0.6)
+        places = [place for rows in families.values() for place, _ in rows]
+        if min(places) > 0 and max(places) / min(places) >= 10:
+            axis.set_xscale("log")
+        axis.set_xlabel(printable(name))
+        axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
+        axis.legend(frameon=False)
+
+    return svg(draw, f"accuracy over {name}")
+
+
+def accuracy_against_drift(board: Leaderboard) -> str:
+    """Each row at its accuracy and its entropy's drift, and the front of the more accurate ones."""
+    decoding, trainings = board.decodings[0], board.trainings
+
+    def draw(axis: Axes) -> None:
+        front = sorted(pareto_front(board), key=lambda row: trainings[row.identity].drift)
+        accuracy = [100 * row.results[decoding].accuracy.mean for row in front]
+        drifts = [trainings[row.identity].drift for row in front]
+        axis.step(drifts, accuracy, where="post", color=INK, alpha=0.5, linewidth=1, zorder=0)
+        looks = strokes(board.rows)
+        for row in board.rows:
+            stroke = looks[row.identity]
+            draw_estimates(
+                axis,
+                [trainings[row.identity].drift],
+                [row.results[decoding].accuracy],
+                fmt=stroke.marker,
+                color=stroke.color,
+                markersize=7,
+                elinewidth=1.2,
+                capsize=2,
+                markerfacecolor=stroke.color if row in front else "none",
+            )
+        axis.xaxis.set_major_locator(MaxNLocator(nbins=6))
+        axis.set_xlabel("mean distance of the entropy from its start (nats)")
+        axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
+
+    return svg(draw, "accuracy against entropy stability")
+
+
+def scaling_fits(board: Leaderboard) -> str:
+    """Each row's accuracy over the tokens that it had sampled, and the sigmoids that the rows determine."""
+    looks, scaling = strokes(board.rows), board.scaling
+    assert scaling
+
+    def draw(axis: Axes) -> None:
+        known = {row.identity: scaling.rows[row.identity] for row in board.rows if row.identity in scaling.rows}
+        last = max(row.tokens[-1] for row in scaling.rows.values())
+        for place, (identity, row) in enumerate(known.items()):
+            stroke = looks[identity]
+            few = row.accuracy[:, None] if scaling.is_held_out else _in_blocks(row.accuracy)
+            middles = row.tokens[:, None] if scaling.is_held_out else _in_blocks(row.tokens)
+            axis.plot(
+                middles.mean(axis=1), 100 * few.mean(axis=1), stroke.marker, color=stroke.color, markersize=4, alpha=0.5
+            )
+            if isinstance(row.fit, SigmoidFit):
+                spent = np.linspace(0, row.tokens[-1], 200)
+                axis.plot(spent, 100 * row.fit.curve.at(spent), color=stroke.color, linestyle=stroke.line_style)
+                end = last * (1.04 + 0.02 * place)
+                draw_estimates(axis, [end], [row.fit.asymptote], fmt=stroke.marker, color=stroke.color, capsize=2)
+        axis.xaxis.set_major_formatter(lambda value, _: tokens(value))
+        axis.set_xlabel("response tokens sampled")
+        axis.set_title("accuracy (%)", loc="left", fontsize=10)
+
+    return svg(draw, "accuracy over tokens", width=2 * WIDTH)
+
+
+def _in_blocks(values: np.ndarray) -> np.ndarray:
+    """[blocks, points] of about twenty blocks of training rollouts; what is left over at the start is not drawn."""
+    length = max(1, len(values) // 20)
+    return values[len(values) % length :].reshape(-1, length)
+
+
+def pareto_front(board: Leaderboard) -> list[BoardRow]:
+    """The rows that no other beats in both accuracy (first decoding) and entropy drift, of the more accurate half.
+
+    A row that hardly learns hardly moves its entropy, which is no merit.
+    """
+    trainings = board.trainings
+
+    def accuracy(row: BoardRow) -> float:
+        return row.results[board.decodings[0]].accuracy.mean
+
+    def drift(row: BoardRow) -> float:
+        return trainings[row.identity].drift
+
+    def beaten(row: BoardRow, by: BoardRow) -> bool:
+        as_good = accuracy(by) >= accuracy(row) and drift(by) <= drift(row)
+        return as_good and (accuracy(by), drift(by)) != (accuracy(row), drift(row))
+
+    least = float(np.median([accuracy(row) for row in board.rows]))
+    able = [row for row in board.rows if accuracy(row) >= least]
+    return [row for row in able if not any(beaten(row, other) for other in able)]
+
+
+# ---- the forest plot -------------------------------------------------------------------------------------------------
+
+MARGIN = 0.04
+SPACE = 0.75
+"""How much further than the seeds the scale may reach, in their width; intervals that reach further end in an arrow."""
+TEXT_WIDTH = 31
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where differences from `low` to `high` lie between 0 and 100."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, rows: Sequence[Measured]) -> "Scale":
+        """Wide enough for 0, every seed, and intervals that are not many times as wide as these."""
+        dots = [0.0, *(dot for row in rows for dot in against(row))]
+        differences = [row.difference for row in rows if row.difference]
+        ends = [end for difference in differences for end in (difference.low, difference.high)]
+        inner = [end for difference in differences for end in (difference.alone.low, difference.alone.high)]
+        span = max(max(dots) - min(dots), 0.5 * (max(inner, default=0.0) - min(inner, default=0.0)), 0.002)
+        low = max(min([*dots, *ends]), min(dots) - SPACE * span)
+        high = min(max([*dots, *ends]), max(dots) + SPACE * span)
+        margin = max(MARGIN * (high - low), 0.001)
+        return cls(low - margin, high + margin)
+
+    def at(self, value: float) -> float:
+        """0 to 100; what lies outside is at the end."""
+        return round(min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low))), 2)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values, in points, with their places."""
+        values = MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(100 * self.low, 100 * self.high)
+        return [(self.at(tick / 100), f"{tick:g}") for tick in values if self.low < tick / 100 < self.high]
+
+
+@dataclass(frozen=True)
+class ForestMark:
+    """Where a row is drawn, each from 0 to 100."""
+
+    together: Estimate
+    """The difference, with the interval that holds for the page."""
+    alone: Estimate
+    """With that of the row alone."""
+    is_cut_below: bool
+    """The interval goes on beyond the scale."""
+    is_cut_above: bool
+    dots: Sequence[tuple[float, str]]
+    """Of each seed, with what it is."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """All rows with one decoding."""
+
+    scale: Scale
+    marks: dict[Identity, ForestMark]
+    """By row."""
+
+    @property
+    def zero(self) -> float:
+        """Where the baseline lies."""
+        return self.scale.at(0.0)
+
+
+def forest(board: Leaderboard, decoding: Place) -> Forest:
+    """The differences of avg@k."""
+    scale = Scale.over([row.results[decoding].average for row in board.rows])
+    marks = {row.identity: _mark(row.results[decoding].average, row.seeds, scale) for row in board.rows}
+    return Forest(scale, marks)
+
+
+def against(measured: Measured) -> list[float]:
+    """Each seed's mean minus that of the baseline."""
+    baseline = measured.estimate.mean - (measured.difference.mean if measured.difference else 0.0)
+    return [mean - baseline for mean in measured.by_seed]
+
+
+def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> ForestMark:
+    together = measured.difference or Estimate(0.0, 0.0, 0.0)
+    alone = measured.difference.alone if measured.difference else together
+    page, row = (
+        Estimate(*map(scale.at, (interval.mean, interval.low, interval.high))) for interval in (together, alone)
+    )
+    dots = [
+        (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
+        for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
+    ]
+    return ForestMark(page, row, together.low < scale.low, together.high > scale.high, dots)
+
+
+def as_text(mark: ForestMark, zero: float, is_baseline: bool) -> str:
+    """TEXT_WIDTH characters: the baseline's line, the interval of the page, thick where that of the row alone lies."""
+
+    def place(value: float) -> int:
+        return round(value / 100 * (TEXT_WIDTH - 1))
+
+    line = [" "] * TEXT_WIDTH
+    if not is_baseline:
+        for interval, stroke in ((mark.together, "─"), (mark.alone, "━")):
+            reach = slice(place(interval.low), place(interval.high) + 1)
+            line[reach] = stroke * (reach.stop - reach.start)
+        ends = ((mark.together.low, mark.is_cut_below, "◂"), (mark.together.high, mark.is_cut_above, "▸"))
+        for end, _, arrow in (limit for limit in ends if limit[1]):
+            line[place(end)] = arrow
+    line[place(zero)] = "┃" if is_baseline else "┼" if line[place(zero)] != " " else "│"
+    line[place(mark.together.mean)] = "┃" if is_baseline else "●"
+    return "".join(line)
+
+
+# ---- the picture -----------------------------------------------------------------------------------------------------
+
+MOST_DECODINGS = 4
+"""That are drawn; the page has all."""
+UNSTABLE = "(unstable)"
+DOTS_BELOW = 0.2
+"""How far the seeds' dots are below the interval, in rows."""
+PANELS, PANEL_HEIGHT = 6, 1.9
+"""Statistics side by side, and the height of each in inches."""
+
+
+def draw_leaderboard(path: Path, board: Leaderboard) -> None:
+    """Intervals of 95 %, an axis for each decoding; filled where a row may be called better or worse."""
+    with themed(rc={"text.parse_math": False}):
+        save_figure(_figure(board), path)
+
+
+def _figure(board: Leaderboard) -> Figure:
+    panels = known_statistics(board)
+    lines, shown = -(-len(panels) // PANELS), board.decodings[:MOST_DECODINGS]
+    height = (1.1 + 0.4 * len(board.rows)) * len(shown) + 0.9
+    figure = Figure(figsize=(13, height + PANEL_HEIGHT * lines), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(height, PANEL_HEIGHT * lines)).flat
+    _draw_results(above, board, shown)
+    for axis, statistic in zip(below.subplots(lines, PANELS, squeeze=False).flat, panels, strict=False):
+        _draw_statistic(axis, statistic, board)
+    for axis in below.axes[len(panels) :]:
+        axis.set_axis_off()
+    below.suptitle(
+        f"at {board.decodings[0]}, rows in the order and the colours of above", x=0.01, ha="left", fontsize=10
+    )
+    left_out = len(board.decodings) - len(shown)
+    more = f"   ({left_out} more problem sets and decodings on the page)" if left_out else ""
+    figure.suptitle(board.title + more, x=0.01, ha="left")
+    return figure
+
+
+def _draw_results(figure: SubFigure, board: Leaderboard, shown: Sequence[Place]) -> None:
+    """A line of axes for each decoding; the curves beside them."""
+    ratios = (1, 1, 1.1) if board.is_trained else (1, 1)
+    grid = figure.add_gridspec(len(shown), len(ratios), width_ratios=ratios)
+    for line, place in enumerate(shown):
+        accuracy, difference = (figure.add_subplot(grid[line, column]) for column in (0, 1))
+        _draw_intervals(accuracy, board, place, [row.results[place].accuracy for row in board.rows])
+        accuracy.set_title(f"{place}: avg@{board.samples_at[place]} (%)", loc="left", fontsize=11)
+        accuracy.set_yticks(range(len(board.rows)), [_label(row, place) for row in board.rows])
+        for label, row in zip(accuracy.get_yticklabels(), board.rows, strict=True):
+            label.set_color(strokes(board.rows)[row.identity].color)
+        _draw_intervals(difference, board, place, [row.results[place].difference for row in board.rows])
+        difference.axvline(0, color="0.3", linewidth=1)
+        difference.set_title(f"difference to {board.baseline.name} (points)", loc="left", fontsize=11)
+        difference.set_yticks(range(len(board.rows)), [""] * len(board.rows))
+    if board.is_trained:
+        learning = figure.add_subplot(grid[:, 2])
+        draw_learning(learning, board, accuracy_by_step(board), "accuracy of the training rollouts (%)")
+        learning.legend(frameon=False, fontsize=8)
+    figure.legend(handles=_legend(board), loc="outside lower center", ncols=2, frameon=False, fontsize=10)
+
+
+def _draw_statistic(axis: Axes, statistic: Statistic, board: Leaderboard) -> None:
+    """A point for each row, with its interval if it has one; a line over the places where there are several."""
+    looks, decoding = strokes(board.rows), board.decodings[0]
+    for row, (shown, value) in enumerate(zip(board.rows, values(statistic, board, decoding), strict=True)):
+        color = looks[shown.identity].color
+        if isinstance(value, Mapping):
+            heights = [np.nan if number is None else number for number in value.values()]
+            axis.plot(list(map(str, value)), heights, ".-", color=color, linewidth=1)
+        elif value is not None:
+            estimate = _estimate(value)
+            axis.plot([estimate.low, estimate.high], [row, row], color=color)
+            axis.plot(estimate.mean, row, "o", color=color, markersize=4)
+            axis.set_ylim(len(board.rows) - 0.5, -0.5)
+            axis.set_yticks([])
+    axis.set_title(statistic.heading.format(k=board.samples).strip(" ,@"), loc="left", fontsize=8)
+    has_places = any(isinstance(value, Mapping) for value in values(statistic, board, decoding))
+    figures = axis.yaxis if has_places else axis.xaxis
+    low, high = figures.get_view_interval()
+    written = {statistic.write(tick): tick for tick in figures.get_majorticklocs() if low <= tick <= high}
+    figures.set_ticks(list(written.values()), list(written))
+    axis.tick_params(labelsize=7)
+
+
+def _estimate(value: Value) -> Estimate:
+    if isinstance(value, Measured):
+        return value.estimate
+    assert not isinstance(value, Mapping) and value is not None
+    return value if isinstance(value, Estimate) else Estimate(value, value, value)
+
+
+def _label(row: BoardRow, place: Place) -> str:
+    name = row.name.alias or str(row.name)
+    shown = name if len(name) <= 34 else f"{name[:33]}\u2026"
+    return f"{shown}\n{UNSTABLE}" if row.results[place].average.verdict.is_unstable else shown
+
+
+def _legend(board: Leaderboard) -> list[Line2D]:
+    claimed = f"filled: better or worse than {board.baseline.name}, corrected for the whole page"
+    return [
+        Line2D([], [], marker="o", color="0.3", markerfacecolor="0.3", linestyle="", label=claimed),
+        Line2D([], [], marker=".", color="0.3", linestyle="", label="one seed"),
+    ]
+
+
+def _draw_intervals(axis: Axes, board: Leaderboard, place: Place, estimates: Sequence[Estimate | None]) -> None:
+    """A point and an interval per row and a dot per seed, the rows from the top."""
+    looks = strokes(board.rows)
+    for height, (row, estimate) in enumerate(zip(board.rows, estimates, strict=True)):
+        if estimate is None:
+            continue
+        measured, color = row.results[place].average, looks[row.identity].color
+        dots = 100 * (np.array(measured.by_seed) + estimate.mean - measured.estimate.mean)
+        axis.plot(dots, [height + DOTS_BELOW] * len(dots), ".", color=color, alpha=0.6, zorder=3)
+        draw_estimates(
+            axis,
+            [height],
+            [estimate],
+            is_flat=True,
+            fmt="o",
+            color=color,
+            markerfacecolor=color if measured.verdict.is_claim else "white",
+            markersize=6,
+            capsize=2,
+        )
+    axis.set_ylim(len(board.rows) - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
