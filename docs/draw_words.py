@@ -15,7 +15,7 @@ from pushes import RATIOS, bare, push  # noqa: E402
 
 from objectives import TokenBatch, parse  # noqa: E402
 from rlzoo.report.drawing import DOWN, SOFT, UP  # noqa: E402
-from rlzoo.statistics.accuracy import pass_at_k  # noqa: E402
+from rlzoo.statistics.aggregates import pass_at_k  # noqa: E402
 
 GROUP = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
 """Rewards of one prompt's eight responses."""

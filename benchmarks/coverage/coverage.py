@@ -11,12 +11,12 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.coverage.scenarios import FOUND, METHODS, SCENARIOS, SPREAD, Scenario, compared, simulate
-from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.differences import Differences, RunScores, compare_rows
+from rlzoo.statistics.family import Family, p_different
 from rlzoo.statistics.intervals import Distribution
-from rlzoo.statistics.modes import SHOWN_FROM
 from rlzoo.statistics.planning import detectable, seeds_needed
 from rlzoo.statistics.sequential import FIRST, looks, next_look, wants_seeds
-from rlzoo.statistics.swept_baseline import AgainstBest, AgainstValue
+from rlzoo.statistics.spread import MODES_SHOWN_FROM
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
     known = [(own, row, it) for own in comparisons for row, it in enumerate(own.to_baseline) if it]
     differences, rows = [it for *_, it in known], np.array([row for _, row, _ in known])
     of_truth = PValues.of(differences, truth[rows].tolist())
-    refused = np.array([seeds < SHOWN_FROM and _is_split(own, row) for own, row, _ in known])
+    refused = np.array([seeds < MODES_SHOWN_FROM and own.has_two_modes(row) for own, row, _ in known])
     of_moved = PValues.of(differences, np.where(rows >= last, -scenario.found, 0.0).tolist())
     tested = slice(last - 1, scenario.methods - 1)
     found, centers = of_moved.are_claimed(family)[tested], np.array([it.center for it in differences])[tested]
@@ -78,14 +78,9 @@ def outcome(generator: np.random.Generator, scenario: Scenario, seeds: int) -> d
         "marked": float(np.mean(unstable[True])) if special else np.nan,
         "marked falsely": float(np.mean(unstable[False])),
         "falsely the same": float(min(family.adjusted(list(1 - of_truth.below))) < 0.05),
-        "the same": float(AgainstBest([AgainstValue(0, last_known)]).p_different(scenario.found) < family.level),
+        "the same": float(p_different(last_known, scenario.found) < family.level),
         "correlation": first.paired.correlation if first.paired else 0.0,
     }
-
-
-def _is_split(comparison: Differences, row: int) -> bool:
-    """Whether a row or the baseline shows two modes by this measure."""
-    return any(comparison.collapses[one].runs for one in (row, comparison.baseline))
 
 
 def _paired_t(rows: Sequence[RunScores], better: float) -> float:

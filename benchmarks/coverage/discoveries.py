@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.coverage.coverage import PValues
 from benchmarks.coverage.scenarios import Scenario, compared, simulate
-from rlzoo.statistics.differences import Family, false_discovery_rates
+from rlzoo.statistics.family import Family, false_discovery_rates
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES
 
 

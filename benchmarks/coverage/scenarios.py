@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rlzoo.statistics.aggregates import area_under_curve
-from rlzoo.statistics.differences import Differences, RunScores, compare_rows
-from rlzoo.statistics.doubt import share_doubt
+from rlzoo.statistics.differences import Differences, RunScores, compare_rows, share_instability
 
 METHODS, PROBLEMS, SAMPLES = 8, 512, 8
 FOUND = 0.054
@@ -184,4 +183,4 @@ def compared(pages: list[list[RunScores]], scenario: Scenario) -> list[Differenc
     by = [*list(units)[: scenario.measures], *["area"] * (scenario.evaluations > 0)] * scenario.decodings
     units["area"] = 1 / (2 * max(1, scenario.evaluations) * scenario.samples)
     each = [compare_rows(rows, 0, units[measure]) for rows, measure in zip(pages, by, strict=True)]
-    return share_doubt(each, [range(scenario.methods)] * len(each), by)
+    return share_instability(each, [range(scenario.methods)] * len(each), by)

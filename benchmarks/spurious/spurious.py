@@ -37,7 +37,7 @@ from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.statistics.accuracy import mean_over_runs
+from rlzoo.statistics.intervals import mean_over_runs
 from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.grading import GraderPool

@@ -15,14 +15,14 @@ from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, differe
 from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
 from rlzoo.comparing.on_the_way import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
-from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, accuracies, make_results
-from rlzoo.comparing.scaling_curves import Scaling, scaling_of
+from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, make_results
 from rlzoo.comparing.sweep import Sweep, number
+from rlzoo.comparing.token_curves import TokenCurves, token_curves
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import unique_labels
 from rlzoo.statistics.aggregates import steps_to
-from rlzoo.statistics.verdicts import Judged
+from rlzoo.statistics.verdicts import Verdicts
 from rlzoo.tasks.text import asked
 
 EXAMPLES = 3
@@ -102,7 +102,7 @@ class Leaderboard:
     rows: Sequence[BoardRow]
     decodings: Sequence[Place]
     samples_at: Mapping[Place, int]
-    averages: Mapping[Place, Judged[Identity]]
+    averages: Mapping[Place, Verdicts[Identity]]
     """What is said of all rows together by avg@k."""
     problems: int
     setting: Mapping[str, str]
@@ -114,7 +114,7 @@ class Leaderboard:
     notes: Sequence[str]
     """What is to be said of the folders."""
     examples: Sequence[BoardExample]
-    scaling: Scaling | None = None
+    token_curves: TokenCurves | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
     untrained: Mapping[Place, Sequence[float]] = field(default_factory=dict)
     """avg@k before the first step, for each seed of the baseline; without decodings of which it is not known."""
@@ -172,12 +172,11 @@ def make_leaderboard(
     for run in sorted(runs, key=lambda run: run.config.seed):
         of_row.setdefault(run.identity, []).append(run)
     decodings: list[Place] = list(runs[0].files)
-    parts = next(iter(with_macro_averages(decodings).values()))
     steps = {decoding: shared_steps([run.folder for run in runs], decoding) for decoding in runs[0].decodings}
     scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
-    base, *swept = _baselines(baseline, of_row, scored, runs[0].objective.key, parts)
-    results = make_results(scored, base, decodings, equivalence / 100, looks, swept)
-    names, target = _names(of_row), _last_accuracy(of_row[base])
+    names = _names(of_row)
+    base = _baseline(baseline, names, runs[0].objective.key)
+    results, target = make_results(scored, base, decodings, equivalence / 100, looks), _last_accuracy(of_row[base])
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
         for row in of_row
@@ -189,14 +188,14 @@ def make_leaderboard(
         decodings=list(results.rows),
         samples_at=results.samples,
         averages=results.averages,
-        problems=sum(len(scored[base][0].answers[part].correct) for part in parts),
+        problems=_problems(scored[base][0]),
         setting=_setting(runs[0], _swept(rows)),
         environment=_environment(runs),
         looks=looks,
         alike=results.alike,
         notes=[*notes, *unknown_code(runs), *different_versions(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
-        scaling=scaling_of(of_row),
+        token_curves=token_curves(of_row),
         untrained=_untrained(of_row[base]),
     )
 
@@ -225,6 +224,11 @@ def _area(run: FinishedRun, decoding: Decoding, steps: Sequence[int]) -> Area | 
     return Area.under(run.evaluated_steps(decoding), steps) if steps else None
 
 
+def _problems(run: ScoredRun) -> int:
+    """Problems of all sets, each once."""
+    return sum(len(run.answers[part].correct) for part in next(iter(with_macro_averages(list(run.answers)).values())))
+
+
 def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     """An ablation is called so, unless that would be the name of two rows."""
     shown = unique_labels(runs[0].objective for runs in of_row.values())
@@ -236,21 +240,22 @@ def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
 
 
-def _baselines(
-    asked: str,
-    of_row: FinishedRuns,
-    scored: Mapping[Identity, Sequence[ScoredRun]],
-    first: str,
-    parts: Sequence[Place],
-) -> list[Identity]:
-    """The rows of what was asked for, one for each value if it was swept, the one with the best mean first."""
-    key = parse(asked or "grpo", imports=False).key
-    keys = {identity[0] for identity in of_row}
+def _baseline(asked: str, names: Mapping[Identity, RowName], first: str) -> Identity:
+    """The row that `asked` names, as the table calls it or by an expression; `first` is the key if nothing is asked."""
+    called = [row for row, name in names.items() if str(name) == asked]
+    if called:
+        return called[0]
+    key, keys = parse(asked or "grpo", imports=False).key, {row[0] for row in names}
     if asked and key not in keys:
-        shown = unique_labels(runs[0].objective for runs in of_row.values())
-        raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(shown.values())}")
-    rows = [row for row in of_row if row[0] == (key if key in keys else first)]
-    return sorted(rows, key=lambda row: -accuracies(scored[row], parts).mean())
+        raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(map(str, names.values()))}")
+    rows = [row for row in names if row[0] == (key if key in keys else first)]
+    plain = [row for row in rows if not row[1]] or rows
+    if len(plain) > 1:
+        several = ", ".join(f"baseline='{names[row]}'" for row in plain)
+        raise UserError(
+            f"baseline={asked or names[plain[0]].objective} is what several rows are called; give {several}"
+        )
+    return plain[0]
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:

@@ -9,12 +9,11 @@ from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.on_the_way import Area
 from rlzoo.comparing.problem_sets import Place, set_of, with_macro_averages
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.statistics.accuracy import pass_at_k, powers_of_two
+from rlzoo.statistics.aggregates import macro_problems, macro_values, pass_at_k, powers_of_two
 from rlzoo.statistics.differences import RunScores
+from rlzoo.statistics.family import Measure
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.page_tests import Measure
-from rlzoo.statistics.verdicts import Difference, Judged, Measured, judge
+from rlzoo.statistics.verdicts import Difference, Measured, Verdicts, judge
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Results:
     """All rows."""
 
     rows: Mapping[Place, Mapping[Identity, Result]]
-    averages: Mapping[Place, Judged[Identity]]
+    averages: Mapping[Place, Verdicts[Identity]]
     samples: Mapping[Place, int]
     """k; of macro averages the largest."""
     alike: Sequence[Alike]
@@ -145,10 +144,8 @@ def make_results(
     places: Sequence[Place],
     equivalence: float = 0.0,
     looks: int = 1,
-    swept: Sequence[Identity] = (),
 ) -> Results:
-    """Every row at every place; `equivalence` is a share, as accuracies are, and `swept` are rows that are the baseline
-    with other values.
+    """Every row at every place; `equivalence` is a share, as accuracies are.
 
     Several problem sets have macro averages before them, which are judged as they are. All measures at all places
     are one family of tests.
@@ -170,7 +167,7 @@ def make_results(
     alike = {
         shown: measure.same_as for (name, shown), measure in zip(judged_at, measures, strict=True) if name == ACCURACY
     }
-    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks, swept), strict=True))
+    judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
     rows = {
         shown: {
             row: _result({name: judged[name, shown].rows[row] for name in names}, of_row, parts)

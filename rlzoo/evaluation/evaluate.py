@@ -21,8 +21,8 @@ from rlzoo.model.accelerator import gathered
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, SHARE, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import Environment, GradedRollouts
-from rlzoo.statistics.accuracy import majority_at_k, mean_over_problems, pass_at_k, powers_of_two
-from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.aggregates import majority_at_k, pass_at_k, powers_of_two
+from rlzoo.statistics.intervals import Estimate, mean_over_problems
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.regrading import grading_keys, to_json
 

@@ -11,7 +11,8 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.calls import call_figures
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.report.formatting import percent, points
-from rlzoo.statistics.accuracy import mean_over_problems, paired_difference, pass_at_k
+from rlzoo.statistics.aggregates import pass_at_k
+from rlzoo.statistics.intervals import mean_over_problems, paired_difference
 from rlzoo.tasks.text import asked
 from rlzoo.training.run import Outcome
 

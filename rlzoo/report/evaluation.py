@@ -10,8 +10,8 @@ from rich.text import Text
 
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.report.formatting import percent
-from rlzoo.statistics.accuracy import macro_average, pass_at_k
-from rlzoo.statistics.intervals import Estimate
+from rlzoo.statistics.aggregates import pass_at_k
+from rlzoo.statistics.intervals import Estimate, macro_average
 
 
 def results_tables(results: Mapping[str, Evaluation], conditions: str) -> list[Table]:

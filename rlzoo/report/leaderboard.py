@@ -18,7 +18,7 @@ from rlzoo.report import leaderboard_statistics as declared
 from rlzoo.report.formatting import interval, points, signed, verdict_words
 from rlzoo.report.leaderboard_statistics import (
     ACCURACIES,
-    FASTER_OR_HIGHER,
+    BY_TOKENS,
     Statistic,
     Value,
     in_percent,
@@ -197,7 +197,7 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     tables += [statistics_table(statistics, board, board.decodings[0]) for statistics in declared.BY_ROW.values()]
     for table in filter(None, tables):
         console.print(table)
-    for line in (*sentences.faster_or_higher(board), *_said(board)):
+    for line in (*sentences.accuracy_by_tokens(board), *_said(board)):
         console.print(Text(printable(line)))
 
 
@@ -217,7 +217,7 @@ def markdown(board: Leaderboard) -> str:
     for title, statistics in declared.BY_ROW.items():
         if table := statistics_table(statistics, board, board.decodings[0]):
             blocks += [f"## {title}", table.markdown()]
-            blocks += map(in_markdown, sentences.faster_or_higher(board) if title == FASTER_OR_HIGHER else ())
+            blocks += map(in_markdown, sentences.accuracy_by_tokens(board) if title == BY_TOKENS else ())
     if board.is_trained:
         blocks += [f"## {TOUCHED}", SHARES, touched_table(board).markdown()]
     setting = [f"- {in_markdown(name)}: {code(value)}" for name, value in board.setting.items()]
@@ -229,7 +229,7 @@ def markdown(board: Leaderboard) -> str:
 
 def page(board: Leaderboard) -> str:
     """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
-    pictures: dict[str, Any] = {"curves": (), "pareto": "", "swept": [*map(Markup, figures.swept_curves(board))]}
+    pictures: dict[str, Any] = {"curves": (), "pareto": ""}
     if board.is_trained:
         pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
         pictures["pareto"] = Markup(figures.accuracy_against_drift(board))
@@ -253,11 +253,11 @@ def page(board: Leaderboard) -> str:
                 for title, statistics in declared.BY_ROW.items()
                 if (table := statistics_table(statistics, board, board.decodings[0], title))
             ],
-            faster_or_higher=FASTER_OR_HIGHER,
+            by_tokens=BY_TOKENS,
             touched=touched_table(board) if board.is_trained else None,
             touched_words=(TOUCHED, SHARES),
             named=named,
-            fits=Markup(figures.scaling_fits(board)) if board.scaling else "",
+            over_tokens=Markup(figures.accuracy_over_tokens(board)) if board.token_curves else "",
             **pictures,
         )
     )

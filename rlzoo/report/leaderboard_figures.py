@@ -18,13 +18,11 @@ from matplotlib.ticker import MaxNLocator
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place
-from rlzoo.comparing.sweep import number
 from rlzoo.errors import printable
 from rlzoo.report.drawing import INK, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
 from rlzoo.report.formatting import tokens
 from rlzoo.report.leaderboard_statistics import Statistic, Value, known_statistics, values
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.scaling import SigmoidFit
 from rlzoo.statistics.verdicts import Measured
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
@@ -130,55 +128,6 @@ def _curves(
     return CurveFigure(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
 
 
-def swept_curves(board: Leaderboard) -> list[str]:
-    """For every parameter or key that was swept over numbers: avg@k at the first decoding over its values."""
-    names = dict.fromkeys(name for row in board.rows for name, _ in row.sweep.values)
-    swept = [(name, _families(board, name)) for name in names]
-    return [_swept_curve(board, name, them) for name, them in swept if any(len(rows) > 1 for rows in them.values())]
-
-
-def _families(board: Leaderboard, name: str) -> dict[str, list[tuple[float, BoardRow]]]:
-    """The rows that differ in this alone, by its value."""
-    families: dict[str, list[tuple[float, BoardRow]]] = {}
-    for row in board.rows:
-        values = dict(row.sweep.values)
-        place = number(values.pop(name, ""))
-        if place is not None:
-            label = " ".join([row.sweep.family, *(f"{other}={value}" for other, value in values.items())])
-            families.setdefault(label, []).append((place, row))
-    return {label: sorted(rows, key=lambda pair: pair[0]) for label, rows in families.items()}
-
-
-def _swept_curve(board: Leaderboard, name: str, families: Mapping[str, Sequence[tuple[float, BoardRow]]]) -> str:
-    looks = strokes(board.rows)
-    decoding = board.decodings[0]
-
-    def draw(axis: Axes) -> None:
-        for label, rows in families.items():
-            stroke = looks[rows[0][1].identity]
-            draw_estimates(
-                axis,
-                [place for place, _ in rows],
-                [row.results[decoding].accuracy for _, row in rows],
-                label=printable(label),
-                color=stroke.color,
-                marker=stroke.marker,
-                linestyle=stroke.line_style,
-                capsize=2,
-            )
-            for place, row in rows:
-                dots = [100 * mean for mean in row.results[decoding].average.by_seed]
-                axis.plot([place] * len(dots), dots, ".", color=stroke.color, alpha=0.6)
-        places = [place for rows in families.values() for place, _ in rows]
-        if min(places) > 0 and max(places) / min(places) >= 10:
-            axis.set_xscale("log")
-        axis.set_xlabel(printable(name))
-        axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
-        axis.legend(frameon=False)
-
-    return svg(draw, f"accuracy over {name}")
-
-
 def accuracy_against_drift(board: Leaderboard) -> str:
     """Each row at its accuracy and its entropy's drift, and the front of the more accurate ones."""
     decoding, trainings = board.decodings[0], board.trainings
@@ -209,26 +158,19 @@ def accuracy_against_drift(board: Leaderboard) -> str:
     return svg(draw, "accuracy against entropy stability")
 
 
-def scaling_fits(board: Leaderboard) -> str:
-    """Each row's accuracy over the tokens that it had sampled, and the sigmoids that the rows determine."""
-    looks, scaling = strokes(board.rows), board.scaling
-    assert scaling
+def accuracy_over_tokens(board: Leaderboard) -> str:
+    """Each row's accuracy over the tokens that it had sampled."""
+    looks, curves = strokes(board.rows), board.token_curves
+    assert curves
 
     def draw(axis: Axes) -> None:
-        known = {row.identity: scaling.rows[row.identity] for row in board.rows if row.identity in scaling.rows}
-        last = max(row.tokens[-1] for row in scaling.rows.values())
-        for place, (identity, row) in enumerate(known.items()):
-            stroke = looks[identity]
-            few = row.accuracy[:, None] if scaling.is_held_out else _in_blocks(row.accuracy)
-            middles = row.tokens[:, None] if scaling.is_held_out else _in_blocks(row.tokens)
-            axis.plot(
-                middles.mean(axis=1), 100 * few.mean(axis=1), stroke.marker, color=stroke.color, markersize=4, alpha=0.5
-            )
-            if isinstance(row.fit, SigmoidFit):
-                spent = np.linspace(0, row.tokens[-1], 200)
-                axis.plot(spent, 100 * row.fit.curve.at(spent), color=stroke.color, linestyle=stroke.line_style)
-                end = last * (1.04 + 0.02 * place)
-                draw_estimates(axis, [end], [row.fit.asymptote], fmt=stroke.marker, color=stroke.color, capsize=2)
+        for row in board.rows:
+            if curve := curves.rows.get(row.identity):
+                few = curve.accuracy[:, None] if curves.is_held_out else _in_blocks(curve.accuracy)
+                middles = curve.tokens[:, None] if curves.is_held_out else _in_blocks(curve.tokens)
+                stroke = looks[row.identity]
+                (line,) = axis.plot(middles.mean(axis=1), 100 * few.mean(axis=1), markersize=4, color=stroke.color)
+                line.set(linestyle=stroke.line_style, marker=stroke.marker)
         axis.xaxis.set_major_formatter(lambda value, _: tokens(value))
         axis.set_xlabel("response tokens sampled")
         axis.set_title("accuracy (%)", loc="left", fontsize=10)

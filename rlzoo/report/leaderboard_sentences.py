@@ -6,9 +6,7 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.problem_sets import Place, set_of
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike
 from rlzoo.report.formatting import CLAIMED, signed, tokens, verdict_words
-from rlzoo.statistics.modes import SHOWN_FROM, could_miss
 from rlzoo.statistics.planning import MOST_SEEDS
-from rlzoo.statistics.scaling import Refused
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import contamination_of
 
@@ -122,12 +120,10 @@ def _by_how_much(difference: Difference | None) -> str:
 
 
 def planning(board: Leaderboard) -> list[str]:
-    """What could have been found, for each decoding with verdicts, and what could have been missed."""
+    """What could have been found, for each decoding with verdicts, and how many seeds would decide what is open."""
     detectable = {decoding: judged.detectable for decoding, judged in board.averages.items()}
     lines = [_planned(board, decoding, reach) for decoding, reach in detectable.items() if reach]
-    lines += [_needed(board, decoding) for decoding in detectable if _undecided(board, decoding)]
-    fewest = min((len(row.seeds) for row in board.rows if len(row.seeds) > 1), default=0)
-    return [*lines, _missed(fewest)] if fewest else lines
+    return lines + [_needed(board, decoding) for decoding in detectable if _undecided(board, decoding)]
 
 
 def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
@@ -157,20 +153,6 @@ def _seeds(count: int) -> str:
     return f"{count}" if count else f"over {MOST_SEEDS}"
 
 
-def _missed(seeds: int) -> str:
-    """Of runs that collapse."""
-    missed = (
-        f"a row of which {100 * could_miss(seeds):.0f} % of the runs collapse shows none in {seeds} in 5 % of cases"
-    )
-    if seeds < SHOWN_FROM:
-        return (
-            f"{seeds} seeds cannot show that runs have two modes: {missed}. Verdicts hold as far as each row has one "
-            f"mode; from {SHOWN_FROM} seeds on about 5 % of pages err although a row has two, if either has a third of "
-            "its runs."
-        )
-    return f"{seeds} seeds show most rows that have two modes: {missed}."
-
-
 def _planned(board: Leaderboard, decoding: Place, detectable: float) -> str:
     if detectable > HOPELESS:
         seeds = max(len(row.seeds) for row in board.rows)
@@ -195,12 +177,6 @@ def notes(board: Leaderboard) -> list[str]:
         lines.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")
     if len({row.seeds for row in board.rows}) > 1:
         lines.append("Rows have different seeds; runs are paired as far as they share them.")
-    if any(row.identity[0] == board.baseline.identity[0] and not row.is_baseline for row in board.rows):
-        lines.append(
-            f"The baseline was swept, and no value of it was chosen: differences are to whichever is best, as far as "
-            f"the runs say {board.baseline.name}. Better is better than each of its values, worse is worse than any, "
-            "and verdicts are corrected for all."
-        )
     for decoding in board.decodings:
         unstable = [str(row.name) for row in board.rows if row.results[decoding].average.verdict.is_unstable]
         if unstable:
@@ -211,30 +187,16 @@ def notes(board: Leaderboard) -> list[str]:
     return [*lines, *(_alike(board, alike) for alike in board.alike)]
 
 
-def faster_or_higher(board: Leaderboard) -> list[str]:
-    """What the sigmoids are fitted to, and which rows have none, with the reason."""
-    scaling = board.scaling
-    if scaling is None:
+def accuracy_by_tokens(board: Leaderboard) -> list[str]:
+    """What accuracy at equal tokens and steps is of."""
+    curves = board.token_curves
+    if curves is None:
         return []
-    points = "held-out evaluations on the way" if scaling.is_held_out else "training rollouts of each step, all sampled"
-    lines = [
-        f"Accuracy of the {points}, over the response tokens sampled so far: R_0 + (A - R_0) / (1 + (C_mid / C)^B), "
-        f"with 95 % intervals over seeds. Equal tokens are {tokens(scaling.tokens)}, equal steps {scaling.steps}: the "
-        "most that every run had behind it."
+    points = "held-out evaluations on the way" if curves.is_held_out else "training rollouts of each step, all sampled"
+    return [
+        f"Accuracy of the {points}, over the response tokens sampled so far, with 95 % intervals over seeds. Equal "
+        f"tokens are {tokens(curves.tokens)}, equal steps {curves.steps}: the most that every run had behind it."
     ]
-    if board.setting.get("schedule", "constant") != "constant":
-        lines.append(
-            "A is how high a method gets under this schedule: the learning rate falls towards the end, which flattens "
-            "every curve."
-        )
-    refused = {row: curve.fit for row, curve in scaling.rows.items() if isinstance(curve.fit, Refused)} | {
-        **scaling.unknown
-    }
-    rows: dict[str, list[str]] = {}
-    for row in board.rows:
-        if row.identity in refused:
-            rows.setdefault(refused[row.identity].reason, []).append(str(row.name))
-    return lines + [f"No fit of {', '.join(names)}: {reason}." for reason, names in rows.items()]
 
 
 def _alike(board: Leaderboard, alike: Alike) -> str:

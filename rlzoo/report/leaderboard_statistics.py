@@ -10,12 +10,10 @@ from typing import Any, TypeAlias
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
 from rlzoo.comparing.problem_sets import Place
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES
-from rlzoo.comparing.scaling_curves import RowScaling
-from rlzoo.report.formatting import tokens
+from rlzoo.comparing.token_curves import TokenCurve
 from rlzoo.report.leaderboard_sentences import has_discoveries
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.scaling import SigmoidFit
 from rlzoo.statistics.verdicts import Measured
 
 ByPlace: TypeAlias = Mapping[Any, float | None]
@@ -75,27 +73,12 @@ def _seeds_needed(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace
     return {end: seeds or None for end, seeds in ends} or None
 
 
-def _collapse(board: Leaderboard, row: BoardRow, decoding: Place) -> Estimate | None:
-    collapse = row.results[decoding].average.collapse
-    return Estimate(collapse.rate, *collapse.interval) if collapse.seeds > 1 else None
-
-
-def _fitted(value: Callable[[SigmoidFit], Estimate | float]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
-    """Of the sigmoid of accuracy over tokens, where the row's runs determine one."""
-
-    def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
-        scaling = board.scaling.rows.get(row.identity) if board.scaling else None
-        return value(scaling.fit) if scaling and isinstance(scaling.fit, SigmoidFit) else None
-
-    return of_row
-
-
-def _when_spent(value: Callable[[RowScaling], Estimate | None]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
+def _when_spent(value: Callable[[TokenCurve], Estimate | None]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
     """Of the accuracy at equal tokens or steps."""
 
     def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
-        scaling = board.scaling.rows.get(row.identity) if board.scaling else None
-        return value(scaling) if scaling else None
+        curve = board.token_curves.rows.get(row.identity) if board.token_curves else None
+        return value(curve) if curve else None
 
     return of_row
 
@@ -126,7 +109,6 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
         Statistic("false_discovery_rate", "false discovery rate", _false_discoveries, as_p_value),
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
         Statistic("p_improvement", "P(improvement)", _improvement),
-        Statistic("collapsed", "collapsed runs (%)", _collapse, in_percent),
         *(
             Statistic(name, name + "@{k}", _measured(name), in_percent)
             for name in MEASURES
@@ -142,12 +124,9 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
     ),
     "pass@k by k": (Statistic("pass@", "pass@", lambda board, row, at: row.results[at].pass_at, in_percent),),
 }
-FASTER_OR_HIGHER = "Faster or higher?"
+BY_TOKENS = "Accuracy by tokens"
 BY_ROW: Mapping[str, Sequence[Statistic]] = {
-    FASTER_OR_HIGHER: (
-        Statistic("asymptote", "A (%)", _fitted(lambda fit: fit.asymptote), in_percent),
-        Statistic("midpoint", "C_mid (tokens)", _fitted(lambda fit: fit.midpoint), tokens),
-        Statistic("efficiency", "B", _fitted(lambda fit: fit.curve.efficiency)),
+    BY_TOKENS: (
         Statistic("at_equal_tokens", "at equal tokens (%)", _when_spent(lambda row: row.at_equal_tokens), in_percent),
         Statistic("at_equal_steps", "at equal steps (%)", _when_spent(lambda row: row.at_equal_steps), in_percent),
     ),

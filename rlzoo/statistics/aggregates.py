@@ -1,12 +1,46 @@
-"""Figures of several runs beside their mean, as rliable has them (Agarwal et al. 2021, arXiv:2108.13264).
+"""Figures without intervals: k samples of one problem, several runs, several problem sets, and steps of training."""
 
-A score is that of one run on one problem set: [seeds, sets].
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
+
+# ---- k samples of one run --------------------------------------------------------------------------------------------
+
+
+def pass_at_k(correct: np.ndarray, k: int) -> np.ndarray:
+    """[problems] probability that one of k of the samples, drawn without replacement, is right.
+
+    `correct` is [problems, samples]. Unbiased: 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374).
+    """
+    right = np.asarray(correct) == 1
+    return stats.hypergeom.sf(0, right.shape[1], right.sum(axis=1), k)
+
+
+def powers_of_two(largest: int) -> list[int]:
+    """1, 2, 4, ... up to `largest`, and that itself."""
+    return sorted({*(2**i for i in range(largest.bit_length())), largest})
+
+
+def majority_at_k(correct: np.ndarray, answers: Sequence[Sequence[Hashable]]) -> np.ndarray:
+    """[problems] maj@k, k all samples: whether the most frequent answer is right; among equally frequent, the share.
+
+    All right answers are one answer, however they are written. A sample without an answer (`None`) has no vote.
+    """
+    return np.array([_majority(row, texts) for row, texts in zip(np.asarray(correct) == 1, answers, strict=True)])
+
+
+def _majority(right: np.ndarray, answers: Sequence[Hashable]) -> float:
+    wrong = [answer for answer, is_right in zip(answers, right, strict=True) if not is_right and answer is not None]
+    votes = [wrong.count(answer) for answer in set(wrong)]
+    most = max([int(right.sum()), *votes])
+    return float(right.sum() == most) / (votes.count(most) + 1) if right.any() else 0.0
+
+
+# ---- several runs ----------------------------------------------------------------------------------------------------
+
+# Interquartile mean, performance profile and probability of improvement are those of rliable (Agarwal et al. 2021,
+# arXiv:2108.13264). A score is that of one run on one problem set: [seeds, sets].
 
 THRESHOLDS = tuple(float(tau) for tau in np.round(np.arange(0.1, 1.0, 0.1), 1))
 """Of performance profiles."""
@@ -26,6 +60,39 @@ def improvement(scores: np.ndarray, baseline: np.ndarray) -> float:
     """P(improvement): the share of pairs of runs that the baseline loses, a tie counting half, mean over the sets."""
     ahead = [np.subtract.outer(runs, others) for runs, others in zip(scores.T, baseline.T, strict=True)]
     return float(np.mean([np.mean((margin > 0) + 0.5 * (margin == 0)) for margin in ahead]))
+
+
+# ---- several problem sets --------------------------------------------------------------------------------------------
+
+
+def macro_values(sets: Sequence[np.ndarray]) -> np.ndarray:
+    """[seeds, problems of all sets] values whose mean, and its error over problems, are those of the macro average.
+
+    `sets` are [seeds, problems] of each set. The deviations from a set's mean weigh what the set's problems weigh in
+    the macro average, so that problems are resampled as if within each set.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    problems = sum(values.shape[1] for values in sets)
+    means = [values.mean(axis=1, keepdims=True) for values in sets]
+    deviations = [
+        _weight(values.shape[1], problems) / len(sets) * (values - mean)
+        for values, mean in zip(sets, means, strict=True)
+    ]
+    return np.asarray(np.mean(means, axis=0) + np.concatenate(deviations, axis=1))
+
+
+def macro_problems(sets: Sequence[np.ndarray]) -> float:
+    """How many problems of one set would say as much as these of several sets that count the same."""
+    return float(len(sets) ** 2 / sum(1 / values.shape[1] for values in sets))
+
+
+def _weight(count: int, problems: int) -> float:
+    """Of the deviations in a set of `count` problems among all, with Bessel's correction of that set."""
+    return problems / count * (count / max(1, count - 1) * (problems - 1) / problems) ** 0.5
+
+
+# ---- steps of training -----------------------------------------------------------------------------------------------
 
 
 def area_under_curve(accuracies: Mapping[int, np.ndarray]) -> np.ndarray:

@@ -1,25 +1,19 @@
-"""Differences of several methods to a baseline, and how small a p-value of chance may be among so many.
+"""Differences of several methods to a baseline.
 
-A difference has the seed errors of both rows, each moderated over the page (`spread.py`) and, where it shows that
-runs of a seed have something in common, free of that; and the problems, which are the same for all. Intervals of a
-page hold together by Sidak's inequality, which holds for differences that share a baseline. P-values are corrected in
-Holm's steps (1979, Scandinavian Journal of Statistics 6:65) with the same inequality: the smallest among all, the
-next among the others, until one is too large. So they are for rows that are stable. That a row may not be is a doubt of
-its own, one for all measures and decodings (`doubt.py`), and is corrected for the rows alone; of these two corrections
-the larger counts, which finds a third more than one for all tests (benchmarks/coverage). (The joint distribution of the
-differences would allow a level higher by a quarter. Simulated, that errs in 6 to 9 % of pages with one unstable row, as
-what the rows have in common is then not known well enough.)
+A difference has the seed errors of both rows, each moderated over the leaderboard (`spread.py`) and, where it shows
+that runs of a seed have something in common, free of that; and the problems, which are the same for all.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
 
 from rlzoo.statistics.intervals import (
-    LEVEL,
     NODES,
     Distribution,
     SeedError,
@@ -27,8 +21,10 @@ from rlzoo.statistics.intervals import (
     resampled_deviations,
     shrinkage,
 )
-from rlzoo.statistics.modes import Collapse, collapse_of
-from rlzoo.statistics.spread import PairedSpread, Spread, learn_paired_spread, learn_spread
+from rlzoo.statistics.spread import PairedSpread, Spread, has_two_modes, learn_paired_spread, learn_spread
+
+Name = TypeVar("Name", bound=Hashable)
+"""What a row is known by."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,8 @@ class Differences:
     """None where rows do not share seeds, or where seeds make no difference that shows."""
     places: Mapping[int, int]
     """Where the rows that have several seeds stand in `spread`."""
-    collapses: Sequence[Collapse]
-    """Of each row."""
+    two_modes: Sequence[bool]
+    """Whether the runs of each row have two modes."""
 
     @property
     def others(self) -> list[int]:
@@ -73,6 +69,10 @@ class Differences:
     def is_unstable(self, row: int) -> bool:
         """Whether its runs lie further apart than those of the other rows."""
         return bool(self.spread and row in self.places and self.spread.is_unstable(self.places[row]))
+
+    def has_two_modes(self, row: int) -> bool:
+        """Whether the runs of a row, or of the baseline, have two modes."""
+        return self.two_modes[row] or self.two_modes[self.baseline]
 
     def pair(self, row: int) -> tuple[int, int] | None:
         """Where a row and the baseline stand in `spread`; None if either has one seed."""
@@ -85,25 +85,16 @@ def compare_rows(rows: Sequence[RunScores], baseline: int, step: float) -> Diffe
 
     Values of a problem are multiples of `step`, so that unequal runs can look equal.
     """
-    return compare_with_each(rows, [baseline], step)[0]
-
-
-def compare_with_each(rows: Sequence[RunScores], baselines: Sequence[int], step: float) -> list[Differences]:
-    """Compares every row with each of several baselines."""
     known, every = _KnownRows.of(rows, step), range(len(rows))
-    means, collapses = [known.mean(row) for row in every], [known.collapse(row) for row in every]
-    return [
-        Differences(
-            means,
-            [known.difference(row, baseline) for row in every],
-            baseline,
-            known.spread,
-            known.paired,
-            known.places,
-            collapses,
-        )
-        for baseline in baselines
-    ]
+    return Differences(
+        [known.mean(row) for row in every],
+        [known.difference(row, baseline) for row in every],
+        baseline,
+        known.spread,
+        known.paired,
+        known.places,
+        [known.has_two_modes(row) for row in every],
+    )
 
 
 @dataclass(frozen=True)
@@ -154,12 +145,12 @@ class _KnownRows:
         deviations = _problems(scores, others, self.resampled[:, row] - self.resampled[:, baseline])
         return Distribution(self.center(row) - self.center(baseline), seeds, deviations)
 
-    def collapse(self, row: int) -> Collapse:
-        spread, scores = self.spread, self.rows[row]
+    def has_two_modes(self, row: int) -> bool:
+        spread = self.spread
         if spread is None or row not in self.places:
-            return Collapse(0, len(scores.seeds))
-        runs = self.paired.residuals[self.places[row]] if self.paired else scores.values.mean(axis=1)
-        return collapse_of(runs, float(np.sqrt(spread.prior_variance)), spread.pooled_degrees)
+            return False
+        runs = self.paired.residuals[self.places[row]] if self.paired else self.rows[row].values.mean(axis=1)
+        return has_two_modes(runs, float(np.sqrt(spread.prior_variance)), spread.pooled_degrees)
 
 
 def _spreads(rows: Sequence[RunScores], step: float) -> tuple[Spread, PairedSpread | None]:
@@ -218,68 +209,52 @@ def _problems(scores: RunScores, baseline: RunScores, deviations: np.ndarray) ->
     return nodes_of(deviations, problems, shrinkage(paired[0] - paired[1]))
 
 
-@dataclass(frozen=True)
-class Family:
-    """Everything that a page tests: all rows with all decodings by all measures, of which 5 % of pages may err."""
+# ---- instability -----------------------------------------------------------------------------------------------------
 
-    tests: int
-    looks: int = 1
-    """How often it is looked at while seeds are added; each look may err in an equal part of the 5 %."""
-    rows: int = 0
-    """How many may be unstable, the baseline among them: those of several seeds, on each set of problems. 0 where none
-    is in doubt."""
-
-    @classmethod
-    def of(cls, measures: Sequence[Differences], looks: int = 1) -> "Family":
-        """All differences of rows and baselines that have several seeds, on one set of problems."""
-        tests = sum(measure.pair(row) is not None for measure in measures for row in measure.others)
-        return cls(tests, looks, max(len(measure.places) for measure in measures))
-
-    @property
-    def level(self) -> float:
-        """The p-value that a page without a difference falls short of in at most 5 % of cases (Sidak 1967)."""
-        return min(self.test_level, self.row_level)
-
-    @property
-    def test_level(self) -> float:
-        """That of a page all of whose rows are known to be stable."""
-        return self._level(self.tests)
-
-    @property
-    def row_level(self) -> float:
-        """That of the doubt whether a row is stable."""
-        return self._level(self.rows)
-
-    def _level(self, count: int) -> float:
-        return 1 - (1 - (1 - LEVEL) / self.looks) ** (1 / max(1, count))
-
-    def adjusted(self, p_values: Sequence[float], if_stable: Sequence[float] = ()) -> list[float]:
-        """The p-values of all `tests` as they may be compared with 0.05, in Holm's steps.
-
-        What comes after the first `tests` of them is corrected for all `tests`, and is no part of the family.
-        `if_stable`, if given, are the p-values for rows known to be stable. Then these take the steps, and the others,
-        which doubt it, are corrected for the `rows`: their doubt is one for all measures. The larger counts.
-        """
-        stable = np.asarray(if_stable if len(if_stable) else p_values)
-        tested, others = stable[: self.tests], stable[self.tests :]
-        order = np.argsort(tested)
-        steps = np.empty(len(tested))
-        steps[order] = np.maximum.accumulate(self._once(tested[order], self.tests - np.arange(len(tested))))
-        corrected = np.concatenate([steps, self._once(others, max(1, self.tests))])
-        if len(if_stable):
-            corrected = np.maximum(corrected, self._once(np.asarray(p_values), self.rows))
-        return np.minimum(1.0, self.looks * corrected).tolist()
-
-    @staticmethod
-    def _once(p_values: np.ndarray, tests: np.ndarray | int) -> np.ndarray:
-        """How often so many tests of nothing show so small a p-value anywhere, at most."""
-        return np.asarray(-np.expm1(tests * np.log1p(-np.minimum(p_values, 1 - 1e-16))))
+# The doubt whether a row is stable is one for all measures and decodings of a set, as they score the same runs. Each of
+# them has its own probability that a row is stable (`spread.py`). Three runs that lie close together by chance do so by
+# one measure and not by the next, so that the most trusting of six would decide: of simulated leaderboards of three
+# measures and two decodings with a row or the baseline five times as wide 9 to 10 % err so. Decodings differ by samples
+# alone, and their mean counts; of the measures it is the one that doubts most. Then 3 to 4 % err, and leaderboards of
+# one measure find as much as before. (The decoding that doubts most would cost a sixth of that; the mean over measures
+# lets 5 to 7 % err.)
 
 
-def false_discovery_rates(p_values: Sequence[float], looks: int = 1) -> list[float]:
-    """For each difference the rate of false ones among all with p-values up to its own (Benjamini and Hochberg 1995).
+def share_instability(
+    compared: Sequence[Differences], names: Sequence[Sequence[Name]], measures: Sequence[str]
+) -> list[Differences]:
+    """The same differences with one probability that each row is stable; all are of one set of problems.
 
-    Proved for independent tests; simulated for differences that share a baseline (benchmarks/coverage).
+    `names` are of the rows of each, `measures` of what each is by: those of one name differ by their decoding.
     """
-    rates = stats.false_discovery_control(p_values) if len(p_values) else np.empty(0)
-    return np.minimum(1.0, looks * rates).tolist()
+    stable = stable_rows(compared, names, measures)
+    return [
+        with_instability(differences, stable, of_rows) for differences, of_rows in zip(compared, names, strict=True)
+    ]
+
+
+def stable_rows(
+    compared: Sequence[Differences], names: Sequence[Sequence[Name]], measures: Sequence[str]
+) -> dict[Name, float]:
+    """The probability that each row with several seeds is stable."""
+    known: dict[Name, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for differences, of_rows, measure in zip(compared, names, measures, strict=True):
+        for row, place in differences.places.items():
+            if differences.spread:
+                known[of_rows[row]][measure].append(float(differences.spread.weights[place, 0]))
+    return {name: min(float(np.mean(values)) for values in of.values()) for name, of in known.items()}
+
+
+def with_instability(
+    differences: Differences, stable_by_name: Mapping[Name, float], names: Sequence[Name]
+) -> Differences:
+    """With these probabilities that rows are stable."""
+    stable = [stable_by_name.get(name, 1.0) for name in names]
+    to_baseline = list(differences.to_baseline)
+    for row, known in enumerate(to_baseline):
+        if known and known.seeds:
+            pair = [(stable[place], 1 - stable[place]) for place in (row, differences.baseline)]
+            weights = [row_is * baseline_is for row_is, baseline_is in itertools.product(*pair)]
+            seeds = [replace(case, weight=weight) for case, weight in zip(known.seeds, weights, strict=True)]
+            to_baseline[row] = replace(known, seeds=seeds)
+    return replace(differences, to_baseline=to_baseline)

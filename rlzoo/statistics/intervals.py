@@ -162,3 +162,47 @@ def share(known: Distribution, problems: float) -> Estimate:
     low = stats.beta.ppf(tail, right, wrong + 1) if right > 0 else 0.0
     high = stats.beta.isf(tail, right + 1, wrong) if wrong > 0 else 1.0
     return Estimate(mean, float(low), float(high))
+
+
+# ---- means of runs ---------------------------------------------------------------------------------------------------
+
+
+def distribution(scores: np.ndarray, samples: int) -> Distribution:
+    """The distribution of the mean of [seeds, problems] scores (or differences), each a mean over `samples`.
+
+    With one seed it speaks of that one trained model alone (arXiv:2411.00640).
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    (seeds, problems), by_seed = scores.shape, scores.mean(axis=1)
+    deviations = nodes_of(resampled_deviations(scores.mean(axis=0)), problems, shrinkage(scores))
+    if seeds == 1:
+        return Distribution(float(scores.mean()), [], deviations)
+    step = 1 / (problems * samples)  # scores of a run are multiples of it, so that unequal runs can look equal
+    variance = max(by_seed.var(ddof=1), step**2 / 12)
+    return Distribution(float(scores.mean()), [SeedError(1.0, float(np.sqrt(variance / seeds)), seeds - 1)], deviations)
+
+
+def mean_over_runs(scores: np.ndarray) -> Estimate:
+    """The mean of [seeds, problems, samples] scores from 0 to 1."""
+    return share(distribution(scores.mean(axis=2), scores.shape[2]), scores.shape[1])
+
+
+def mean_over_problems(scores: np.ndarray) -> Estimate:
+    """The mean of [problems, samples] scores of one run, from 0 to 1."""
+    return mean_over_runs(np.asarray(scores, dtype=np.float64)[None])
+
+
+def macro_average(scores: Sequence[np.ndarray]) -> Estimate:
+    """The mean over benchmarks of the means of their [problems, samples] scores; problems are resampled within each."""
+    values = [np.asarray(on_set, dtype=np.float64).mean(axis=1) for on_set in scores]
+    generator = np.random.default_rng(0)
+    deviations = np.mean([generator.permutation(resampled_deviations(by_problem)) for by_problem in values], axis=0)
+    problems = len(values) ** 2 / sum(1 / len(by_problem) for by_problem in values)
+    center = float(np.mean([by_problem.mean() for by_problem in values]))
+    return share(Distribution(center, [], nodes_of(deviations, problems)), problems)
+
+
+def paired_difference(before: np.ndarray, after: np.ndarray) -> Estimate:
+    """The mean of after - before over the same problems, [problems, samples] each, of one run."""
+    change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    return distribution(change.mean(axis=1)[None], change.shape[1]).interval()

@@ -1,4 +1,4 @@
-"""What may be said of the rows of a page: intervals, differences to the baseline, verdicts."""
+"""What may be said of the rows of a leaderboard: intervals, differences to the baseline, verdicts."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic
 
-from rlzoo.statistics.differences import Family, false_discovery_rates
+from rlzoo.statistics.differences import Name
+from rlzoo.statistics.family import (
+    ComparedRows,
+    Family,
+    Measure,
+    RowTest,
+    all_tests,
+    false_discovery_rates,
+    p_different,
+)
 from rlzoo.statistics.intervals import Estimate, share
-from rlzoo.statistics.modes import SHOWN_FROM, Collapse
-from rlzoo.statistics.page_tests import Measure, MeasuredPage, Name, RowTest, all_tests
 from rlzoo.statistics.planning import detectable, seeds_needed
+from rlzoo.statistics.spread import MODES_SHOWN_FROM
 
 SIGNIFICANCE = 0.05
 FALSE_DISCOVERIES = 0.05
@@ -89,7 +97,6 @@ class Measured:
     by_seed: tuple[float, ...]
     difference: Difference | None
     verdict: Verdict
-    collapse: Collapse
 
     @property
     def is_listed(self) -> bool:
@@ -100,7 +107,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Judged(Generic[Name]):
+class Verdicts(Generic[Name]):
     """All rows by one measure, with verdicts."""
 
     rows: Mapping[Name, Measured]
@@ -112,45 +119,33 @@ class Judged(Generic[Name]):
 
 
 def judge(
-    measures: Sequence[Measure[Name]],
-    baseline: Name,
-    equivalence: float = 0.0,
-    looks: int = 1,
-    swept: Sequence[Name] = (),
-) -> list[Judged[Name]]:
-    """Judges the rows of a page by all its measures, which are one family of tests.
+    measures: Sequence[Measure[Name]], baseline: Name, equivalence: float = 0.0, looks: int = 1
+) -> list[Verdicts[Name]]:
+    """Judges the rows of a leaderboard by all its measures, which are one family of tests.
 
-    A row that is surely less than `equivalence` from the baseline is called the same. The page is one of so many
-    `looks` at a grid to which seeds are added. Rows that are the same runs are tested once. `swept` are further rows
-    that are the baseline with other values: differences are to the best of all (`swept_baseline.py`).
+    A row that is surely less than `equivalence` from the baseline is called the same. The leaderboard is one of so many
+    `looks` at a grid to which seeds are added. Rows that are the same runs are tested once.
     """
-    tested = all_tests(measures, baseline, looks, swept)
-    tests, family, pages = tested.tests, tested.family, tested.pages
+    tested = all_tests(measures, baseline, looks)
+    tests, family = tested.tests, tested.family
     rates = _false_discovery_rates(tests, looks)
-    outside = [test.against.p_different(equivalence) if equivalence else 1.0 for test in tests]
-    rows_tested = replace(family, tests=sum(test.against.has_seeds for test in tests))
-    by_measure = [dict[int, _JudgedRow]() for _ in measures]
+    outside = [p_different(test.difference, equivalence) if equivalence else 1.0 for test in tests]
+    rows_tested = replace(family, tests=sum(test.has_seeds for test in tests))
+    by_measure = [dict[int, Difference]() for _ in measures]
     for test, *figures in zip(tests, tested.p_values, rows_tested.adjusted(outside), rates, strict=True):
-        difference = _difference(test, family, *figures)
-        by_measure[test.page.number][test.row] = _JudgedRow(difference, test.against.is_split)
+        by_measure[test.rows.number][test.row] = _difference(test, family, *figures)
     return [
-        _judged(measure, baseline, page, of_rows, equivalence)
-        for measure, page, of_rows in zip(measures, pages, by_measure, strict=True)
+        _verdicts(measure, baseline, compared, of_rows, equivalence)
+        for measure, compared, of_rows in zip(measures, tested.measured, by_measure, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class _JudgedRow:
-    difference: Difference
-    is_split: bool
 
 
 def _false_discovery_rates(tests: Sequence[RowTest], looks: int) -> list[float]:
     """Of each test, in the list of its measure and decoding: a list of all would not hold for each by itself."""
     rates = [1.0] * len(tests)
-    for number in {test.page.number for test in tests}:
-        places = [place for place, test in enumerate(tests) if test.page.number == number and test.against.has_seeds]
-        listed = false_discovery_rates([tests[place].against.p_alone() for place in places], looks)
+    for number in {test.rows.number for test in tests}:
+        places = [place for place, test in enumerate(tests) if test.rows.number == number and test.has_seeds]
+        listed = false_discovery_rates([tests[place].difference.p_value() for place in places], looks)
         for place, rate in zip(places, listed, strict=True):
             rates[place] = rate
     return rates
@@ -160,43 +155,40 @@ NO_DIFFERENCE = Difference(0.0, 0.0, 0.0, Estimate(0.0, 0.0, 0.0), 1.0, 1.0, 1.0
 """Of a row that answered as the baseline did."""
 
 
-def _judged(
+def _verdicts(
     measure: Measure[Name],
     baseline: Name,
-    page: MeasuredPage[Name],
-    by_row: Mapping[int, _JudgedRow],
+    compared: ComparedRows[Name],
+    by_row: Mapping[int, Difference],
     equivalence: float,
-) -> Judged[Name]:
-    rows, compared, names = {}, page.first, list(page.places)
-    fewest = min(len(measure.scores[names[value]].seeds) for value in page.compared)
+) -> Verdicts[Name]:
+    rows, known, of_baseline = {}, compared.differences, len(measure.scores[baseline].seeds)
     for name, scores in measure.scores.items():
-        place = page.places[name if name in page.places else measure.same_as[name]]
-        judged = by_row.get(place, _JudgedRow(NO_DIFFERENCE, is_split=False))
-        difference, seeds = None if name == baseline else judged.difference, min(len(scores.seeds), fewest)
+        place = compared.places[name if name in compared.places else measure.same_as[name]]
+        difference = None if name == baseline else by_row.get(place, NO_DIFFERENCE)
+        seeds, is_split = min(len(scores.seeds), of_baseline), place in by_row and known.has_two_modes(place)
         rows[name] = Measured(
-            share(compared.means[place], scores.problems),
+            share(known.means[place], scores.problems),
             tuple(map(float, scores.values.mean(axis=1))),
             difference,
-            verdict(difference, seeds, compared.is_unstable(place), equivalence, judged.is_split),
-            compared.collapses[place],
+            verdict(difference, seeds, known.is_unstable(place), equivalence, is_split),
         )
-    known = [row for row in rows.values() if row.difference and row.difference.detectable > 0]
-    stable = [row for row in known if not row.verdict.is_unstable]
-    reach = [row.difference.detectable for row in stable or known if row.difference]
-    correlation = compared.paired.correlation if compared.paired else 0.0
-    return Judged(rows, correlation, statistics.median(reach) if reach else None)
+    tested = [row for row in rows.values() if row.difference and row.difference.detectable > 0]
+    stable = [row for row in tested if not row.verdict.is_unstable]
+    reach = [row.difference.detectable for row in stable or tested if row.difference]
+    correlation = known.paired.correlation if known.paired else 0.0
+    return Verdicts(rows, correlation, statistics.median(reach) if reach else None)
 
 
 def _difference(test: RowTest, family: Family, p_value: float, p_outside: float, rate: float) -> Difference:
-    nearest = test.against.nearest
-    compared, known = test.page.compared[nearest.baseline], nearest.known
+    compared, known = test.rows.differences, test.difference
     spread, pair = compared.spread, compared.pair(test.row)
-    together, alone = test.against.interval(1 - family.level), test.against.alone()
+    together, alone = known.interval(1 - family.level), known.interval()
     further, nearer = sorted((alone.low, alone.high), key=abs, reverse=True)
-    ends = (test.against.mean, further, nearer if nearer * further > 0 else 0.0)
+    ends = (known.center, further, nearer if nearer * further > 0 else 0.0)
     needed = [seeds_needed(spread, pair, known, end, family.level) if spread and pair else 0 for end in ends]
     return Difference(
-        test.against.mean,
+        known.center,
         max(-1.0, together.low),
         min(1.0, together.high),
         alone=alone,
@@ -230,7 +222,7 @@ def _finding(difference: Difference | None, seeds: int, is_unstable: bool, is_sp
         return Finding.SAME_RESPONSES
     if seeds == 1:
         return Finding.ONE_SEED
-    if is_split and seeds < SHOWN_FROM:
+    if is_split and seeds < MODES_SHOWN_FROM:
         return Finding.TWO_MODES
     if difference.p_value < SIGNIFICANCE:
         return Finding.BETTER if difference.mean > 0 else Finding.WORSE

@@ -18,10 +18,10 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard import comma_separated, markdown, page
-from rlzoo.statistics.accuracy import macro_average
+from rlzoo.statistics.aggregates import macro_problems, macro_values
 from rlzoo.statistics.differences import RunScores
-from rlzoo.statistics.macro_averages import macro_problems, macro_values
-from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.family import Measure
+from rlzoo.statistics.intervals import macro_average
 from rlzoo.statistics.verdicts import Finding, judge
 from rlzoo.tasks.benchmarks import BENCHMARKS
 from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
@@ -100,7 +100,7 @@ def test_on_benchmarks_a_sweep_has_a_row_of_each_value(tmp_path: Path) -> None:
         make_run(cell.folder.path, "grpo", cell.seed, 0.5, *cell.entry.sweep.words)
         make_evaluation(cell.folder.path, "aime24", 0.5)
     found, baseline, _ = read_folders([str(tmp_path)], ["aime24"])
-    rows = make_leaderboard(found, baseline).rows
+    rows = make_leaderboard(found, baseline or "grpo train.learning_rate=1e-5").rows
     assert {(str(row.name), *row.results) for row in rows} == {
         (f"grpo train.learning_rate={rate}", AIME) for rate in ("1e-5", "1e-4")
     }
@@ -201,7 +201,7 @@ def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(t
     for names in ([str(tmp_path), *map(str, places)], list(map(str, places))):
         runs, _, _ = read_folders(names, ())
         assert [run.sweep.words for run in runs] == [cell.entry.sweep.words for cell in found.cells]
-        assert list(make_leaderboard(runs).decodings) == [AIME]
+        assert list(make_leaderboard(runs, "grpo train.learning_rate=1e-5").decodings) == [AIME]
 
 
 @pytest.mark.slow

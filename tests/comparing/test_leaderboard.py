@@ -319,21 +319,3 @@ def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: 
     assert result.estimate.mean == pytest.approx(np.mean(result.by_seed))
     assert result.difference and whole.difference and result.difference.mean > whole.difference.mean
     assert not found.alike
-
-
-@pytest.mark.slow
-def test_differences_to_a_swept_baseline_are_to_the_best_of_its_values(tmp_path: Path) -> None:
-    words = ["evaluation.decodings=[1/1,0.7/0.9]", f"train.steps={STEPS}", "evaluation.problems=12"]
-    words += ["evaluation.samples=4", "train.learning_rate=[1e-5,1e-4,1e-3]", "seeds=0,1", f"output={tmp_path}"]
-    grid, _ = read_grid(["grpo", "dapo", *words])
-    grid.save()
-    for cell in grid.cells:
-        rate = cell.config.train.learning_rate
-        accuracy = {1e-5: 0.3, 1e-4: 0.7, 1e-3: 0.4}[rate]
-        make_run(cell.folder.path, cell.entry.expression, cell.seed, accuracy, f"train.learning_rate={rate}")
-    found = board([str(tmp_path)])
-    assert str(found.baseline.name) == "grpo train.learning_rate=1e-4"
-    best = row_of(found, "dapo train.learning_rate=1e-4").results[DECODINGS[0]].average.verdict
-    assert not best.is_claim and any("no value of it was chosen" in note for note in notes(found))
-    beside = row_of(found, "grpo train.learning_rate=1e-5").results[DECODINGS[0]].difference
-    assert beside and beside.mean < 0 and beside.high <= 0

@@ -17,9 +17,8 @@ from rlzoo.comparing.grid import Grid, read_grid
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
-from rlzoo.statistics.differences import Family
+from rlzoo.statistics.family import Family
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.modes import Collapse
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Difference, Finding, Measured, Verdict
 from tests.comparing import finished_runs
@@ -158,7 +157,7 @@ def test_a_row_that_may_be_the_same_gets_seeds_until_it_is(
 ) -> None:
     mean, alone = points / 100, Estimate(points / 100, -1.0, 1.0)
     hopeless = Difference(mean, -1.0, 1.0, alone, 1.0, 1.0, 1.0, 0.1, seeds_needed=0, seeds_range=(0, 0))
-    measured = Measured(alone, (mean,) * 3, hopeless, Verdict(finding), Collapse(0, 3))
+    measured = Measured(alone, (mean,) * 3, hopeless, Verdict(finding))
     assert module._wants_seeds(measured, 10, equivalence) is wants
 
 

@@ -362,12 +362,3 @@ def test_the_picture_has_an_axis_for_each_decoding_marks_unstable_rows_and_names
 def test_the_title_says_model_task_and_steps(board: Leaderboard) -> None:
     assert board.title == "embedded:sums on sums, 5 steps"
     assert f"<h1>{board.title}</h1>" in page(board) and f"# {board.title}" in markdown(board)
-
-
-def test_the_page_says_what_few_seeds_cannot_show_and_the_rate_of_collapse(board: Leaderboard) -> None:
-    for text in (page(board), markdown(board)):
-        assert (
-            "2 seeds cannot show that runs have two modes: a row of which 78 % of the runs collapse shows none" in text
-        )
-        assert "collapsed runs (%)" in text and "[0.0, 77.6]" in text
-    assert all(line["collapsed"] == 0 and float(str(line["collapsed_high"])) > 0.77 for line in records(board))

@@ -1,4 +1,6 @@
-"""The figures that rliable shows, each held to a calculation by another way."""
+"""Figures without intervals, each held to a calculation by another way."""
+
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -6,15 +8,18 @@ from scipy import stats
 
 from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
 from rlzoo.config.decoding import Decoding
-from rlzoo.statistics.accuracy import distribution
 from rlzoo.statistics.aggregates import (
     area_under_curve,
     improvement,
     interquartile_mean,
+    macro_values,
+    majority_at_k,
+    pass_at_k,
     performance_profile,
     steps_to,
 )
-from rlzoo.statistics.macro_averages import macro_values
+from rlzoo.statistics.curves import Curves, accuracies_at
+from rlzoo.statistics.intervals import distribution
 
 
 def test_the_interquartile_mean_forgets_a_quarter_at_either_end() -> None:
@@ -60,3 +65,48 @@ def test_macro_averages_are_of_several_sets_at_one_decoding() -> None:
     assert list(parts.values()) == [sets[:2], [sets[0]], [sets[1]], [sets[2]]]
     assert [str(it) for it in parts][:2] == ["macro average, T=1, top-p=1", "a, T=1, top-p=1"]
     assert with_macro_averages([hot, cold]) == {hot: [hot], cold: [cold]}
+
+
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample() -> None:
+    correct = np.array([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 1, 1, 1]])
+    for k in range(1, 6):
+        subsets = [[max(row[list(chosen)]) for chosen in combinations(range(5), k)] for row in correct]
+        assert pass_at_k(correct, k) == pytest.approx(np.mean(subsets, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("answers", "share"),
+    [
+        ("rrr", 1.0),
+        ("rww", 0.0),
+        ("rwv", 1 / 3),
+        ("rrwwv", 1 / 2),
+        ("Rrww", 1 / 2),
+        ("r---", 1.0),
+        ("----", 0.0),
+        ("w---", 0.0),
+    ],
+)
+def test_the_majority_is_right_by_the_votes_it_gets(answers: str, share: float) -> None:
+    """Letters are answers; r and R are ways to write the right one; a dash is none."""
+    correct = [letter in "rR" for letter in answers]
+    assert majority_at_k(np.array([correct]), [[None if a == "-" else a for a in answers]]) == pytest.approx([share])
+
+
+def test_accuracy_at_a_compute_lies_on_the_line_between_two_evaluations() -> None:
+    spent = np.linspace(0, 330_000, 12)
+    accuracy = 0.4 + 0.3 * (1 - np.exp(-spent / 90_000)) + 0.01 * np.arange(4)[:, None]
+    row, between = Curves(np.tile(spent, (4, 1)), accuracy), (spent[5] + spent[6]) / 2
+    (estimate,) = accuracies_at([row], between)
+    assert estimate is not None and estimate.low < estimate.mean < estimate.high
+    assert estimate.mean == pytest.approx(row.accuracy[:, 5:7].mean())
+    assert accuracies_at([Curves(row.compute[:1], row.accuracy[:1])], between) == [None]
+
+
+def test_the_interval_at_a_compute_is_narrower_among_rows_that_are_alike() -> None:
+    noise = 0.01 * np.random.default_rng(1).normal(size=(8, 3, 1))
+    spent = np.tile(np.arange(12.0), (3, 1))
+    rows = [Curves(spent, 0.5 + 0.01 * spent + own) for own in noise]
+    (alone,), together = accuracies_at(rows[:1], 5.5), accuracies_at(rows, 5.5)
+    assert alone and together[0]
+    assert together[0].mean == alone.mean and together[0].half_width < alone.half_width

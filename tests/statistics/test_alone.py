@@ -13,7 +13,7 @@ import rlzoo.statistics
 for module in pkgutil.iter_modules(rlzoo.statistics.__path__):
     importlib.import_module(f"rlzoo.statistics.{module.name}")
 from rlzoo.statistics.differences import RunScores
-from rlzoo.statistics.page_tests import Measure
+from rlzoo.statistics.family import Measure
 from rlzoo.statistics.verdicts import judge
 generator = np.random.default_rng(0)
 answers = {"a": generator.binomial(8, 0.4, (3, 400)) / 8, "b": generator.binomial(8, 0.6, (3, 400)) / 8}

@@ -10,19 +10,25 @@ import pytest
 from scipy import stats
 
 from rlzoo.report.formatting import verdict_from_words, verdict_words
-from rlzoo.statistics.differences import Differences, Family, RunScores, compare_rows
+from rlzoo.statistics.differences import Differences, RunScores, compare_rows, share_instability
+from rlzoo.statistics.family import Family, Measure, false_discovery_rates, p_different
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.modes import SHOWN_FROM, Collapse, collapse_of, could_miss
-from rlzoo.statistics.page_tests import Measure
 from rlzoo.statistics.planning import detectable, seeds_needed
-from rlzoo.statistics.spread import PRIOR_DEGREES, PairedSpread, _log_density, learn_paired_spread, learn_spread
-from rlzoo.statistics.swept_baseline import AgainstBest, AgainstValue
+from rlzoo.statistics.spread import (
+    MODES_SHOWN_FROM,
+    PRIOR_DEGREES,
+    PairedSpread,
+    _log_density,
+    has_two_modes,
+    learn_paired_spread,
+    learn_spread,
+)
 from rlzoo.statistics.verdicts import (
     HOPELESS,
     Difference,
     Finding,
-    Judged,
     Verdict,
+    Verdicts,
     judge,
     verdict,
 )
@@ -146,24 +152,14 @@ def test_pairing_finds_twice_as_much_where_seeds_are_correlated_by_0_7_and_no_le
 
 
 def test_runs_on_both_sides_of_a_gap_have_two_modes() -> None:
-    assert collapse_of([0.5, 0.51, 0.2, 0.49], 0.01, 20) == Collapse(1, 4)
-    assert collapse_of([0.5, 0.51, 0.48], 0.01, 20) == Collapse(0, 3)
-    assert collapse_of([0.5, 0.44], 0.01, 1000).runs == 1 and collapse_of([0.5, 0.44], 0.01, 4).runs == 0
-    assert collapse_of([0.2, 0.21, 0.5], 0.01, 20).rate == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1, 1 / 3, 0.7, 1.0])
-def test_each_limit_of_the_rate_of_collapse_holds_in_95_percent(rate: float) -> None:
-    limits = [Collapse(runs, 5).interval for runs in range(6)]
-    chance = stats.binom.pmf(range(6), 5, rate)
-    assert sum(p for p, (low, _) in zip(chance, limits, strict=True) if low <= rate) >= 0.95
-    assert sum(p for p, (_, high) in zip(chance, limits, strict=True) if high >= rate) >= 0.95
-    assert could_miss(5) == pytest.approx(limits[0][1])
+    assert has_two_modes([0.5, 0.51, 0.2, 0.49], 0.01, 20) and has_two_modes([0.2, 0.21, 0.5], 0.01, 20)
+    assert not has_two_modes([0.5, 0.51, 0.48], 0.01, 20) and not has_two_modes([0.5], 0.01, 20)
+    assert has_two_modes([0.5, 0.44], 0.01, 1000) and not has_two_modes([0.5, 0.44], 0.01, 4)
 
 
 @pytest.mark.slow
 def test_a_page_with_two_modes_in_the_row_or_the_baseline_gives_no_verdict_on_few_seeds() -> None:
-    for seeds, refused in ((3, True), (SHOWN_FROM, False)):
+    for seeds, refused in ((3, True), (MODES_SHOWN_FROM, False)):
         runs = 0.5 + 0.01 * np.random.default_rng(3).normal(size=(8, seeds))
         runs[2] += 0.3 * (np.arange(seeds) > 0)
         rows = {
@@ -173,7 +169,6 @@ def test_a_page_with_two_modes_in_the_row_or_the_baseline_gives_no_verdict_on_fe
         assert (by_a["c"].verdict.finding is Finding.TWO_MODES) == refused
         assert by_a["b"].verdict.finding is not Finding.TWO_MODES
         assert all((by_c[name].verdict.finding is Finding.TWO_MODES) == refused for name in "abd")
-        assert by_a["c"].collapse == Collapse(1, seeds)
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -231,7 +226,7 @@ def page_of(rows: int = 6, decodings: int = 1, better: float = 0.0, seed: int = 
     return pages
 
 
-def judged(pages: list[dict[str, RunScores]], step: float = 1 / 8, **same_as: str) -> list[Judged[str]]:
+def judged(pages: list[dict[str, RunScores]], step: float = 1 / 8, **same_as: str) -> list[Verdicts[str]]:
     """The verdicts with `a` as baseline; rows are unlike each other, but for those in `same_as`."""
     measures = [Measure(page, step, {name: same_as.get(name, name) for name in page}) for page in pages]
     return judge(measures, "a")
@@ -366,6 +361,56 @@ def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:
     assert found.verdict.finding is Finding.TOO_FEW_SEEDS and not found.verdict.is_claim
 
 
+def test_rates_of_false_discoveries_are_benjamini_and_hochbergs() -> None:
+    p_values = [0.01, 0.04, 0.03, 0.005]
+    rates = [0.01 * 4 / 2, 0.04, 0.04, 0.005 * 4]  # 0.03 * 4 / 3 is no less than the rate of what comes after it
+    assert false_discovery_rates(p_values) == pytest.approx(rates)
+    assert false_discovery_rates(p_values, looks=2) == pytest.approx([2 * rate for rate in rates])
+    assert false_discovery_rates([]) == []
+
+
+# ---- instability -----------------------------------------------------------------------------------------------------
+
+
+def test_the_doubt_of_a_row_is_that_of_the_measure_that_doubts_most_and_the_mean_of_its_decodings() -> None:
+    """Of one set of problems; a measure alone keeps its own."""
+    compared = [compare_rows(list(page.values()), 0, 1 / 8) for page in page_of(decodings=4)]
+    own = np.array([it.spread.weights[:, 0] for it in compared if it.spread])
+    shared = share_instability(compared, ["abcdef"] * 4, ["avg", "avg", "maj", "maj"])
+    stable = np.minimum(own[:2].mean(axis=0), own[2:].mean(axis=0))
+    for before, after in zip(compared, shared, strict=True):
+        for row in after.others:
+            known, was = after.to_baseline[row], before.to_baseline[row]
+            assert known and was
+            assert known.seeds[0].weight == pytest.approx(stable[row] * stable[0])
+            assert sum(case.weight for case in known.seeds) == pytest.approx(1)
+            assert [case.error for case in known.seeds] == [case.error for case in was.seeds]
+    (alone,) = share_instability(compared[:1], ["abcdef"], ["avg"])
+    weights = [[case.weight for case in it.seeds] for it in alone.to_baseline if it]
+    assert weights == [[case.weight for case in it.seeds] for it in compared[0].to_baseline if it]
+
+
+@pytest.mark.slow
+def test_a_page_shares_the_doubt_of_measures_of_one_set_and_counts_the_rows_of_each_set() -> None:
+    pages = page_of(decodings=2, better=0.06)
+    alike = {name: name for name in pages[0]}
+    by_set = [
+        judge([Measure(page, 1 / 8, alike, by, of) for page, by, of in zip(pages, measures, sets, strict=True)], "a")
+        for measures, sets in ((("avg", "maj"), ("", "")), (("avg", "avg"), ("one", "other")))
+    ]
+    shared, apart = ([it.rows["b"].difference for it in page] for page in by_set)
+    own = [compare_rows(list(page.values()), 0, 1 / 8) for page in pages]
+    known = [it.to_baseline[1] for it in share_instability(own, ["abcdef"] * 2, ["avg", "maj"])]
+    family = Family(10, 1, 6), Family(10, 1, 12)
+    for found, differences, which in (
+        (shared, known, family[0]),
+        (apart, [it.to_baseline[1] for it in own], family[1]),
+    ):
+        for one, it in zip(found, differences, strict=True):
+            assert one and it
+            assert one.low == pytest.approx(it.interval(1 - which.level).low)
+
+
 # ---- planning and equivalence ----------------------------------------------------------------------------------------
 
 
@@ -377,8 +422,8 @@ def test_methods_that_differ_by_the_margin_are_seldom_called_the_same() -> None:
         family = Family.of(comparisons)
         known = [it for it in comparisons[0].to_baseline if it]
         moved = [replace(it, center=it.center + margin) for it in known]
-        errors += min(family.adjusted([AgainstBest([AgainstValue(0, it)]).p_different(margin) for it in moved])) < 0.05
-        held += AgainstBest([AgainstValue(0, known[0])]).p_different(2 * margin) < family.level
+        errors += min(family.adjusted([p_different(it, margin) for it in moved])) < 0.05
+        held += p_different(known[0], 2 * margin) < family.level
     assert errors <= 9 and held >= 90
 
 

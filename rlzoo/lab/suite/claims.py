@@ -14,7 +14,7 @@ import numpy as np
 from objectives import parse
 from rlzoo.lab.suite.experiment import Claim, Contrast
 from rlzoo.lab.suite.results import ExperimentResults
-from rlzoo.statistics.differences import Family
+from rlzoo.statistics.family import Family
 from rlzoo.statistics.paired import (
     PairedDifference,
     groups_differ,

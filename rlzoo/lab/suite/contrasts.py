@@ -11,7 +11,7 @@ from objectives import parse
 from rlzoo.lab.suite.claims import Compared, compare
 from rlzoo.lab.suite.experiment import BASE
 from rlzoo.lab.suite.results import ExperimentResults
-from rlzoo.statistics.differences import Family
+from rlzoo.statistics.family import Family
 
 
 class Standing(Enum):

@@ -1,21 +1,19 @@
 """Intervals: they cover, they know what belongs together, and where a closed form exists they are that."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from rlzoo.statistics.accuracy import (
+from rlzoo.statistics.intervals import (
+    LEVEL,
+    Distribution,
     distribution,
     macro_average,
-    majority_at_k,
     mean_over_problems,
     mean_over_runs,
     paired_difference,
-    pass_at_k,
+    share,
 )
-from rlzoo.statistics.intervals import LEVEL, Distribution, share
 
 # ---- one run ---------------------------------------------------------------------------------------------------------
 
@@ -120,35 +118,6 @@ def test_runs_that_score_alike_still_leave_doubt_about_other_seeds() -> None:
 
     alike = distribution(np.broadcast_to(np.array([1.0, 1.0, 0.0, 0.0]), (3, 4)), 2)
     assert alike.seeds[0].error > 0
-
-
-# ---- k samples -------------------------------------------------------------------------------------------------------
-
-
-def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample() -> None:
-    correct = np.array([[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 1, 1, 1]])
-    for k in range(1, 6):
-        subsets = [[max(row[list(chosen)]) for chosen in combinations(range(5), k)] for row in correct]
-        assert pass_at_k(correct, k) == pytest.approx(np.mean(subsets, axis=1))
-
-
-@pytest.mark.parametrize(
-    ("answers", "share"),
-    [
-        ("rrr", 1.0),
-        ("rww", 0.0),
-        ("rwv", 1 / 3),
-        ("rrwwv", 1 / 2),
-        ("Rrww", 1 / 2),
-        ("r---", 1.0),
-        ("----", 0.0),
-        ("w---", 0.0),
-    ],
-)
-def test_the_majority_is_right_by_the_votes_it_gets(answers: str, share: float) -> None:
-    """Letters are answers; r and R are ways to write the right one; a dash is none."""
-    correct = [letter in "rR" for letter in answers]
-    assert majority_at_k(np.array([correct]), [[None if a == "-" else a for a in answers]]) == pytest.approx([share])
 
 
 def test_the_macro_average_weighs_benchmarks_alike_and_resamples_each() -> None:
