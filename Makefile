@@ -59,6 +59,7 @@ CONTROLS := grpo-kl 'lopti(eta=1)'
 OLDEST_EXTRAS := gguf,lora,pandas,ray,slurm,test
 OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
 SLOW := slow and not smoke and not exhaustive
+ROOMS_training := tests/training tests/golden
 ROOMS_comparing := $(addprefix tests/,comparing evaluation inspecting report statistics)
 ROOMS_studies := $(addprefix tests/,choosing doctor lab)
 ROOMS_commands := $(addprefix tests/,commands config experiment) $(wildcard tests/test_*.py)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 import torch
@@ -40,7 +40,11 @@ def test_a_command_that_a_signal_ends_has_its_status_and_says_what_remains(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(COMMANDS[command], "run", lambda arguments: signal.raise_signal(number))
+    known = COMMANDS[command]
+    interrupted = SimpleNamespace(
+        SUMMARY=known.SUMMARY, declare=known.declare, run=lambda arguments: signal.raise_signal(number)
+    )
+    monkeypatch.setitem(COMMANDS, command, interrupted)
     assert main([command, *(["run"] if command == "eval" else [])]) == status
     said = capsys.readouterr().err
     assert said.startswith("\nrlzoo: interrupted; ") and said.count("\n") == 2

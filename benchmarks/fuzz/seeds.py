@@ -17,7 +17,7 @@ from rlzoo.model.pretrained import EMBEDDED
 _TINY = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=2", "task.problems=50")
 SMALL = (*_TINY, "evaluation.problems=2", "evaluation.samples=1", "checkpoint.every=1", "log.responses=2")
 SUITE = ("suite", "experiments=coin.py:EXPERIMENT", "seeds=2")
-_COIN = Path(__file__).parents[2] / "tests" / "suite" / "outside.py"
+_COIN = Path(__file__).parents[2] / "tests" / "lab" / "suite" / "outside.py"
 """An experiment of two short steps."""
 TRL = {
     "loss_type": "dapo",
