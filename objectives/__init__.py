@@ -1,8 +1,8 @@
-"""The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, one file per method, torch only.
+"""The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, a method on one line, torch only.
 
 Reading order: `account` (what was done), `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names),
 `expression` (the grammar), `plan` and `objective` (prepare, plan, loss), `loop` (the updates of a step), `sums`
-(metrics); then `parts`, one file each, and `methods`, one file per paper.
+(metrics); then `parts` by stage, and the chapters of `methods`.
 
 Who uses objectives needs `parse`, `names` and `TokenBatch`; who trains with them `Loop`, and `Sums` for the log. Who
 writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
@@ -24,9 +24,7 @@ from objectives.batch import (
     writers,
 )
 from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, importable_from, module_name
-from objectives.described import described
 from objectives.errors import ObjectiveError
-from objectives.examples import with_examples
 from objectives.expression import Term, read_terms
 from objectives.kinds import (
     Advantage,
@@ -47,19 +45,16 @@ from objectives.objective import Objective, parse
 from objectives.order import drawn, largest, lots, quantile, uniform_of
 from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
-from objectives.provenance import MISSING, PROVENANCE, Provenance
 from objectives.recipes import recipe
 from objectives.sums import Sums, k3, shares
 from objectives.troubles import TROUBLES, Trouble
 from objectives.version import VERSION
-from objectives.zoo import Name, known, names, register
+from objectives.zoo import Name, known, names, register, with_examples
 
 __all__ = [
     "ASKED",
     "CODE_FOLDERS",
-    "MISSING",
     "OF_TURNS",
-    "PROVENANCE",
     "TROUBLES",
     "UNREPORTED",
     "VERSION",
@@ -79,7 +74,6 @@ __all__ = [
     "Penalty",
     "Plan",
     "Prepared",
-    "Provenance",
     "Ratio",
     "Reward",
     "Schedule",
@@ -98,7 +92,6 @@ __all__ = [
     "concatenated",
     "definitions_only",
     "derivatives",
-    "described",
     "drawn",
     "end_reading",
     "importable_from",
@@ -123,3 +116,17 @@ __all__ = [
     "with_examples",
     "writers",
 ]
+
+_MOVED = {
+    "MISSING": "rlzoo.report.provenance.MISSING",
+    "PROVENANCE": "rlzoo.report.provenance.PROVENANCE",
+    "Provenance": "rlzoo.report.provenance.Provenance",
+    "described": "rlzoo.report.description.describe",
+}
+"""Names that earlier versions exported -> where they are now."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _MOVED:
+        raise ImportError(f"objectives.{name} has moved: it is {_MOVED[name]}")
+    raise AttributeError(f"module 'objectives' has no attribute {name!r}")

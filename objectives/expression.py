@@ -5,7 +5,7 @@ term       = name [ "(" [ parameter { "," parameter } ] ")" ]
 parameter  = key "=" value
 value      = number | true | false | none | word | ?
 
-A recipe is such an expression too; its `?` stands where no value is published and whoever uses it gives one.
+A recipe is such an expression too; its `?` stands where no value is published and users of it give one.
 """
 
 import re

@@ -37,9 +37,12 @@ class _Asked:
 ASKED: Any = _Asked()
 
 
-def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str) -> Any:
-    """Declares a parameter of a part: its default, an interval such as "[0, 1)" or a tuple of choices, its meaning."""
-    return field(default=default, metadata={"allowed": allowed, "doc": doc})
+def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str, example: Any = None) -> Any:
+    """Declares a parameter of a part: its default, an interval such as "[0, 1)" or a tuple of choices, its meaning.
+
+    One that has to be given, because no value is published, has an `example` instead of a default.
+    """
+    return field(default=default, metadata={"allowed": allowed, "doc": doc, "example": example})
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,13 @@ class Part:
     def asked(self) -> tuple[str, ...]:
         """Its parameters that still have to be given."""
         return tuple(item.name for item in fields(self) if getattr(self, item.name) is ASKED)
+
+    @classmethod
+    def example(cls, name: str) -> str:
+        """A value for a parameter that has to be given, as `name=value`; no paper's where the part has no default."""
+        item = cls.__dataclass_fields__[name]
+        value = item.metadata["example"] if item.default is ASKED else item.default
+        return f"{name}={value:g}"
 
     @property
     def written(self) -> str:

@@ -307,6 +307,8 @@ class Name:
     """A recipe's own words: equations, what is open, deviations, variants."""
     asked: tuple[str, ...] = ()
     """Parameters that have to be given, because no value of theirs is published."""
+    examples: tuple[str, ...] = ()
+    """Each of these with a value that is no paper's, as `name=value`."""
     troubles: tuple[str, ...] = ()
     """Tags of `TROUBLES` that it addresses; a recipe has those of the parts that are its idea."""
 
@@ -325,7 +327,7 @@ def names() -> list[Name]:
             tuple(entry.variants),
             entry.aliases,
             entry.doc,
-            tuple(name for part in next(iter(entry.variants.values())) for name in part.asked),
+            *_asked(next(iter(entry.variants.values()))),
             tuple(dict.fromkeys(tag for name in entry.contribution for tag in PARTS[name].troubles)),
         )
         for entry in in_zoo_order()
@@ -338,11 +340,24 @@ def names() -> list[Name]:
             part.paper,
             (part.__doc__ or "").split("\n")[0],
             asked=tuple(item.name for item in fields(part) if item.default is ASKED),
+            examples=tuple(part.example(item.name) for item in fields(part) if item.default is ASKED),
             troubles=part.troubles,
         )
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]
     return recipes + parts
+
+
+def _asked(parts: Iterable[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parameters that have to be given, and examples of them."""
+    asked = [(name, part.example(name)) for part in parts for name in part.asked]
+    return tuple(name for name, _ in asked), tuple(example for _, example in asked)
+
+
+def with_examples(name: Name, *settings: str) -> str:
+    """A recipe or a part as an expression, with its settings and with examples of what it asks for."""
+    given = [*settings, *name.examples]
+    return f"{name.name}({','.join(given)})" if given else name.name
 
 
 def _family(entry: Recipe) -> str:

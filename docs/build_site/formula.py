@@ -2,7 +2,7 @@
 
 import re
 
-from objectives.latex import latex
+from rlzoo.report.description import latex
 
 WORDS = re.compile(r"\\text\{ (.*?) \}")
 LONG = 60

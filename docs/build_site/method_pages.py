@@ -12,20 +12,17 @@ from pushes import draw_push
 
 from objectives import (
     ASKED,
-    MISSING,
-    PROVENANCE,
     Name,
     Objective,
     ObjectiveError,
-    Provenance,
     Stage,
     names,
     parse,
     with_examples,
 )
-from objectives.provenance import HOW
 from objectives.zoo import PARTS, RECIPES
 from rlzoo.choosing.costs import costs
+from rlzoo.report.provenance import HOW, MISSING, PROVENANCE, Provenance
 
 
 def write(folder: Path) -> None:
@@ -236,7 +233,9 @@ def provenance_page() -> str:
 
 
 def provenance_table(rows: Sequence[Provenance], with_recipe: bool) -> str:
-    """A line for each variant."""
+    """A line for each variant that was held against something."""
+    if not rows:
+        return "Nothing but its equation."
     lines = ["| variant | held against | source | difference | open |", "|---|---|---|---|---|"]
     for row in rows:
         name = f"[{row.recipe}]({row.recipe}.md) {row.variant}" if with_recipe else row.variant

@@ -158,7 +158,7 @@ class RandomTokens(Mask):
 
     name = "random_tokens"
     paper = "arXiv:2504.20834"
-    share: float = parameter(ASKED, "(0, 1]", "P, probability that a token is kept")
+    share: float = parameter(ASKED, "(0, 1]", "P, probability that a token is kept", example=0.4)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
     needs = frozenset({"lot"})

@@ -68,7 +68,9 @@ class OffPolicyMask(Mask):
     name = "off_policy_mask"
     paper = "arXiv:2512.02556"
     troubles = ("stale_rollouts",)
-    delta: float = parameter(ASKED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped")
+    delta: float = parameter(
+        ASKED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped", example=0.1
+    )
     anchor: str = parameter("old", ("old", "sampler"), "the fall since whom: the policy of the rollouts, or the engine")
     shrinks_denominator = False
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from objectives import described, names, parse, with_examples
+from objectives import names, parse, with_examples
 from objectives.peers import PEERS, REMOVED
 from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError, nearest, one_line
@@ -55,10 +55,11 @@ def run(arguments: Namespace) -> None:
         )
     parsed = [parse(word if arguments.json else _with_values(word)) for word in written]
 
+    from rlzoo.report.description import describe
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
 
     if arguments.json:
-        pages = [described(objective) for objective in parsed]
+        pages = [describe(objective) for objective in parsed]
         shown: Any = [asdict(name) for name in found(names(), arguments.search)] if not parsed else pages[0]
         if len(parsed) == 2:
             shown = {"first": pages[0], "second": pages[1], "difference": difference(parsed[0], parsed[1])}
@@ -83,7 +84,8 @@ def _with_values(word: str) -> str:
 
 def _provenance(arguments: Namespace) -> None:
     """The table of sources, of all recipes or of those that are written."""
-    from objectives import MISSING, PROVENANCE, read_terms
+    from objectives import read_terms
+    from rlzoo.report.provenance import MISSING, PROVENANCE
     from rlzoo.report.zoo import print_provenance
 
     if arguments.search:

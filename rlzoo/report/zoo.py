@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from objectives import TROUBLES, Name, Objective, Provenance, Stage, names, read_terms
-from objectives.provenance import HOW
+from objectives import TROUBLES, Name, Objective, Stage, names, read_terms
 from rlzoo.choosing.costs import costs
 from rlzoo.errors import UserError, nearest
+from rlzoo.report.provenance import HOW, Provenance
 from rlzoo.report.table import plain_console
 
 ITEMS = ("Open", "Deviations", "Variant")

@@ -25,7 +25,7 @@ print("torch" in sys.modules)
         ("", False),
         ("print(objectives.parse('stapo+clip_higher').equation, file=sys.stderr)", False),
         ("[(objective := objectives.parse(name)).describe() for name in NAMES]; repr(objective)", False),
-        ("objectives.described(objectives.parse('grpo'))", True),
+        ("objectives.lots(objectives.batch.torch.zeros(2).long(), 3, seed=0)", True),
     ],
 )
 def test_the_zoo_imports_torch_when_something_is_calculated(code: str, calculates: bool) -> None:

@@ -6,8 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
-from objectives import MISSING, PROVENANCE, Modifier, Name, Surrogate, names, parse, with_examples
+from objectives import Modifier, Name, Surrogate, names, parse, with_examples
 from rlzoo.commands import main
+from rlzoo.report.provenance import MISSING, PROVENANCE
 from rlzoo.report.zoo import difference, print_difference, print_objective, print_provenance, print_zoo
 from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
 

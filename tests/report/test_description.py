@@ -6,9 +6,8 @@ import re
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from objectives import ObjectiveError, described, parse
-from objectives.described import RATIOS
-from objectives.latex import latex
+from objectives import ObjectiveError, parse
+from rlzoo.report.description import RATIOS, describe, latex
 from tests.objectives.zoo_names import PARTS, RECIPES, VARIANTS
 from tests.thinned import thinned
 
@@ -41,7 +40,7 @@ def test_names_and_comparisons_are_mathematics() -> None:
 
 @pytest.mark.parametrize("expression", VARIANTS)
 def test_an_advantage_of_1_pushes_by_1_where_the_policy_has_not_moved(expression: str) -> None:
-    push = described(parse(expression))["push"]
+    push = describe(parse(expression))["push"]
     at = push["ratio"].index(1.0)
     if expression.startswith("nft"):
         assert push["positive"][at] == -push["negative"][at] == 0.5
@@ -56,7 +55,7 @@ def test_an_advantage_of_1_pushes_by_1_where_the_policy_has_not_moved(expression
 
 
 def test_the_push_has_the_bounds_of_the_clip_and_its_modifiers() -> None:
-    push = described(parse("dapo(variant=authors)"))["push"]
+    push = describe(parse("dapo(variant=authors)"))["push"]
     by_ratio = dict(zip(push["ratio"], zip(push["positive"], push["negative"], strict=True), strict=True))
     assert by_ratio[1.28] == (1.28, -1.28) and by_ratio[1.5] == (0.0, -1.5)
     assert by_ratio[0.8] == (0.8, -0.8) and by_ratio[0.7] == (0.7, 0.0)
@@ -64,7 +63,7 @@ def test_the_push_has_the_bounds_of_the_clip_and_its_modifiers() -> None:
 
 @pytest.mark.parametrize("expression", ["stapo", "gspo", "rloo", "nft", "reinforce_pp", "dppo"])
 def test_what_goes_with_an_objective_can_be_added_and_what_does_not_is_refused(expression: str) -> None:
-    found = described(parse(expression))
+    found = describe(parse(expression))
     for name in found["combines_with"]:
         names = {part.name for part in parse(f"{expression}+{WRITTEN[name]}").parts}
         assert names >= {name, *(part.name for part in parse(expression).parts)}
@@ -77,7 +76,7 @@ def test_what_goes_with_an_objective_can_be_added_and_what_does_not_is_refused(e
 
 
 def test_departures_are_those_of_the_recipe() -> None:
-    found = described(parse("cispo"))
+    found = describe(parse("cispo"))
     assert found["recipe"] == "cispo" and "arXiv:2506.13585" in found["papers"]
     assert [it.split(" ")[0] for it in found["departures"]] == ["Open"]
     assert "advantage" in found["stages"] and found["expression"] == "cispo"

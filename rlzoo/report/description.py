@@ -1,4 +1,4 @@
-"""What a page about an objective needs beyond `Objective.describe`: how it pushes, and what goes with it."""
+"""An objective as data for pages and programs: its description, LaTeX, gradient by ratio, and what goes with it."""
 
 import re
 from typing import Any
@@ -7,17 +7,17 @@ from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.expression import read_terms
 from objectives.kinds import Modifier, Ratio, Surrogate
-from objectives.latex import latex
 from objectives.lazy import torch
 from objectives.objective import Objective, parse
 from objectives.part import Stage
-from objectives.zoo import PARTS, RECIPES, Recipe, lookup
+from objectives.zoo import PARTS, RECIPES, Recipe, lookup, with_examples
+from objectives.zoo import names as all_names
 
 RATIOS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.28, 1.5, 2.0, 3.0, 4.0)
 OLD_PROBABILITY = 0.2
 
 
-def described(objective: Objective) -> dict[str, Any]:
+def describe(objective: Objective) -> dict[str, Any]:
     """Its description, and: LaTeX, stages, the push by ratio, papers, departures, what goes with it.
 
     `departures` are what the recipe that its expression starts from says of the paper, of its code and of itself.
@@ -74,12 +74,12 @@ def departures(doc: str) -> list[str]:
 def company(objective: Objective) -> dict[str, Any]:
     """Which parts may be added, whose place each then takes, and which may not, with the reason."""
     adds, replaces, excludes = [], {}, {}
+    entries = {name.name: name for name in all_names() if name.kind == "part"}
     names = {part.name for part in objective.parts}
     for name, part in sorted(PARTS.items()):
         if name in names or part.origin or (name in RECIPES and name not in RECIPES[name].contribution):
             continue
-        asked = [item for item in part.__dataclass_fields__ if str(part.__dataclass_fields__[item].default) == "?"]
-        term = name + (f"({','.join(f'{item}=0.1' for item in asked)})" if asked else "")
+        term = with_examples(entries[name])
         try:
             gone = names - {part.name for part in parse(f"{objective.expression}+{term}").parts}
         except ObjectiveError as error:
@@ -90,3 +90,62 @@ def company(objective: Objective) -> dict[str, Any]:
         else:
             adds.append(name)
     return {"combines_with": adds, "replaces": replaces, "excludes": excludes}
+
+
+# ---- LaTeX -----------------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\.\.|[A-Za-z@][\w@'.-]*(?<![.-])|[<>=*+-]=|.")
+_SYMBOLS = dict.fromkeys(["A", "G", "H", "I", "L", "R", "r", "p", "q", "c", "h", "s", "y", "z", "D"], "{}")
+_SYMBOLS |= dict.fromkeys(["pi", "tau", "rho"], "\\{}") | dict.fromkeys(["min", "max", "exp", "log", "ln"], "\\{}")
+_SYMBOLS |= dict.fromkeys(
+    ["clip", "sg", "sigmoid", "Cov", "std", "tv", "square", "k1", "k2", "k3"], r"\operatorname{{{}}}"
+)
+_FACTOR = r"(?:[^()\[\],]|\((?:[^()]|\([^()]*\))*\)|\[[^\]]*\])*?"
+_SIGNS = {"<=": r"\leq ", ">=": r"\geq ", "*": r"\cdot ", "%": r"\% ", "#": r"\# ", "..": r"\ldots ", " ": " "}
+
+
+def latex(equation: str) -> str:
+    """What an objective's `equation` says, one aligned line for each part, for an `aligned` environment."""
+    return " \\\\\n".join(_line(part) for part in equation.split("; "))
+
+
+def _line(text: str) -> str:
+    text = re.sub(rf"^(\w+) \*= ({_FACTOR})(?= where| on |, |$)", r"\1 <- (\2) \1", text)
+    text = re.sub(r"^(\w+) ([+-])= ", r"\1 <- \1 \2 ", text)
+    out: list[str] = []
+    for token in _TOKEN.findall(text.replace("<-", "←")):
+        word = token[0].isalpha() and _symbol(token) is None
+        if word and out and out[-1].startswith(r"\text{"):
+            out[-1] = f"{out[-1].rstrip()[:-1].rstrip()} {token} }}"
+        elif word:
+            out.append(rf"\text{{ {token} }}")
+        elif token != " " or not (out and out[-1].startswith(r"\text{")):
+            out.append(_set(token))
+    return _rooted("".join(out).strip())
+
+
+def _symbol(name: str) -> str | None:
+    """A name as mathematics, with its index if it has one; None for a word."""
+    stem, _, index = name.partition("_")
+    if stem not in _SYMBOLS or "-" in name or "@" in name:
+        return None
+    return _SYMBOLS[stem].format(stem) + (rf"_{{\mathrm{{{index}}}}}" if index else "") + " "
+
+
+def _set(token: str) -> str:
+    if token[0].isdigit() and "e" in token:
+        digits, _, power = token.partition("e")
+        return (rf"{digits} \cdot " if digits != "1" else "") + f"10^{{{int(power)}}}"
+    return r"\leftarrow " if token == "←" else _SIGNS.get(token) or _symbol(token) or token
+
+
+def _rooted(text: str) -> str:
+    """Square roots over what is in their parentheses."""
+    while (at := text.find(r"\text{ sqrt }(")) >= 0:
+        start = at + len(r"\text{ sqrt }(")
+        end, depth = start, 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        text = text[:at] + rf"\sqrt{{{text[start : end - 1]}}}" + text[end:]
+    return text
