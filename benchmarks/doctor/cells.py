@@ -17,7 +17,7 @@ from rlzoo.lab.suite.catalogue import load_experiment
 from rlzoo.lab.suite.cell import make_start
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 STEPS = 20
 KEPT = 8

@@ -14,7 +14,7 @@ from torch import Tensor
 from rlzoo.model.policy import TokenStats
 from rlzoo.rollout.base import Rollouts, widened
 from rlzoo.rollout.sampler import GradedRollouts
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 Tamper: TypeAlias = Callable[[Trainer, float], None]
 Change: TypeAlias = Callable[[GradedRollouts], GradedRollouts]
@@ -117,7 +117,7 @@ def looping(graded: GradedRollouts, severity: float, trainer: Trainer) -> Graded
         return graded
     looped = _looped(graded.rollouts.widened(limit), stuck)
     with torch.no_grad():
-        stats = trainer._calculate(trainer.policy, looped.responses(), True, "score")
+        stats = trainer.passes.calculate(trainer.policy, looped.responses(), "score", True)
     kept = (~stuck).to(graded.reward)
     letters = [trainer.experiment.tokenizer.decode([token]) for token in looped.tokens[:, 0].tolist()]
     texts = [

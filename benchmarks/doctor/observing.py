@@ -8,23 +8,24 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from rlzoo.training import trainer
-from rlzoo.training.tally import Tally
+from rlzoo.training import step
+from rlzoo.training.metrics import StepMetrics
 
 
-class ObservingTally(Tally):
+class ObservingMetrics(StepMetrics):
     """Also compares probabilities of tokens; the divergence is the k3 that we log under another name."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.probability_differences = [torch.zeros(0, dtype=torch.float64, device=self.device)]
 
-    def add_unmoved(self, local: Tensor, logp: Tensor) -> None:
+    def add_unmoved(self, rows: Tensor, logp: Tensor) -> None:
         """As verl does: mean over tokens of |p_trainer - p_sampler|."""
-        super().add_unmoved(local, logp)
+        super().add_unmoved(rows, logp)
         width = logp.shape[1]
-        difference = logp.double().exp() - self.logp[local][:, :width].double().exp()
-        self.probability_differences.append(difference.abs()[self.mask[local][:, :width]])
+        sampler, mask = self.rollouts.logp[rows, :width], self.rollouts.mask[rows, :width]
+        difference = logp.double().exp() - sampler.to(self.device).double().exp()
+        self.probability_differences.append(difference.abs()[mask.to(self.device)])
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
         """Of a single process; without both where no policy was unmoved."""
@@ -38,8 +39,8 @@ class ObservingTally(Tally):
 @contextmanager
 def observing() -> Iterator[None]:
     """Steps inside have both columns in their metrics."""
-    trainer.Tally = ObservingTally  # type: ignore[misc]
+    step.StepMetrics = ObservingMetrics  # type: ignore[misc]
     try:
         yield
     finally:
-        trainer.Tally = Tally  # type: ignore[misc]
+        step.StepMetrics = StepMetrics  # type: ignore[misc]

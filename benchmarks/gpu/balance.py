@@ -16,7 +16,7 @@ from torch import Tensor
 
 from objectives import whole_groups
 from rlzoo.config import Config, load_config
-from rlzoo.training.balance import Work, processes_by_work
+from rlzoo.training.rows import Work, assign_minibatches
 
 CORRELATION = 0.5
 MEAN = 1 / 4
@@ -68,7 +68,7 @@ class Setting:
 
     def dealt(self, work: Work) -> Tensor:
         """[N] the process that trains each row."""
-        return processes_by_work(work, self.minibatches, self.processes, longest_tree=0)
+        return assign_minibatches(work, self.minibatches, self.processes, longest_tree=0)
 
     def fullest(self, work: Work, process_of: Tensor, costs: Tensor) -> Iterator[float]:
         """Of each mini-batch, the cost of the rows that learn on the fullest process over the mean of all."""

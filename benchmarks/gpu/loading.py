@@ -28,7 +28,7 @@ from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
 from rlzoo.training.models import Models, load_models
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 MIB = 2**20
 M_MMAP_THRESHOLD = -3

@@ -33,7 +33,7 @@ from rlzoo.model.shape import Shape, shape_of
 from rlzoo.training.checkpoint import save_checkpoint
 from rlzoo.training.memory import host_bytes, predict
 from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 LAYERS, VOCABULARY = 18, 2**15
 """Of a model of 1.04 GB, an eighth of it the embedding."""

@@ -20,10 +20,9 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.experiment.machine import environment
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.training.collect import Collected
+from rlzoo.training.metrics import StepMetrics
 from rlzoo.training.run import RunFolder, load_trainer
-from rlzoo.training.tally import Tally
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import StepRollouts, Trainer
 
 REPETITIONS = 40
 
@@ -45,21 +44,21 @@ def _finish() -> None:
         torch.cuda.synchronize()
 
 
-def objective_work(trainer: Trainer, objective: Objective, collected: Collected, batch: TokenBatch) -> None:
+def objective_work(trainer: Trainer, objective: Objective, collected: StepRollouts, batch: TokenBatch) -> None:
     """All that an objective adds to a step with one mini-batch per pass: no forward or backward of the model."""
     step, device = Loop(objective).begin(batch), trainer.accelerator.device
-    tally = Tally(objective, collected.rollouts, device)
+    metrics, every = StepMetrics(objective, collected.rollouts, device), torch.arange(len(collected.rank))
     for update in step.updates():
         plan = step.plan(update)
-        tally.add_plan(plan, collected.share)
-        for part in trainer._micro_batches(collected, collected.share):
-            there, width = part.on(device), int(batch.lengths[part.batch].max())
-            rows = plan.rows(there.batch, width)
-            logp = batch.require("logp_old", "the loss")[there.batch][:, :width].clone().requires_grad_()
+        metrics.add_plan(plan, every, every)
+        for part in trainer.passes.micro_batches(collected.rollouts, every, every):
+            there, width = part.to(device), int(collected.rollouts.lengths[part].max())
+            rows = plan.rows(there, width)
+            logp = batch.require("logp_old", "the loss")[there][:, :width].clone().requires_grad_()
             loss = objective.loss(rows, slice(None), logp, rows.batch.entropy)
             loss.backward()
-            tally.add_rows(rows, there.local, logp.detach(), loss.detach())
-    tally.metrics(trainer.accelerator)
+            metrics.add_rows(rows, part, logp.detach(), loss.detach())
+    metrics.metrics(trainer.accelerator)
 
 
 def recipes() -> list[Objective]:
@@ -79,14 +78,17 @@ def main(words: list[str]) -> None:
             step = time.perf_counter() - started
             phases = ", ".join(f"{name} {value:.2f} s" for name, value in trainer.seconds.items())
             started = time.perf_counter()
-            logp, entropy, _ = trainer._statistics(trainer.policy, collected, with_entropy=True)
+            every = torch.arange(len(collected.rank))
+            logp, entropy, _ = trainer.passes.statistics(
+                trainer.policy, collected.rollouts, every, every, with_entropy=True
+            )
             _finish()
             forward = time.perf_counter() - started
             fields = dict.fromkeys(("logp_old", "logp", "logp_ref", "logp_teacher"), logp)
             fields |= {"entropy_old": entropy, "entropy": entropy, "turn_reward": torch.zeros_like(logp)}
             fields |= {"sum_pi_squared_old": logp.exp().square(), "logp_prompt": logp.mean(1)}
             fields |= dict.fromkeys(("turn", "turn_state"), torch.zeros_like(logp, dtype=torch.long))
-            numbers = trainer.micro_batch_numbers(collected, torch.arange(len(logp), device=logp.device))
+            numbers = trainer.micro_batch_numbers(collected, every)
             batch = collected.batch.with_fields(**fields, micro_batch=numbers)
             machine = environment()
             print(f"{config.model.name}, {len(logp)} rollouts of up to {logp.shape[1]} tokens, one update a step;")

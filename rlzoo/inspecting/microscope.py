@@ -10,7 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from objectives import OF_TURNS, UNREPORTED, Account, Objective, TokenBatch, Writer, parse, quantile, whole_groups
+from objectives import (
+    OF_TURNS,
+    UNREPORTED,
+    Account,
+    Loop,
+    Objective,
+    TokenBatch,
+    Writer,
+    parse,
+    quantile,
+    whole_groups,
+)
 from rlzoo.config import InspectConfig, TaskConfig, flat
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
@@ -23,12 +34,13 @@ from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines, refuse_link
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.training.arithmetic import StepScoring
-from rlzoo.training.collect import Collected
-from rlzoo.training.run import load
-from rlzoo.training.scoring import Scorer
+from rlzoo.training.run import load_trainer
+from rlzoo.training.scoring import plans_by_report
+from rlzoo.training.step import StepRollouts, Trainer
 
 _logger = logging.getLogger(__name__)
+Scoring = tuple[Loop, frozenset[str], frozenset[str]]
+"""What `step_scoring` says of an objective."""
 SCORED = frozenset({"logp_old", "entropy_old"})
 """What is scored whatever the objectives read."""
 
@@ -45,7 +57,7 @@ class Microscope:
     settings: InspectConfig
     step: int
     """Steps of training that the policy had behind it when it sampled."""
-    collected: Collected
+    collected: StepRollouts
     batch: TokenBatch
     """With the policy's statistics, on the CPU."""
     views: Sequence[View]
@@ -160,14 +172,14 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     accelerator = make_accelerator(config.model.precision)
     with (
         shortage_named(config, learns=True, where=f"; {folder.config} says them"),
-        load(Scorer, experiment, accelerator, folder, settings.step, needs) as scorer,
+        load_trainer(experiment, accelerator, folder, settings.step, needs, learns=False) as trainer,
     ):
-        collected = scorer.collect(OF_TURNS)
+        collected = trainer.collect(OF_TURNS)
         observed = any(objective.learns_observations for objective in objectives)
-        scoring = [scorer.step_scoring(collected, objective) for objective in objectives]
-        batch = _scored(scorer, collected, needs, observed, scoring)
-        views = [_view(batch, each, _state(scorer, folder, each.loop.objective)) for each in scoring]
-        step = scorer.progress.step
+        scoring = [trainer.scoring(collected, objective) for objective in objectives]
+        batch = _scored(trainer, collected, needs, observed, scoring)
+        views = [_view(batch, each, _state(trainer, folder, each[0].objective)) for each in scoring]
+        step = trainer.progress.step
     return Microscope(
         folder, experiment, settings, step, collected, batch, views, _recorded(folder, config.task, step, collected)
     )
@@ -182,40 +194,41 @@ def _tell_of_other_code(folder: RunFolder, experiment: Experiment) -> None:
 
 
 def _scored(
-    scorer: Scorer, collected: Collected, needs: frozenset[str], observed: bool, scoring: Sequence[StepScoring]
+    trainer: Trainer, collected: StepRollouts, needs: frozenset[str], observed: bool, scoring: Sequence[Scoring]
 ) -> TokenBatch:
     """The batch on the CPU, as graded: each objective shapes and selects for itself.
 
     It knows the policy that the first update of training meets, and the micro-batches that training would make; if
     `observed`, that policy's statistics of what the environment wrote, too. Old statistics are those of training.
     """
-    batch = scorer.scored(collected, needs, observed)
+    batch = trainer.scored(collected, needs, observed)
     logp, entropy = batch.logp_old, batch.entropy_old
-    reported = frozenset[str]().union(*(each.reported for each in scoring))
-    seen = SCORED if scorer.engine.sees_entropy else SCORED - {"entropy_old"}
-    batch = scorer.as_reported(collected, batch, seen if reported else reported)
+    reported = frozenset[str]().union(*(reported for _, _, reported in scoring))
+    seen = SCORED if trainer.engine.sees_entropy else SCORED - {"entropy_old"}
+    batch = trainer.with_reported(collected, batch, seen if reported else reported)
     numbers = torch.zeros(len(batch.mask), dtype=torch.long, device=batch.mask.device)
-    for rows in whole_groups(batch.require("group", "inspect"), scorer.config.train.minibatches_per_step):
-        numbers[rows] = scorer.micro_batch_numbers(collected, rows)
+    for rows in whole_groups(batch.require("group", "inspect"), trainer.config.train.minibatches_per_step):
+        numbers[rows] = trainer.micro_batch_numbers(collected, rows)
     batch = TokenBatch.of(batch, logp=logp, entropy=entropy, micro_batch=numbers, reward=collected.reward)
     return batch.with_fields(account=Account(), **{name: values.cpu() for name, values in batch.tensors().items()})
 
 
-def _view(batch: TokenBatch, scoring: StepScoring, state: Mapping[str, Mapping[str, float]]) -> View:
+def _view(batch: TokenBatch, scoring: Scoring, state: Mapping[str, Mapping[str, float]]) -> View:
     """What an objective does, planned with the statistics that training plans with."""
     met = None
-    if scoring.plans_by_report:
+    loop, scored, _ = scoring
+    if plans_by_report(loop, scored):
         met = batch.require("logp", "inspect"), batch.require("entropy", "inspect")
         batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
-    return look(scoring.loop.objective, batch, scoring.loop.minibatches, state, met)
+    return look(loop.objective, batch, loop.minibatches, state, met)
 
 
-def _state(scorer: Scorer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
+def _state(trainer: Trainer, folder: RunFolder, objective: Objective) -> Mapping[str, Mapping[str, float]]:
     """The state of its controllers, which only the run's own objective has."""
-    return scorer.progress.objective_state if objective.key == read_objective(folder.path).key else {}
+    return trainer.progress.objective_state if objective.key == read_objective(folder.path).key else {}
 
 
-def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: Collected) -> list[bool]:
+def _recorded(folder: RunFolder, task: TaskConfig, step: int, collected: StepRollouts) -> list[bool]:
     records = [record for record in read_json_lines(folder.responses, RESPONSES) if record["step"] == step + 1]
     graded = collected.examples[0]
     again = [response_record(graded, row, task) for row in range(min(len(records), len(graded.texts)))]

@@ -31,7 +31,7 @@ from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.memory import said_room
 from rlzoo.report.table import plain_console
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.phases import PHASES
+from rlzoo.rollout.sampler import PHASES
 from rlzoo.tasks.dataset import forms_said
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.training.memory import whole_responses

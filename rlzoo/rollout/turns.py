@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlzoo.rollout.base import Rollouts, Sampling, answers_side_by_side, conversation
-from rlzoo.rollout.phases import span
-from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
+from rlzoo.rollout.sampler import GradedRollouts, SingleTurn, span
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.tool_calls import MOST_CALLS, TOO_MANY, Answer

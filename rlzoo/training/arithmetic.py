@@ -2,61 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from objectives import Loop, Objective
+from objectives import Objective
 from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.experiment.old_logp import check_old_logp
 from rlzoo.model.shape import Shape
-from rlzoo.rollout import engine_class
-
-CURRENT = frozenset({"logp", "entropy"})
-"""Fields of the policy as an update meets it."""
-POLICY = CURRENT | {"logp_old", "entropy_old", "sum_pi_squared_old"}
-"""Fields of a batch that one forward pass of the policy over its rollouts fills."""
-OTHERS = frozenset({"logp_ref", "logp_teacher"})
-"""Fields that one forward pass of another model, or behind other prompts, fills."""
-
-
-@dataclass(frozen=True)
-class StepScoring:
-    """Where the statistics come from that a step's updates read of its rollouts."""
-
-    loop: Loop
-    """The updates, whose plans calculate some themselves."""
-    scored: frozenset[str]
-    """Fields of the batch that forward passes over all rollouts fill before the updates."""
-    reported: frozenset[str]
-    """Fields that are what the engine reported; until the policy moves they stand for the current ones, too."""
-
-    @property
-    def plans_by_report(self) -> bool:
-        """Whether the first update is planned with what the engine reported in place of the current statistics."""
-        return self.loop.old_of_sampler and not self.loop.scores_first and not self.scored & CURRENT
-
-
-def step_scoring(config: Config, objective: Objective, moved: bool) -> StepScoring:
-    """That of a step whose rollouts are of an older policy if it has `moved`, which nobody can score any more."""
-    of_engine = not moved and config.rollout.old_logp == "engine"
-    loop = Loop(objective, config.train.minibatches_per_step, moved, of_engine)
-    needs, reads_entropy = loop.needs, not loop.needs.isdisjoint({"entropy_old", "entropy"})
-    sees_entropy = reads_entropy and engine_class(config.rollout.engine).sees_entropy
-    reported = frozenset({"logp_old", "entropy_old"} if sees_entropy else {"logp_old"})
-    if moved:
-        return StepScoring(loop, needs & OTHERS, reported)
-    scored = needs & (POLICY | OTHERS | {"logp_prompt"})
-    if not of_engine:
-        return StepScoring(loop, scored, frozenset())
-    if needs & (POLICY - CURRENT) <= reported:  # else a pass over all rollouts fills the current ones as well
-        lacks_entropy = reads_entropy and not sees_entropy
-        loop = replace(loop, scores_first=objective.reads_current and (lacks_entropy or _compares_current(objective)))
-        scored -= CURRENT
-    return StepScoring(loop, scored - reported, reported)
-
-
-def _compares_current(objective: Objective) -> bool:
-    """Whether the plan of a mini-batch compares log-probs of the current policy with old ones or the sampler's."""
-    read = [part.needs | part.reads_once_moved for part in objective.parts]
-    return any("logp" in fields and not fields.isdisjoint({"logp_old", "logp_sampler"}) for fields in read)
+from rlzoo.training.scoring import POLICY, step_scoring
 
 
 @dataclass(frozen=True)
@@ -100,8 +51,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
-    step = step_scoring(config, objective, moved=rollout.may_be_stale)
-    loop, fields = step.loop, step.scored
+    loop, fields, _ = step_scoring(config, objective, moved=rollout.may_be_stale)
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
     scoring = scorings * once + ("logp_teacher" in fields) * taught

@@ -37,7 +37,7 @@ from rlzoo.model.pretrained import Pretrained
 from rlzoo.model.sharding import described, here, is_sharded, resharded, saved_rows, sharded_as, whole
 from rlzoo.model.shared_out import fill
 from rlzoo.rollout.handover import checkpoint_weights
-from rlzoo.training.adamw import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
+from rlzoo.training.optimizer import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 from rlzoo.training.tensor_files import TensorFile, write_model_files
 
 _OF_EXPERTS = ".experts."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
@@ -32,21 +32,15 @@ from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.phases import MODEL_PHASES, PHASES
+from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
 from rlzoo.signals import Interrupted, number_of
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.ahead import of_all_processes, read_ahead
 from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, save_checkpoint
-from rlzoo.training.collect import Collected
 from rlzoo.training.interruption import Interruption
 from rlzoo.training.models import load_models
-from rlzoo.training.partial import begun_tensors, read_begun
 from rlzoo.training.profiling import profiled
-from rlzoo.training.scoring import Scorer
-from rlzoo.training.trainer import Trainer
-
-AnyScorer = TypeVar("AnyScorer", bound=Scorer)
-
+from rlzoo.training.stale_rollouts import ahead_tensors, partial_tensors, read_ahead, read_partial
+from rlzoo.training.step import StepRollouts, Trainer
 
 ShowStep = Callable[[dict[str, Any], dict[str, float], Sequence[Detection]], None]
 """Called with the metrics and the timings of a step, and with the findings of the doctor that it brought."""
@@ -201,52 +195,45 @@ def send_alerts(trackers: Sequence[GeneralTracker], findings: Sequence[Detection
             tracker.tracker.alert(title=finding.name.replace("_", " "), text=finding.summary)
 
 
-def load_trainer(
-    experiment: Experiment, accelerator: Accelerator, folder: RunFolder
-) -> AbstractContextManager[Trainer]:
-    """The trainer of a run, at its last checkpoint if it has one."""
-    return load(Trainer, experiment, accelerator, folder)
-
-
 @contextmanager
-def load(
-    kind: type[AnyScorer],
+def load_trainer(
     experiment: Experiment,
     accelerator: Accelerator,
     folder: RunFolder,
     step: int | None = None,
     needs: frozenset[str] = frozenset(),
-) -> Iterator[AnyScorer]:
-    """A `Trainer` of a run, or a `Scorer` without an optimiser, at its last checkpoint or at that of a step.
+    learns: bool = True,
+) -> Iterator[Trainer]:
+    """The trainer of a run, at its last checkpoint if it has one, or at that of a step.
 
-    It scores what the objective needs, and can score the further fields `needs`. Raises UserError if the step has no
-    checkpoint, and if the processes find different ones.
+    It scores what the objective needs, and can score the further fields `needs`. Unless it `learns`, there is no
+    optimiser, and models are whole. Raises UserError if the step has no checkpoint, and if the processes find
+    different ones.
     """
     config = experiment.config
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
         needs = experiment.objective.needs | needs
-        sharding = None
-        if issubclass(kind, Trainer):
-            sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device)
+        sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device) if learns else None
         models = load_models(experiment, needs, checkpoint, accelerator.device, sharding)
         policy, tokenizer = models.policy, experiment.tokenizer
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         engine = load_engine(config.rollout, config.model, policy, tokenizer, progress.updates)
         opened = environment_opened(config.task, engine, graders, tokenizer)
         with closing(engine), opened as sampler:
-            scorer = kind(experiment, accelerator, policy, models.reference, sampler, progress, models.teacher)
-            scorer.one_step = graders.one_step
+            loaded = policy, models.reference, sampler, progress, models.teacher
+            trainer = Trainer(experiment, accelerator, *loaded, learns=learns)
+            trainer.one_step = graders.one_step
             if checkpoint is not None:
                 with readable(checkpoint):
-                    if isinstance(scorer, Trainer):
-                        load_optimizer(checkpoint, scorer.optimizer, progress, scorer.trained)
+                    if learns:
+                        load_optimizer(checkpoint, trainer.optimizer, progress, trainer.trained)
                     if config.rollout.ahead:
-                        scorer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
+                        trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
                     if config.rollout.partial_tokens:
-                        scorer.begun = read_begun(checkpoint, experiment, sampler)
-            yield scorer
+                        trainer.waiting = read_partial(checkpoint, experiment, sampler)
+            yield trainer
 
 
 def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
@@ -308,20 +295,20 @@ def _profiled_if_asked(trainer: Trainer, folder: RunFolder, view: TrainingView) 
     return profiled(folder, step, trainer.accelerator.process_index, view.profiled)
 
 
-def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str, float]:
+def _timings(trainer: Trainer, collected: StepRollouts, seconds: float) -> dict[str, float]:
     """Seconds of a step by phase; token positions that the model calculated in it, and their operations.
 
-    `tokens` are the sampled response tokens of all processes; all else is this process's.
+    `tokens` are the sampled response tokens of all ranks; all else is this rank's, an equal part of what was sampled.
     """
-    rollouts = collected.rollouts
-    tokens, sampled = int(collected.batch.mask.sum()), int(rollouts.lengths.sum())
-    if collected.begun is not None:  # then others were sampled than those that are trained on, an equal part here
-        tokens = int(collected.metrics["sampled/tokens"])
-        sampled = tokens // trainer.accelerator.num_processes
+    rollouts, ranks, passes = collected.rollouts, trainer.accelerator.num_processes, trainer.passes
+    tokens, sampled = int(rollouts.mask.sum()), int(rollouts.lengths.sum())
+    if collected.waiting is not None:  # then others were sampled than those that are trained on
+        tokens = sampled = int(collected.metrics["sampled/tokens"])
     prompts = sum(len(rollouts.prompts[i]) for i in rollouts.prompt.unique().tolist())
+    prompts, sampled = prompts // ranks, sampled // ranks
     policy = trainer.accelerator.unwrap_model(trainer.policy)
-    positions = {**trainer.positions, "generate": prompts + sampled}
-    flops = {**trainer.flops, "generate": forward_flops(policy, prompts + sampled, sampled)}
+    positions = {**passes.positions, "generate": prompts + sampled}
+    flops = {**passes.flops, "generate": forward_flops(policy, prompts + sampled, sampled)}
     return {
         "step": trainer.progress.step,
         "tokens": tokens,
@@ -332,7 +319,7 @@ def _timings(trainer: Trainer, collected: Collected, seconds: float) -> dict[str
     }
 
 
-def _examples(collected: Collected, log: LogConfig, source: TaskConfig) -> list[dict[str, Any]]:
+def _examples(collected: StepRollouts, log: LogConfig, source: TaskConfig) -> list[dict[str, Any]]:
     graded = collected.examples[0]
     return [response_record(graded, row, source) for row in range(min(log.responses, len(graded.texts)))]
 
@@ -350,9 +337,9 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
     main, policy = trainer.accelerator.is_main_process, trainer.accelerator.unwrap_model(trainer.policy)
     sampled = {}
     if trainer.ahead is not None:
-        sampled[AHEAD] = of_all_processes(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
-    if trainer.begun is not None:
-        sampled[BEGUN] = begun_tensors(trainer.begun)
+        sampled[AHEAD] = ahead_tensors(trainer.ahead.rollouts, trainer.config.rollout, trainer.accelerator)
+    if trainer.waiting is not None:
+        sampled[BEGUN] = partial_tensors(trainer.waiting)
     if main or is_sharded(policy):
         keep = trainer.config.checkpoint.keep
         save_checkpoint(folder / "checkpoints", policy, trainer.optimizer, trainer.progress, keep, main, sampled)

@@ -5,7 +5,7 @@ import math
 from objectives import Objective
 from rlzoo.config import Config, TrainConfig
 from rlzoo.model.shape import Shape
-from rlzoo.training.adamw import block_of_row
+from rlzoo.training.optimizer import block_of_row
 
 
 def is_shared_out(train: TrainConfig, gpus: int) -> bool:

@@ -27,7 +27,7 @@ from rlzoo.rollout.sampler import Environment
 from rlzoo.rollout.turns import padded
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.reward import Row
-from rlzoo.training.collect import Collected, collect
+from rlzoo.training.step import StepRollouts, Trainer
 from tests.adapters_trl import counting_game
 from tests.adapters_trl.gradients import Ours
 from tests.adapters_trl.rig import Along, Weights, settings
@@ -139,9 +139,11 @@ class Rig:
         state = self.model().state_dict()
         return {name: value + 0.003 * torch.randn(value.shape, generator=generator) for name, value in state.items()}
 
-    def collected(self, objective: str) -> Collected:
+    def collected(self, objective: str) -> StepRollouts:
         """The episodes as our own trainer samples them."""
-        return collect(self.experiment(objective), self.environment, Accelerator(cpu=True), 0, 0)
+        experiment = self.experiment(objective)
+        policy = load_policy(experiment.config.model, experiment.tokenizer)
+        return Trainer(experiment, Accelerator(cpu=True), policy, None, self.environment, learns=False).collect()
 
     def ours(self, objective: str) -> list[Tensor]:
         """The gradients of a step's updates by our trainer."""

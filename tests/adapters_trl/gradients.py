@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,8 +19,8 @@ from objectives import lots, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
-from rlzoo.training.collect import Collected
-from rlzoo.training.tally import Tally
+from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.step import StepRollouts
 from tests.adapters_trl.rig import SEED, Along, Weights, embedded, ended_rollouts, graded, settings, thirds, trainer
 from tests.training.recording import Recording, collected_by
 
@@ -43,13 +44,13 @@ class Ours(Recording):
     weights: list[Weights]
     per_device: int
 
-    def _take_step(self, tally: Tally) -> bool:
-        super()._take_step(tally)
+    def _take_step(self, metrics: StepMetrics) -> bool:
+        super()._take_step(metrics)
         model = self.accelerator.unwrap_model(self.policy).model
         model.load_state_dict(self.weights[len(self.gradients) % len(self.weights)])
         return True
 
-    def micro_batch_numbers(self, collected: Collected, rows: Tensor) -> Tensor:
+    def micro_batch_numbers(self, collected: StepRollouts, rows: Tensor) -> Tensor:
         return rows // self.per_device
 
 
@@ -65,7 +66,9 @@ def noisy_weights(count: int) -> list[Weights]:
     return found
 
 
-def ours(objective: str, collected: Collected, weights: list[Weights], reference: Weights, size: int) -> list[Tensor]:
+def ours(
+    objective: str, collected: StepRollouts, weights: list[Weights], reference: Weights, size: int
+) -> list[Tensor]:
     """The gradients of a step's updates by our trainer."""
     experiment = check(load_config(list(WORDS)))
     policy = load_policy(experiment.config.model, experiment.tokenizer)
@@ -101,8 +104,7 @@ def main(folder: Path, expressions: list[str]) -> None:
     sampled, batch = ended_rollouts()
     first_lots = lots(batch.require("group", "test"), batch.mask.shape[1], SEED << 32)
     batch = batch.with_fields(lot=first_lots)  # as the adapter draws them before any step of TRL's
-    groups = batch.require("group", "test") % processes.num_processes == processes.process_index
-    collected = collected_by(sampled, batch, groups.nonzero()[:, 0])
+    collected = replace(collected_by(sampled, batch), rank=batch.require("group", "test") % processes.num_processes)
     *weights, reference = noisy_weights(5)
     for expression in expressions:
         found = {}

@@ -7,7 +7,7 @@ import torch
 
 from objectives import ObjectiveError
 from objectives.adapters.trl import ZooGRPOTrainer
-from rlzoo.training.collect import Collected
+from rlzoo.training.step import StepRollouts
 from tests.adapters_trl.episodes import MINIBATCHES, PROBLEMS, SIZE, Rig, rig
 
 TOLERANCE = 1e-5
@@ -38,7 +38,7 @@ def rows_of_trl(peer: ZooGRPOTrainer) -> list[Row]:
     return rows
 
 
-def rows_of_ours(collected: Collected) -> list[Row]:
+def rows_of_ours(collected: StepRollouts) -> list[Row]:
     rollouts = collected.rollouts
     rows = []
     for number, prompt in enumerate(rollouts.prompt_tokens()):

@@ -19,7 +19,7 @@ from rlzoo.commands import main
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.report.choice import print_choice
-from rlzoo.training.tally import sampler_difference
+from rlzoo.training.metrics import sampler_difference
 from tests.conftest import error_of
 from tests.objectives.batches import random_case, token_batch
 

@@ -31,8 +31,7 @@ from objectives.adapters import columns as verls_columns
 from objectives.adapters.columns import batch_of, columns_of
 from rlzoo.inspecting import view as production_view
 from rlzoo.inspecting.view import View, look
-from rlzoo.training.collect import Share
-from rlzoo.training.tally import Tally
+from rlzoo.training.metrics import StepMetrics
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.zoo_sample import PARTS, RECIPES, VARIANTS
 from tests.thinned import thinned
@@ -178,16 +177,16 @@ def same(one: Account, other: Account) -> None:
         assert torch.equal(first.value, second.value)
 
 
-def the_tally_of_training_counts_the_account(objective: Objective) -> None:
+def the_metrics_of_training_count_the_account(objective: Objective) -> None:
     batch, accelerator = rollouts(0), Accelerator(cpu=True)
     sampled: Any = SimpleNamespace(mask=batch.mask, logp=batch.logp_old, entropy=batch.entropy_old)
     for plan in plans(step_of(objective)):
-        tally, every = Tally(objective, sampled, torch.device("cpu")), torch.arange(len(plan.batch.mask))
-        tally.add_plan(plan, Share(every, every))
+        metrics, every = StepMetrics(objective, sampled, torch.device("cpu")), torch.arange(len(plan.batch.mask))
+        metrics.add_plan(plan, every, every)
         for rows in every.split(3):
             part = plan.rows(rows, plan.batch.mask.shape[1])
-            tally.add_rows(part, rows, part.batch.require("logp", "test"), torch.tensor(1.0))
-        check_counts(plan, tally.metrics(accelerator))
+            metrics.add_rows(part, rows, part.batch.require("logp", "test"), torch.tensor(1.0))
+        check_counts(plan, metrics.metrics(accelerator))
 
 
 def the_metrics_count_the_account(objective: Objective) -> None:
@@ -244,7 +243,7 @@ LAWS = (
     the_microscope_shows_the_account,
     verls_columns_change_nothing,
     the_metrics_count_the_account,
-    the_tally_of_training_counts_the_account,
+    the_metrics_of_training_count_the_account,
 )
 
 
@@ -327,14 +326,14 @@ BREAKS = {
     "inside the microscope": (LAWS[2], production_view, "_plans", of_other_entries, "entropy_advantage+ar"),
     "inside the columns": (LAWS[3], verls_columns, "_columns", of_half_the_advantage, "dapo"),
     "inside the sums": (LAWS[4], Sums, "_count", twice, "stapo(tau_p=0.5)"),
-    "inside the tally": (
+    "inside the metrics of training": (
         LAWS[5],
-        Tally,
+        StepMetrics,
         "_when_sampled",
-        lambda _: lambda self, own: {"mass": self.mask[own]},
+        lambda _: lambda self, rows: {"mass": self.rollouts.mask[rows]},
         "dapo+ar",
     ),
-    "sums of the tally": (LAWS[5], Sums, "_count", twice, "stapo(tau_p=0.5)"),
+    "sums of the metrics of training": (LAWS[5], Sums, "_count", twice, "stapo(tau_p=0.5)"),
     "metrics": (LAWS[4], HERE, "shares", miscounting, "stapo(tau_p=0.5)"),
 }
 

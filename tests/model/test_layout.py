@@ -12,7 +12,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.layout import balanced, grow, pack, packed
 from rlzoo.model.policy import Policy
-from rlzoo.training.collect import Collected
+from rlzoo.training.step import StepRollouts
 from tests.model.tiny_models import slow_statistics, tiny_policy
 from tests.objectives.zoo_sample import RECIPES, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
@@ -98,7 +98,7 @@ def test_statistics_in_shared_rows_equal_each_response_scored_alone_in_float64(n
     torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
 
 
-def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording, Collected]:
+def recording(policy: Policy, reference: Policy, budget: int) -> tuple[Recording, StepRollouts]:
     """A trainer of a policy with everything in this process."""
     words = ["rollout.responses_per_prompt=4", "train.minibatches_per_step=2", "task.problems=8"]
     words += ["evaluation.problems=1", f"train.tokens_per_micro_batch={budget}", "objective=grpo"]

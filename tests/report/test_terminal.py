@@ -23,7 +23,7 @@ from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.table import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
-from rlzoo.rollout.phases import MODEL_PHASES, PHASES
+from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
 from rlzoo.training.memory import whole_responses
 from rlzoo.training.run import Outcome
 

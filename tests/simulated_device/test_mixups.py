@@ -16,9 +16,8 @@ from rlzoo.model.policy import Policy
 from rlzoo.rollout import transformers_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.training.collect import Collected
-from rlzoo.training.tally import Tally
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.scoring import ForwardPasses
 from tests.model.tiny_models import tiny_policy
 from tests.simulated_device import MixedDevices, SimulatedDevice
 from tests.simulated_device.updates import Counting, Step, counting
@@ -50,10 +49,8 @@ class MixUp(NamedTuple):
 
 
 MIX_UPS = [
-    MixUp(Trainer, "has_moved", ", device=self.accelerator.device)", ")", learn),
-    MixUp(Trainer, "_statistics", ", device=self.accelerator.device)", ")", learn),
-    MixUp(Collected, "everywhere", "values.new_zeros(", "torch.zeros(", learn),
-    MixUp(Tally, "__init__", "tensor.to(device) for", "tensor for", learn),
+    MixUp(ForwardPasses, "statistics", ", device=self.accelerator.device)", ")", learn),
+    MixUp(StepMetrics, "_when_sampled", "sent(values[rows], self.device)", "values[rows]", learn),
     MixUp(Policy, "forward", ".on(device)", "", learn),
     MixUp(Policy, "forward", "sent(tokens[mask], device)", "tokens[mask]", learn),
     MixUp(Policy, "forward", "sent(mask.flatten().nonzero()[:, 0], device)", "mask.flatten().nonzero()[:, 0]", learn),

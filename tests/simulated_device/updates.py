@@ -12,7 +12,8 @@ from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.training.collect import Collected
+from rlzoo.training.scoring import ForwardPasses
+from rlzoo.training.step import StepRollouts
 from tests.simulated_device import SimulatedDevice
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
@@ -25,7 +26,7 @@ WORDS = (
     "evaluation.problems=1",
 )
 
-Step = tuple[Collected, Policy, Policy]
+Step = tuple[StepRollouts, Policy, Policy]
 """The rollouts of a step, and the policy's weights before and after they moved."""
 
 
@@ -45,16 +46,22 @@ class Counting(Recording):
         self.machine, self.waits, self.micro_batches = machine, Counter[str](), Counter[str]()
         self.measured, self.given = [], None if given is None else iter(given)
 
-    def _forward(self, policy: Any, collected: Collected, rows: Tensor, *given: Any) -> Any:
-        self.micro_batches[given[1]] += 1
-        return super()._forward(policy, collected, rows, *given)
+    def watch(self) -> None:
+        """From now on, forward passes are counted."""
+        passes, kind = self.passes, ForwardPasses
+
+        def counted(policy: Any, rollouts: Any, rows: Tensor, phase: str, *given: Any, **options: Any) -> Any:
+            self.micro_batches[phase] += 1
+            return kind.forward(passes, policy, rollouts, rows, phase, *given, **options)
+
+        def measured(*arguments: Any, **options: Any) -> Any:
+            self.measured.append(self._count("score", kind.statistics, passes, *arguments, **options))
+            return self.measured[-1] if self.given is None else next(self.given)
+
+        passes.forward, passes.statistics = counted, measured  # type: ignore[method-assign]
 
     def _differentiate(self, *arguments: Any) -> None:
         self._count("train", super()._differentiate, *arguments)
-
-    def _statistics(self, *arguments: Any, **options: Any) -> Any:
-        self.measured.append(self._count("score", super()._statistics, *arguments, **options))
-        return self.measured[-1] if self.given is None else next(self.given)
 
     def _count(self, phase: str, function: Any, *arguments: Any, **options: Any) -> Any:
         before = self.machine.syncs.total() if self.machine else 0
@@ -76,5 +83,6 @@ def counting(model: Path, *words: str) -> tuple[Counting, Step]:
     trainer = Counting(
         experiment, accelerator, policy.to(accelerator.device), reference, sampler=None, teacher=reference
     )
+    trainer.watch()
     trainer.begin(None)
     return trainer, (collected_by(sampled, batch.with_fields(**there)), old, moved)

@@ -13,12 +13,13 @@ from accelerate import Accelerator
 from safetensors.torch import save_file
 from torch import Tensor
 
+from objectives import TokenBatch
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.collect import Collected
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.rows import rank_of_rows
+from rlzoo.training.step import StepRollouts
 from tests.objectives.zoo_sample import SAMPLE, fitting
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
@@ -40,44 +41,36 @@ def main(model: str, output: Path, every: int) -> None:
     torch.set_default_dtype(torch.float64)
     accelerator = Accelerator(cpu=True)
     sampled, batch = rollouts()
-    groups = batch.group % accelerator.num_processes == accelerator.process_index
-    collected = collected_by(sampled, batch, groups.nonzero()[:, 0])
     experiment = check(load_config([f"model.name={model}", "objective=grpo", *WORDS]))
     policy = load_policy(experiment.config.model, experiment.tokenizer).double()
     with torch.no_grad():
         policy.model.get_output_embeddings().weight *= 30  # so that some tokens are probable
     old, moved, reference, teacher = (with_noise(policy, seed) for seed in range(4))
     trainer = Recording(experiment, accelerator, policy, reference, sampler=None, teacher=teacher)
-    dealt = redealt(collected, sampled, trainer)
+    collected = dealt_over_ranks(sampled, batch, trainer)
     gradients: dict[str, Tensor] = {}
     metrics = {}
     for expression in EXPRESSIONS[::every]:
-        metrics[expression] = trainer.record(expression, dealt, old, moved)
+        metrics[expression] = trainer.record(expression, collected, old, moved)
         gradients |= {f"{expression} update {i}": gradient for i, gradient in enumerate(trainer.gradients)}
-    tokens = [int(part.rollouts.lengths.sum()) for part in (collected, dealt)]
-    everyone = accelerator.gather(torch.tensor(tokens)).view(-1, 2).T.tolist()
+    ranks = [batch.require("group", "test") % accelerator.num_processes, collected.rank]
+    tokens = [[int(sampled.lengths[of == rank].sum()) for rank in range(accelerator.num_processes)] for of in ranks]
     if accelerator.is_main_process:
         save_file(gradients, output)
         written = {
             "processes": accelerator.num_processes,
-            "tokens": dict(zip(("before", "after"), everyone, strict=True)),
+            "tokens": dict(zip(("before", "after"), tokens, strict=True)),
             **metrics,
         }
         output.with_suffix(".json").write_text(json.dumps(written))
 
 
-def redealt(collected: Collected, sampled: Rollouts, trainer: Trainer) -> Collected:
-    """What the processes are to train, groups split among them; it is what all of them sampled, in the rows said."""
-    informed = [[*prompt, 1] for prompt in sampled.prompts]
-    dealt = trainer._redistributed(replace(collected, teacher_prompts=informed))
-    rows = sampled.rows(dealt.share.batch)
-    for name, values in rows.tensors().items():
-        assert name == "prompt" or torch.equal(getattr(dealt.rollouts, name), values), name
-    assert dealt.rollouts.prompt_tokens() == rows.prompt_tokens() and dealt.teacher_prompts is not None
-    assert [dealt.teacher_prompts[number] for number in dealt.rollouts.prompt] == [
-        informed[number] for number in rows.prompt
-    ]
-    return replace(dealt, teacher_prompts=None)
+def dealt_over_ranks(sampled: Rollouts, batch: TokenBatch, trainer: Recording) -> StepRollouts:
+    """Rollouts that all ranks know; groups are split among them."""
+    longest_tree = trainer.accelerator.unwrap_model(trainer.policy).longest_tree
+    sizes = trainer.config.train.minibatches_per_step, trainer.accelerator.num_processes, longest_tree
+    rank = rank_of_rows(trainer.objective.select(batch), sampled, *sizes)
+    return replace(collected_by(sampled, batch), rank=rank)
 
 
 if __name__ == "__main__":

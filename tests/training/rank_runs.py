@@ -25,7 +25,7 @@ from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.sharding import resharded, whole_parameters
 from rlzoo.rollout.handover import checkpoint_weights
 from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 REWARDS = """
 def right(response, gold, **columns):
@@ -105,11 +105,10 @@ def main(folder: Path, sharding: str, steps: int = STEPS) -> None:
 def one_step(trainer: Trainer) -> dict[str, Any]:
     """Its metrics, what was sampled, and the weights behind it."""
     metrics, collected = trainer.step()
-    tokens = collected.everywhere(trainer.accelerator, collected.rollouts.tokens)
-    longest = trainer.accelerator.gather(collected.rollouts.lengths.max())
+    longest = trainer.accelerator.gather(collected.examples[0].rollouts.lengths.max())
     return {
         "metrics": metrics,
-        "tokens": tokens.tolist(),
+        "tokens": collected.rollouts.tokens.tolist(),
         "rounds": len(collected.examples),
         "longest": longest.flatten().tolist(),
         "handed_over": handed_over(trainer),

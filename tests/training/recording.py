@@ -8,9 +8,8 @@ from torch import Tensor
 from objectives import Loop, TokenBatch, lots, parse
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.collect import Collected, Share
-from rlzoo.training.tally import Tally
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.step import StepRollouts, Trainer
 
 GROUPS, SIZE, LENGTH = 6, 4, 9
 
@@ -74,11 +73,10 @@ def sampled_responses(
     )
 
 
-def collected_by(sampled: Rollouts, batch: TokenBatch, rows: Tensor | None = None) -> Collected:
-    """The rollouts of a step, of which this process sampled some rows, all unless given."""
-    rows = torch.arange(len(batch.mask)) if rows is None else rows
-    share = Share(torch.arange(len(rows)), rows)
-    return Collected(batch, sampled.rows(rows), share, batch.require("reward", "test"), [], 0, {}, {})
+def collected_by(sampled: Rollouts, batch: TokenBatch) -> StepRollouts:
+    """The rollouts of a step, all of which the first rank trains."""
+    rank = torch.zeros(len(batch.mask), dtype=torch.long)
+    return StepRollouts(batch, sampled, rank, batch.require("reward", "test"), [], 0, {})
 
 
 class Recording(Trainer):
@@ -86,7 +84,7 @@ class Recording(Trainer):
 
     gradients: list[Tensor]
 
-    def record(self, expression: str, collected: Collected, old: Policy, moved: Policy) -> dict[str, float]:
+    def record(self, expression: str, collected: StepRollouts, old: Policy, moved: Policy) -> dict[str, float]:
         """Rollout-time statistics at the weights `old`, every update of a step at `moved`; returns the metrics."""
         policy = self.accelerator.unwrap_model(self.policy)
         self.objective, self.gradients = parse(expression), []
@@ -94,12 +92,12 @@ class Recording(Trainer):
         policy.load_state_dict(old.state_dict())
         step = loop.begin(self.scored(collected, loop.needs))
         policy.load_state_dict(moved.state_dict())
-        tally = Tally(self.objective, collected.rollouts, self.accelerator.device)
+        metrics = StepMetrics(self.objective, collected.rollouts, self.accelerator.device)
         for update in step.updates():
-            self._update(collected, step, update, tally)
-        return tally.metrics(self.accelerator)
+            self._update(collected, step, update, metrics)
+        return metrics.metrics(self.accelerator)
 
-    def _take_step(self, tally: Tally) -> bool:
+    def _take_step(self, metrics: StepMetrics) -> bool:
         self.gradients.append(torch.cat([p.grad.flatten() for p in self.policy.parameters() if p.grad is not None]))
         self.optimizer.zero_grad()
         return True

@@ -30,9 +30,9 @@ from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.arithmetic import arithmetic
-from rlzoo.training.collect import collect
 from rlzoo.training.run import train
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.scoring import ForwardPasses
+from rlzoo.training.step import Trainer
 from tests.objectives.zoo_names import taught
 
 SMALL = (
@@ -82,7 +82,7 @@ def test_nothing_ahead_is_bitwise_the_loop_that_collects_learns_and_syncs() -> N
         for step in range(2):
             metrics, _ = loop.step()
             done = plain.progress
-            collected = collect(plain.experiment, plain.sampler, plain.accelerator, step, done.problems_used)
+            collected = plain.collect()
             batch, _, _ = plain.learn(collected)
             plain.engine.sync(plain.policy, done.updates + 2)
             plain.progress = replace(
@@ -207,13 +207,13 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, t
 def test_what_fit_counts_as_scoring_is_what_training_scores(
     objective: str, word: str, scorings: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens, calculate = Counter[str](), Trainer._calculate
+    tokens, calculate = Counter[str](), ForwardPasses.calculate
 
-    def counted(trainer: Trainer, policy: Policy, responses: Responses, *given: Any) -> TokenStats:
-        tokens[given[1]] += int(responses.mask.sum())
-        return calculate(trainer, policy, responses, *given)
+    def counted(passes: ForwardPasses, policy: Policy, responses: Responses, phase: str, *given: Any) -> TokenStats:
+        tokens[phase] += int(responses.mask.sum())
+        return calculate(passes, policy, responses, phase, *given)
 
-    monkeypatch.setattr(Trainer, "_calculate", counted)
+    monkeypatch.setattr(ForwardPasses, "calculate", counted)
     words = (f"objective={objective}", word, "train.minibatches_per_step=3")
     config = small(*words, *taught(objective))
     shape = shape_of(config.model)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.gpu.balance import Setting, positions
 from objectives import Selected, whole_groups
-from rlzoo.training.balance import Work, dealt, may_learn, processes_by_work
+from rlzoo.training.rows import Work, assign_minibatches, assign_rows, may_learn
 
 PAPERS = Setting(prompts=512, responses=16, minibatches=16, limit=20480, processes=64)
 """DAPO's, at 32B."""
@@ -21,7 +21,7 @@ def test_the_fullest_of_64_processes_trains_at_most_1_05_of_the_mean_of_a_miniba
 
 
 def test_a_response_longer_than_the_mean_of_a_process_is_all_that_its_process_trains() -> None:
-    process_of = dealt(Work([0] * 5, [1] * 5, [100, 10, 10, 10, 10], [True] * 5), 3, 0)
+    process_of = assign_rows(Work([0] * 5, [1] * 5, [100, 10, 10, 10, 10], [True] * 5), 3, 0)
     assert process_of.count(process_of[0]) == 1
     assert sorted(process_of.count(process) for process in set(process_of[1:])) == [2, 2]
 
@@ -38,7 +38,7 @@ def test_responses_share_their_prompt_on_one_process_unless_that_leaves_others_i
     def processes_of_groups(groups: int, prompt: int, processes: int) -> list[int]:
         group = [row // 4 for row in range(4 * groups)]
         count = len(group)
-        process_of = dealt(Work(group, [prompt] * count, [11] * count, [True] * count), processes, 1000)
+        process_of = assign_rows(Work(group, [prompt] * count, [11] * count, [True] * count), processes, 1000)
         return [len(set(process_of[4 * number : 4 * number + 4])) for number in range(groups)]
 
     assert processes_of_groups(groups=8, prompt=100, processes=4) == [1] * 8
@@ -55,7 +55,7 @@ def test_the_fullest_process_has_no_more_than_the_mean_and_a_row(
 ) -> None:
     group, lengths, learns = (list(column) for column in zip(*sorted(rows), strict=True))
     work = Work(group, [3] * len(group), lengths, learns)
-    process_of = processes_by_work(work, minibatches, processes, 0)
+    process_of = assign_minibatches(work, minibatches, processes, 0)
     costs = positions(work) * torch.tensor(learns)
     for part in whole_groups(torch.tensor(group), minibatches):
         loads = costs.new_zeros(processes).index_add(0, process_of[part], costs[part])

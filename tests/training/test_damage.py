@@ -22,7 +22,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.manifest import MANIFEST
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training import run as loop
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 from tests.conftest import error_of, fault_of
 from tests.thinned import thinned
 

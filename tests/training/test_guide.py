@@ -12,7 +12,7 @@ from objectives import TokenBatch, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.training.tally import Tally
+from rlzoo.training.metrics import StepMetrics
 from tests.guide import GUIDE, learn
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
@@ -24,8 +24,8 @@ SAMPLE = ["grpo", "dapo", "stapo+clip_higher", "lopti", "stare(adaptive=true)", 
 class Moving(Recording):
     """Moves the policy a little after each update, whatever its gradient."""
 
-    def _take_step(self, tally: Tally) -> bool:
-        super()._take_step(tally)
+    def _take_step(self, metrics: StepMetrics) -> bool:
+        super()._take_step(metrics)
         self.policy.load_state_dict(with_noise(self.policy, len(self.gradients)).state_dict())
         return True
 

@@ -21,8 +21,8 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.training.arithmetic import step_scoring
-from rlzoo.training.collect import Collected
+from rlzoo.training.scoring import step_scoring
+from rlzoo.training.step import StepRollouts
 from tests.training.recording import Recording, collected_by, rollouts
 from tests.training.test_ahead import made, small
 from tests.training.test_trainer import by_hand
@@ -39,17 +39,24 @@ class Watched(Recording):
 
     tokens: Counter[str]
 
-    def _calculate(self, policy: Policy, responses: Responses, *given: Any) -> TokenStats:
-        self.tokens[given[1]] += int(responses.mask.sum())
-        return super()._calculate(policy, responses, *given)
+    def watch(self) -> None:
+        """From here on."""
+        self.tokens, calculate = Counter(), self.passes.calculate
+
+        def counted(policy: Policy, responses: Responses, phase: str, *given: Any) -> TokenStats:
+            self.tokens[phase] += int(responses.mask.sum())
+            return calculate(policy, responses, phase, *given)
+
+        self.passes.calculate = counted  # type: ignore[method-assign]
 
 
-def watched(model: Path, *words: str, noise: float = 0.0) -> tuple[Watched, Collected]:
+def watched(model: Path, *words: str, noise: float = 0.0) -> tuple[Watched, StepRollouts]:
     """A trainer, and rollouts whose engine reports what the policy calculates, each log-prob with `noise`."""
     experiment = check(load_config([f"model.name={model}", *WORDS, *words]))
     policy = load_policy(experiment.config.model, experiment.tokenizer).double()
     trainer = Watched(experiment, Accelerator(cpu=True), policy, None, sampler=None)
-    trainer.gradients, trainer.tokens = [], Counter()
+    trainer.gradients = []
+    trainer.watch()
     sampled, batch = rollouts()
     scored = trainer.scored(collected_by(sampled, batch), frozenset({"logp_old", "entropy_old"}))
     logp, entropy = (scored.require(name, "test") for name in ("logp_old", "entropy_old"))
@@ -59,7 +66,7 @@ def watched(model: Path, *words: str, noise: float = 0.0) -> tuple[Watched, Coll
     return trainer, collected_by(sampled, batch.with_fields(logp_sampler=logp))
 
 
-def learnt(trainer: Watched, collected: Collected, old_logp: str) -> list[Tensor]:
+def learnt(trainer: Watched, collected: StepRollouts, old_logp: str) -> list[Tensor]:
     """The gradient of each update of a step; the policy stays where it is."""
     trainer.config.rollout.old_logp, trainer.gradients = old_logp, []
     trainer.tokens.clear()
@@ -85,7 +92,7 @@ def test_of_an_engine_that_agrees_is_learnt_what_the_policys_own_log_probs_teach
 @pytest.mark.usefixtures("float64")
 def test_the_ratio_is_to_what_the_engine_reported_and_the_difference_is_measured(tiny_model: Path) -> None:
     trainer, collected = watched(tiny_model, "objective=grpo-kl", WHOLE, noise=0.2)
-    assert collected.sampled_by(trainer.progress.updates)
+    assert collected.is_of(trainer.progress.updates)
     expected = by_hand(trainer, collected)
     assert (learnt(trainer, collected, "policy")[0] - expected).abs().max() > 1e-3
     assert_same(learnt(trainer, collected, "engine"), [expected])
@@ -100,7 +107,7 @@ def test_an_engine_that_differs_is_to_every_part_a_policy_that_differs(expressio
     trainer, collected = watched(tiny_model, f"objective={expression}", WHOLE, noise=0.2)
     by_engine = learnt(trainer, collected, "engine")
     trainer.progress = Progress(step=1, updates=1)
-    assert not collected.sampled_by(trainer.progress.updates)
+    assert not collected.is_of(trainer.progress.updates)
     assert_same(by_engine, learnt(trainer, collected, "policy"))
 
 
@@ -140,8 +147,8 @@ def test_scored_is_what_the_engine_does_not_report_or_what_is_compared_with_it(
     expression: str, engine: str, scored: set[str], scores_first: bool
 ) -> None:
     config = load_config([f"objective={expression}", f"rollout.engine={engine}", HALVES, ENGINE])
-    step = step_scoring(config, parse(expression), moved=False)
-    assert (step.scored, step.loop.scores_first) == (scored, scores_first)
+    loop, found, _ = step_scoring(config, parse(expression), moved=False)
+    assert (found, loop.scores_first) == (scored, scores_first)
 
 
 @pytest.mark.slow

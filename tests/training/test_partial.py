@@ -17,8 +17,7 @@ from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import inspect_run
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.rollout.begun import Begun
-from rlzoo.training.partial import _groups_to_begin
+from rlzoo.training.stale_rollouts import PartialRollouts, groups_to_begin
 from tests.rollout.test_environment import ECHO
 from tests.training.test_ahead import made, run, small
 
@@ -63,8 +62,8 @@ def test_each_token_has_the_log_prob_of_the_policy_that_its_version_names_and_no
             group = collected.batch.require("group", "test").tolist()
             assert group == sorted(group)
             trained += sorted(set(group))
-        assert trainer.begun is not None and trainer.begun.problems, "nothing waits"
-        assert sorted([*trained, *trainer.begun.problems]) == [*range(trainer.progress.problems_used)]
+        assert trainer.waiting is not None and trainer.waiting.problems, "nothing waits"
+        assert sorted([*trained, *trainer.waiting.problems]) == [*range(trainer.progress.problems_used)]
     assert continued > 5, "no response was sampled by two policies"
 
 
@@ -126,11 +125,11 @@ def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed(mo
     ("finished", "unfinished", "groups"), [(0, 0, 8), (3, 0, 5), (3, 2, 8), (8, 2, 0), (9, 0, 0), (0, 9, 8)]
 )
 def test_a_step_begins_what_it_takes_unless_enough_waits_finished(finished: int, unfinished: int, groups: int) -> None:
-    begun = Begun.none(4).and_also(range(finished + unfinished), [[1]] * (finished + unfinished), 2)
+    begun = PartialRollouts.none(4).with_new_groups(range(finished + unfinished), [[1]] * (finished + unfinished), 2)
     ended = begun.rollouts.prompt >= unfinished
-    begun = Begun(begun.problems, replace(begun.rollouts, truncated=~ended), 4)
+    begun = PartialRollouts(begun.problems, replace(begun.rollouts, truncated=~ended), 4)
     assert begun.unfinished == [*range(unfinished)] and len(begun.finished) == finished
-    assert _groups_to_begin(begun, 8) == groups
+    assert groups_to_begin(begun, 8) == groups
 
 
 def test_the_doctor_says_how_old_the_tokens_are_that_the_clip_takes() -> None:

@@ -13,7 +13,7 @@ from rlzoo.errors import UserError, is_disk_full
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.terminal import Terminal
-from rlzoo.rollout.phases import PHASES
+from rlzoo.rollout.sampler import PHASES
 from rlzoo.training.profiling import profiled
 from rlzoo.training.run import train
 from tests.training.test_train import run, small

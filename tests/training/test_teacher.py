@@ -30,7 +30,7 @@ from rlzoo.tasks.base import Problem
 from rlzoo.training.arithmetic import arithmetic
 from rlzoo.training.memory import predict
 from rlzoo.training.run import load_trainer, train
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 from tests.conftest import error_of, save_tiny_model
 from tests.thinned import thinned
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
@@ -110,13 +110,11 @@ def test_a_prompt_that_knows_more_is_read_before_the_same_response(words: list[s
     collected = trainer.collect()
     found = trainer.scored(collected, frozenset({"logp_teacher"})).require("logp_teacher", "test")
     graded, encode = collected.examples[0], trainer.experiment.tokenizer.encode
-    for row, place in zip(collected.share.local.tolist(), collected.share.batch.tolist(), strict=True):
+    for row in range(len(collected.rank)):
         problem, length = graded.problem_of(row), int(graded.rollouts.lengths[row])
         tokens = graded.rollouts.tokens[row, :length].tolist()
         prompt = encode(f"{problem.answer}={problem.prompt}")
-        torch.testing.assert_close(
-            found[place, :length], log_probs(trainer.policy, prompt, tokens), rtol=1e-4, atol=1e-4
-        )
+        torch.testing.assert_close(found[row, :length], log_probs(trainer.policy, prompt, tokens), rtol=1e-4, atol=1e-4)
 
 
 def test_a_template_is_filled_where_it_says_and_nowhere_else() -> None:

@@ -31,7 +31,7 @@ from rlzoo.report.terminal import Terminal
 from rlzoo.signals import Interrupted
 from rlzoo.training import run as loop
 from rlzoo.training.run import load_trainer, train
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 from tests.conftest import interruptible
 from tests.objectives.zoo_names import of_one_turn, taught
 from tests.objectives.zoo_sample import RECIPES, SAMPLE_PAIRS, fitting

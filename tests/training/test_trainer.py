@@ -14,7 +14,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.checkpoint import Progress
-from rlzoo.training.collect import Collected, Share
+from rlzoo.training.step import StepRollouts
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = (
@@ -27,7 +27,7 @@ WORDS = (
 
 
 @pytest.fixture
-def recorded(tiny_model: Path, float64: None) -> tuple[Recording, Collected]:
+def recorded(tiny_model: Path, float64: None) -> tuple[Recording, StepRollouts]:
     """A trainer whose policy has one update behind it, and rollouts of the policy before that."""
     experiment = check(load_config([f"model.name={tiny_model}", *WORDS]))
     policy = load_policy(experiment.config.model, experiment.tokenizer).double()
@@ -43,16 +43,16 @@ def recorded(tiny_model: Path, float64: None) -> tuple[Recording, Collected]:
 
 
 def test_rollouts_that_are_one_update_old_have_the_ratio_of_the_two_policies(
-    recorded: tuple[Recording, Collected],
+    recorded: tuple[Recording, StepRollouts],
 ) -> None:
     trainer, collected = recorded
-    assert not collected.sampled_by(trainer.progress.updates)
+    assert not collected.is_of(trainer.progress.updates)
     trainer.learn(collected)
     (found,) = trainer.gradients
     assert (found - by_hand(trainer, collected)).abs().max() <= 1e-9 * found.abs().max()
 
 
-def test_rollouts_of_the_policy_itself_have_a_ratio_of_one(recorded: tuple[Recording, Collected]) -> None:
+def test_rollouts_of_the_policy_itself_have_a_ratio_of_one(recorded: tuple[Recording, StepRollouts]) -> None:
     trainer, collected = recorded
     trainer.progress = Progress(step=1, updates=0)
     trainer.learn(collected)
@@ -62,24 +62,22 @@ def test_rollouts_of_the_policy_itself_have_a_ratio_of_one(recorded: tuple[Recor
     assert (stale - trainer.gradients.pop()).abs().max() > 1e-3 * stale.abs().max()
 
 
-def test_what_is_trained_here_is_what_was_dealt_and_the_parts_add_up(
-    recorded: tuple[Recording, Collected], monkeypatch: pytest.MonkeyPatch
+def test_a_rank_trains_its_own_rows_and_the_gradients_of_ranks_add_up(
+    recorded: tuple[Recording, StepRollouts],
 ) -> None:
     trainer, collected = recorded
     trainer.policy.longest_tree = 0  # a prompt that several responses share sums their gradients in a norm's float32
     gradients = []
-    for here in (collected.share.batch >= 0, collected.share.batch % 3 == 0, collected.share.batch % 3 > 0):
-        rows = here.nonzero()[:, 0]
-        part = replace(collected, rollouts=collected.rollouts.rows(rows), share=Share(torch.arange(len(rows)), rows))
-        monkeypatch.setattr(trainer, "_redistributed", lambda collected, part=part: part)
-        trainer.learn(collected)
+    row = torch.arange(len(collected.rank))
+    for here in (row >= 0, row % 3 == 0, row % 3 > 0):
+        trainer.learn(replace(collected, rank=(~here).long()))
         gradients.append(trainer.gradients.pop())
     whole, *parts = gradients
     assert (whole - sum(parts)).abs().max() <= 1e-9 * whole.abs().max()
     assert min(part.abs().max() for part in parts) > 1e-3 * whole.abs().max()
 
 
-def by_hand(trainer: Recording, collected: Collected) -> Tensor:
+def by_hand(trainer: Recording, collected: StepRollouts) -> Tensor:
     """The gradient of GRPO's clipped loss, from its equation, with the ratio to the policy that sampled."""
     batch, own = collected.batch, collected.rollouts
     policy = trainer.accelerator.unwrap_model(trainer.policy)
@@ -91,15 +89,7 @@ def by_hand(trainer: Recording, collected: Collected) -> Tensor:
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
 
 
-def test_a_share_knows_its_rows_among_any_rows_of_the_batch() -> None:
-    share = Share(torch.arange(4), torch.tensor([1, 2, 6, 9]))
-    part = share.among(torch.tensor([0, 2, 6, 7]))
-    assert part.local.tolist() == [1, 2] and part.batch.tolist() == [1, 2]
-    assert part[torch.tensor([False, True])].local.tolist() == [2]
-    assert part[torch.tensor([1, 0])].batch.tolist() == [2, 1]
-
-
-def test_the_log_probs_of_prompts_are_those_of_each_by_itself(recorded: tuple[Recording, Collected]) -> None:
+def test_the_log_probs_of_prompts_are_those_of_each_by_itself(recorded: tuple[Recording, StepRollouts]) -> None:
     trainer, collected = recorded
     trainer.config.train.tokens_per_micro_batch = 7  # several micro-batches
     own = collected.rollouts
@@ -124,7 +114,7 @@ def test_what_no_engine_reports_of_rollouts_ahead_cannot_be_asked_for(objective:
 
 
 def test_sums_of_squares_are_those_of_the_whole_distribution_and_nothing_if_nobody_asks(
-    recorded: tuple[Recording, Collected],
+    recorded: tuple[Recording, StepRollouts],
 ) -> None:
     trainer, collected = recorded
     trainer.config.train.tokens_per_micro_batch = 40

@@ -17,7 +17,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import gathered, make_accelerator
 from rlzoo.model.sharding import here
 from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 from tests.vllm.sleeping_engine import weights_of
 
 STEPS = 3
@@ -55,7 +55,7 @@ def one_step(trainer: Trainer) -> dict[str, Any]:
     lost = sum(int(weight.isnan().sum()) for weight in weights_of(worker).values())
     return {
         "metrics": metrics,
-        "tokens": collected.everywhere(trainer.accelerator, collected.rollouts.tokens).tolist(),
+        "tokens": collected.rollouts.tokens.tolist(),
         "levels": gathered(trainer.accelerator, [worker.level]),
         "lost": gathered(trainer.accelerator, [lost]),
         "weights": sum(weight.numel() for weight in trainer.policy.parameters()),

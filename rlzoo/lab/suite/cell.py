@@ -22,7 +22,7 @@ from rlzoo.model.pretrained import without_progress_bars
 from rlzoo.records import BOUNDED
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.training.run import load_trainer
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 TOUCHED = re.compile(r"touched/[^/]+/(tokens|mass)")
 """What is kept of the metrics."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks.base import Problem
-from rlzoo.training.trainer import Trainer
+from rlzoo.training.step import Trainer
 
 _EVALUATION_SEED = 987_654_321
 """No seed of training."""

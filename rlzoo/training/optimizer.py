@@ -1,11 +1,16 @@
-"""AdamW, torch's own or torchao's, whose moments have eight bits a number (Dettmers et al., arXiv:2110.02861)."""
+"""AdamW and its learning rate: torch's own, or torchao's.
 
-from collections.abc import Mapping, Sequence
+torchao's moments have eight bits a number (Dettmers et al., arXiv:2110.02861).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from transformers import get_scheduler
 
 from rlzoo.config import TrainConfig
 from rlzoo.model.sharding import here, sharded_as
@@ -18,6 +23,9 @@ FEWEST = 4096
 """Numbers of a parameter whose moments have eight bits; those of smaller ones stay float32, as torchao has it."""
 CODES, SCALE = "codes", "scale"
 """Of a moment in eight bits its bytes, shaped as the parameter, and a float32 for each block: [rows, blocks of one]."""
+
+SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+"""`train.schedule` -> the name in transformers."""
 
 
 def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Optimizer:
@@ -35,6 +43,20 @@ def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Op
         moments = {name: zero_moment(parameter, name) for name in MOMENTS}
         optimizer.state[parameter] = {"step": torch.tensor(0.0), **moments}
     return optimizer
+
+
+def rate_fraction(train: TrainConfig) -> Callable[[int], float]:
+    """The fraction of `train.learning_rate` at a step, counted from 0: transformers' schedule, one step further on.
+
+    So neither the first step nor the last has rate 0, whatever the schedule.
+    """
+    nothing = torch.optim.SGD([torch.zeros(1)])
+    name = SCHEDULES[train.schedule]
+    schedule: Any = get_scheduler(
+        name, nothing, num_warmup_steps=train.warmup_steps, num_training_steps=train.steps + 1
+    )
+    of_step: Callable[[int], float] = schedule.lr_lambdas[0]
+    return lambda step: of_step(step + 1)
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:

@@ -1,18 +1,16 @@
 """What the metrics say is what a count by hand says."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from accelerate import Accelerator
 
-from objectives import TokenBatch, parse
+from objectives import Prepared, TokenBatch, parse
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
-from rlzoo.training.collect import Collected, Share
-from rlzoo.training.tally import Tally, _distance_to_reference, rollout_metrics, sampler_difference
-from tests.training.recording import GROUPS, collected_by, rollouts, sampled_responses
+from rlzoo.training.metrics import StepMetrics, _distance_to_reference, rollout_metrics, sampler_difference
+from tests.training.recording import GROUPS, rollouts, sampled_responses
 
 
 def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_hand() -> None:
@@ -29,13 +27,12 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     )  # fmt: skip
     plan = objective.plan(objective.prepare(batch))
     current = logp + torch.randn(n, t, generator=generator)
-    tally, everything = Tally(objective, rollouts, torch.device("cpu")), torch.arange(n)
-    share = Share(everything, everything)
-    tally.add_plan(plan, share)
+    step, everything = StepMetrics(objective, rollouts, torch.device("cpu")), torch.arange(n)
+    step.add_plan(plan, everything, everything)
     for rows in everything.split(5):
         width = int(mask[rows].sum(1).max())
-        tally.add_rows(plan.rows(rows, width), rows, current[rows][:, :width], loss=torch.tensor(2.0))
-    metrics = tally.metrics(Accelerator(cpu=True))
+        step.add_rows(plan.rows(rows, width), rows, current[rows][:, :width], loss=torch.tensor(2.0))
+    metrics = step.metrics(Accelerator(cpu=True))
 
     touched = objective.touched(plan, everything, current)
     advantage = plan.batch.advantage
@@ -67,9 +64,9 @@ def test_a_process_without_a_row_that_teaches_has_the_sums_of_the_others(express
     objective = parse(expression)
     plan = objective.plan(objective.prepare(batch))
     rows = torch.arange(len(batch.mask))
-    teaching, idle = (Tally(objective, sampled, torch.device("cpu")) for _ in range(2))
-    for tally, part in zip((teaching, idle), (rows[::2], rows[1::2]), strict=True):
-        tally.add_plan(plan, Share(part, part))
+    teaching, idle = (StepMetrics(objective, sampled, torch.device("cpu")) for _ in range(2))
+    for metrics, part in zip((teaching, idle), (rows[::2], rows[1::2]), strict=True):
+        metrics.add_plan(plan, part, part)
     there = plan.rows(rows[::2], batch.mask.shape[1])
     teaching.add_rows(there, rows[::2], sampled.logp[rows[::2]], torch.tensor(1.0))
     assert teaching.sums.sums.keys() == idle.sums.sums.keys()  # they are added up by their places
@@ -80,24 +77,24 @@ def test_a_group_has_a_signal_where_the_objective_has_an_advantage_though_its_su
     first = torch.arange(len(batch.mask)) % 2 * (batch.require("group", "test") > 0)
     rewards = torch.stack([first, 2 - 2 * first], 1).float()
     batch = batch.with_fields(rewards=rewards, reward_weights=(2.0, 1.0), reward=2 * rewards[:, 0] + rewards[:, 1])
-    collected, shares = collected_of(sampled, batch), {}
+    shares = {}
     for expression in ("gdpo", "grpo-kl"):
-        metrics = rollout_metrics(collected, parse(expression).prepare(batch), Accelerator(cpu=True))
+        metrics = metrics_of(sampled, parse(expression).prepare(batch))
         shares[expression] = metrics["groups_without_signal"]
     assert shares == {"gdpo": pytest.approx(1 / GROUPS), "grpo-kl": 1}
 
 
-def collected_of(sampled: Rollouts, batch: TokenBatch) -> Collected:
-    reward, texts = batch.require("reward", "test"), [""] * len(batch.mask)
+def metrics_of(sampled: Rollouts, prepared: Prepared) -> dict[str, float]:
+    reward, texts = prepared.require("reward", "test"), [""] * len(prepared.mask)
     graded = GradedRollouts([], sampled, texts, reward, reward, ["graded"] * len(texts))
-    return replace(collected_by(sampled, batch), examples=[graded])
+    return rollout_metrics(sampled, reward, [graded], prepared, Accelerator(cpu=True))
 
 
 def test_the_numbers_that_controllers_remember_are_metrics() -> None:
     sampled, batch = rollouts()
     batch = batch.with_fields(entropy_old=torch.zeros(batch.mask.shape))
     prepared = parse("grpo-kl+par(target_entropy=0.3)").prepare(batch, {"positive_reweighting": {"weight": 0.5}})
-    metrics = rollout_metrics(collected_of(sampled, batch), prepared, Accelerator(cpu=True))
+    metrics = metrics_of(sampled, prepared)
     found = {name: value for name, value in metrics.items() if name.startswith("state/")}
     assert found == {"state/positive_reweighting/weight": pytest.approx(0.45)}
 

@@ -1,0 +1,199 @@
+"""The rows of a step, the same on every rank: how ranks hear of each other's, and which rank trains which.
+
+An optimiser update takes as long as the rank with the most work. Work is counted in positions of forward passes;
+attention between them is left out, as in `rlzoo.model.flops`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+
+from objectives import Selected, whole_groups
+from rlzoo.errors import UserError
+from rlzoo.model.layout import Tree, grow_sizes, longest_first
+from rlzoo.rollout.base import Rollouts
+from rlzoo.rollout.sampler import Environment, GradedRollouts, uneven_rewards
+from rlzoo.tasks.base import Problem
+
+TRAINING = 3
+"""Forward passes that forward and backward of a row cost; scoring costs one."""
+
+
+# ---- what ranks hear of each other -----------------------------------------------------------------------------------
+
+
+def problem_share(count: int, accelerator: Accelerator) -> range:
+    """Numbers of the problems that this rank takes of `count`, in turn with others.
+
+    All ranks take the same number of them; what that is beyond `count` is thrown away, so that no result depends on it.
+    """
+    ranks = accelerator.num_processes
+    return range(accelerator.process_index, math.ceil(count / ranks) * ranks, ranks)
+
+
+def gather_rows(tensors: Mapping[str, Tensor], accelerator: Accelerator) -> dict[str, Tensor]:
+    """Tensors [n] or [n, t] of each rank's rows -> [N] or [N, T] of all, one rank's behind the other's, on the CPU."""
+    if accelerator.num_processes == 1:
+        return dict(tensors)
+
+    def everywhere(tensor: Tensor) -> Tensor:
+        padded = tensor.to(accelerator.device)
+        for dimension in range(tensor.dim()):
+            padded = accelerator.pad_across_processes(padded, dimension).to(tensor.dtype)
+        gathered: Tensor = accelerator.gather(padded.contiguous())
+        return gathered.cpu()
+
+    rows = len(next(iter(tensors.values())))
+    is_row = everywhere(torch.ones(rows, dtype=torch.bool))
+    return {name: everywhere(tensor)[is_row] for name, tensor in tensors.items()}
+
+
+def gather_rollouts(graded: GradedRollouts, problems: Sequence[Problem], accelerator: Accelerator) -> GradedRollouts:
+    """The responses of all ranks to `problems`, in their order; `graded` are those to this rank's share.
+
+    Of several ranks, texts and outcomes stay with the rank that graded. Raises UserError if ranks have different
+    numbers of rewards.
+    """
+    if accelerator.num_processes == 1:
+        return graded
+    share, own = problem_share(len(problems), accelerator), graded.rollouts
+    kinds = 1 if graded.rewards is None else graded.rewards.shape[1]
+    heard = gather_object([(dict(zip(share, own.prompts, strict=True)), kinds)])
+    if len(counts := {kinds for _, kinds in heard}) > 1:
+        raise UserError(uneven_rewards(counts))
+    prompts = {number: prompt for prompts, _ in heard for number, prompt in prompts.items()}
+    rewards = {} if graded.rewards is None else {"rewards": graded.rewards}
+    groups: Sequence[Mapping[str, Tensor]] = (
+        {**own.tensors(), "prompt": torch.tensor(share)[own.prompt]},
+        {"reward": graded.reward, "correct": graded.correct, **rewards},
+        graded.figures,
+        graded.credit,
+    )
+    whole = [gather_rows(tensors, accelerator) if tensors else {} for tensors in groups]
+    number = whole[0]["prompt"]
+    order = number.argsort(stable=True)
+    order = order[number[order] < len(problems)]
+    rollouts, grades, figures, credit = ({name: tensor[order] for name, tensor in each.items()} for each in whole)
+    return GradedRollouts(
+        problems=problems,
+        rollouts=Rollouts([prompts[number] for number in range(len(problems))], **rollouts),
+        texts=(),
+        outcomes=(),
+        reward=grades["reward"],
+        correct=grades["correct"],
+        rewards=grades.get("rewards"),
+        figures=figures,
+        credit=credit,
+    )
+
+
+def grade_share(
+    rollouts: Rollouts, problems: Sequence[Problem], sampler: Environment, accelerator: Accelerator
+) -> GradedRollouts:
+    """Grades this rank's share of responses that every rank has; `problems` are those of the rollouts' prompts."""
+    size = len(rollouts.prompt) // len(problems)
+    places = [number % len(problems) for number in problem_share(len(problems), accelerator)]
+    rows = torch.cat([place * size + torch.arange(size) for place in places])
+    tensors = {**rollouts.rows(rows).tensors(), "prompt": torch.arange(len(places)).repeat_interleave(size)}
+    own = Rollouts([rollouts.prompts[place] for place in places], **tensors)
+    return sampler.graded([problems[place] for place in places], own)
+
+
+# ---- which rank trains which row -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the work on each of n rows depends on."""
+
+    group: Sequence[int]
+    """Whose rows have one prompt."""
+    prompt_lengths: Sequence[int]
+    lengths: Sequence[int]
+    learns: Sequence[bool]
+    """Whether it may have a gradient. Other rows are only scored."""
+
+    def rows(self, index: Sequence[int]) -> "Work":
+        """The work on some rows."""
+        return Work(
+            group=[self.group[row] for row in index],
+            prompt_lengths=[self.prompt_lengths[row] for row in index],
+            lengths=[self.lengths[row] for row in index],
+            learns=[self.learns[row] for row in index],
+        )
+
+    def trees(self, learning: bool, longest: int) -> list[Tree]:
+        """The rows that learn, or the others, as forward passes share prompts among them; the largest first."""
+        index = [row for row, learns in enumerate(self.learns) if learns is learning]
+        part = self.rows(index)
+        trees = grow_sizes(part.group, part.prompt_lengths, part.lengths, longest)
+        return [Tree([index[row] for row in tree.rows], tree.size) for tree in trees]
+
+
+def rank_of_rows(batch: Selected, rollouts: Rollouts, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
+    """[N] the rank that trains each row, on the CPU: all have nearly equal work in each mini-batch."""
+    if ranks == 1:
+        return torch.zeros(len(batch.mask), dtype=torch.long)
+    work = Work(
+        group=batch.require("group", "balance").tolist(),
+        prompt_lengths=[len(prompt) for prompt in rollouts.prompt_tokens()],
+        lengths=rollouts.lengths.tolist(),
+        learns=may_learn(batch).tolist(),
+    )
+    return assign_minibatches(work, minibatches, ranks, longest_tree)
+
+
+def assign_minibatches(work: Work, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
+    """[N] int64 on the CPU: the rank of each row of a batch, chosen for each mini-batch by itself."""
+    rank_of = torch.zeros(len(work.group), dtype=torch.long)
+    for rows in whole_groups(torch.tensor(work.group), minibatches):
+        rank_of[rows] = torch.tensor(assign_rows(work.rows(rows.tolist()), ranks, longest_tree), dtype=torch.long)
+    return rank_of
+
+
+def assign_rows(work: Work, ranks: int, longest_tree: int) -> list[int]:
+    """The rank of each row of a mini-batch.
+
+    Responses that can share their prompt in a forward pass of at most `longest_tree` positions stay together, in parts
+    as small as the fullest rank is better off with.
+    """
+    halves = [longest_tree >> times for times in range(longest_tree.bit_length())]
+    assigned = [_assign_trees(work, ranks, longest) for longest in (*halves, 0)]  # 0: each response has its own prompt
+    return min(assigned, key=lambda deal: deal[1])[0]
+
+
+def _assign_trees(work: Work, ranks: int, longest: int) -> tuple[list[int], int]:
+    """The rank of each row, and what the fullest rank has to do, in positions of a forward pass.
+
+    The rows that learn come first, then the others on top, so that training and scoring are both balanced.
+    """
+    rank_of, positions, fullest = [0] * len(work.group), [0] * ranks, list[int]()
+    for learning in (True, False):
+        trees = work.trees(learning, longest)
+        for tree, rank in zip(trees, longest_first([tree.size for tree in trees], positions), strict=True):
+            positions[rank] += tree.size
+            for row in tree.rows:
+                rank_of[row] = rank
+        fullest.append(max(positions))
+    trained, scored = fullest
+    return rank_of, TRAINING * trained + scored
+
+
+def may_learn(batch: Selected) -> Tensor:
+    """[N] bool: rows that are selected, of groups whose rewards differ.
+
+    That is what most objectives have a gradient for. One that has it for others too is balanced as well, since both
+    kinds are.
+    """
+    _, group = batch.require("group", "balance").unique(return_inverse=True)
+    reward = batch.require("reward", "balance")
+    rewards = reward[:, None] if batch.rewards is None else torch.cat([reward[:, None], batch.rewards], 1)
+    same = group[:, None].expand_as(rewards)
+    first = torch.zeros_like(rewards).scatter_reduce(0, same, rewards, "amin", include_self=False)
+    last = torch.zeros_like(rewards).scatter_reduce(0, same, rewards, "amax", include_self=False)
+    return batch.selected & (first != last).any(1)[group]
