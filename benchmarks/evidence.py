@@ -1,4 +1,4 @@
-"""What `rlzoo choose`, `rlzoo doctor` and the site say of measurements, made of the committed results, for the package.
+"""What `rlzoo objectives --for`, `rlzoo doctor` and the site say of measurements, made of the committed results.
 
 python -m benchmarks.evidence
 """

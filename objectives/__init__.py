@@ -26,6 +26,7 @@ from objectives.batch import (
 from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, importable_from, module_name
 from objectives.errors import ObjectiveError
 from objectives.expression import Term, read_terms
+from objectives.failure_modes import FAILURE_MODES
 from objectives.kinds import (
     Advantage,
     Aggregate,
@@ -47,15 +48,14 @@ from objectives.part import ASKED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.recipes import recipe
 from objectives.sums import Sums, k3, shares
-from objectives.troubles import TROUBLES, Trouble
 from objectives.version import VERSION
 from objectives.zoo import Name, known, names, register, with_examples
 
 __all__ = [
     "ASKED",
     "CODE_FOLDERS",
+    "FAILURE_MODES",
     "OF_TURNS",
-    "TROUBLES",
     "UNREPORTED",
     "VERSION",
     "Account",
@@ -85,7 +85,6 @@ __all__ = [
     "Surrogate",
     "Term",
     "TokenBatch",
-    "Trouble",
     "Update",
     "Weight",
     "Writer",

@@ -57,7 +57,7 @@ class Part:
     """Names of parts of other stages beside which it has no meaning."""
     paper: ClassVar[str] = ""
     troubles: ClassVar[tuple[str, ...]] = ()
-    """What it addresses, the most important first: tags of `objectives.TROUBLES`."""
+    """What it addresses, the most important first: tags of `objectives.FAILURE_MODES`."""
     origin: ClassVar[str] = ""
     """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
     minimum_group: ClassVar[int] = 1

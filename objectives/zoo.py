@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from objectives.definitions import import_definitions, module_name, strings_behind
 from objectives.errors import ObjectiveError, shown
+from objectives.failure_modes import FAILURE_MODES
 from objectives.part import ASKED, Part, Stage
-from objectives.troubles import TROUBLES
 
 PartClass = TypeVar("PartClass", bound=type[Part])
 
@@ -153,8 +153,9 @@ def _check_class(part: type[Part]) -> None:
     if part.stage <= Stage.ADVANTAGE and part.control is not Part.control:
         raise ObjectiveError(f"{where}: a part of stage {part.stage.name.lower()} comes before controllers are asked")
     for tag in part.troubles:
-        if tag not in TROUBLES:
-            raise ObjectiveError(f"{where}: no trouble is called {shown(tag)!r}; {_nearest(tag, list(TROUBLES))}")
+        if tag not in FAILURE_MODES:
+            near = _nearest(tag, list(FAILURE_MODES))
+            raise ObjectiveError(f"{where}: no failure mode is called {shown(tag)!r}; {near}")
     for item in fields(part):
         if item.default is MISSING:
             raise ObjectiveError(f"{where}: the parameter {item.name} needs a default")
@@ -310,7 +311,7 @@ class Name:
     examples: tuple[str, ...] = ()
     """Each of these with a value that is no paper's, as `name=value`."""
     troubles: tuple[str, ...] = ()
-    """Tags of `TROUBLES` that it addresses; a recipe has those of the parts that are its idea."""
+    """Tags of `FAILURE_MODES` that it addresses; a recipe has those of the parts that are its idea."""
 
 
 def names() -> list[Name]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rlzoo.api import (
         Comparison,
         Run,
-        choose,
         compare,
         evaluate,
         inspect,
@@ -32,7 +31,6 @@ __all__ = [
     "Comparison",
     "Run",
     "UserError",
-    "choose",
     "compare",
     "evaluate",
     "grade",
@@ -50,6 +48,8 @@ _ELSEWHERE = {"grade": "rlzoo.tasks", "map_objectives": "rlzoo.lab.commands", "r
 
 def __getattr__(name: str) -> Any:
     """Imported when it is first asked for: what trains takes seconds to import."""
+    if name == "choose":
+        raise AttributeError("rlzoo.choose was removed; rlzoo objectives --for shows what addresses a failure mode")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE.get(name, "rlzoo.api")), name)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from rlzoo.choosing.choose import Choice
     from rlzoo.comparing.compare import RunFailure
 
     Table: TypeAlias = DataFrame | list[dict[str, Any]]
@@ -215,18 +214,6 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     from rlzoo.report.microscope_page import show_microscope
 
     return show_microscope(inspect_run(str(folder), config, trusted.trust), not progress)
-
-
-@user_call()
-def choose(words: str) -> Choice:
-    """What addresses a trouble that is told in a user's words, as `rlzoo choose` shows it: values.
-
-    `choose("my entropy collapses at step 50").remedies` are parts, the most promising first: each has an expression,
-    costs, the metric that shows it, and what map, suite and boards found. Raises UserError if nothing is like it.
-    """
-    from rlzoo.choosing.choose import choose
-
-    return choose(words)
 
 
 def load_run(folder: str | Path) -> Run:

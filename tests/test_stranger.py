@@ -371,7 +371,7 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["train", *WORDS, "objective=grpo", "output=runs/{task}-{objective}-{seed}"],
             ["fit", str(run / "config.yaml")],
             ["task", str(run / "config.yaml")],
-            ["choose", "my", "entropy", "collapses"],
+            ["objectives", "--for", "entropy_collapse"],
             ["suite", "experiments=theirs", f"output={run.parent}"],
             ["suite", "theirs:bonus", "experiments=nobody", f"output={run.parent}"],
         )

@@ -1,10 +1,14 @@
-"""What the page of a method says of measurements, from the files that the package ships."""
+"""What the pages say of measurements, from the files that the package ships."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-from objectives import TROUBLES, Name, Objective
-from rlzoo.choosing.evidence import ClaimEvidence, Evidence, MapRow, shipped
-from rlzoo.report.choice import NOT_MEASURED, board_words, claim_words
+from links import write_changed
+
+from objectives import FAILURE_MODES, Name, Objective
+from rlzoo.lab.evidence import NOT_MEASURED, MapRow, beginning, on_leaderboards, on_the_map
+from rlzoo.report.failure_modes import ClaimEvidence, claims_about, remedies_table
+from rlzoo.report.table import Cell, Column, Shown, Table
 
 SHOWN = {
     "reward": "reward",
@@ -20,45 +24,62 @@ FEW = 3
 MORE = {1: " ▲", -1: " ▼", 0: ""}
 
 
-def trouble_words(name: Name) -> str:
-    """What the parts address that are a method's idea, in users' words."""
-    lines = [f"- `{tag}`: {TROUBLES[tag].diagnosis} Users say: {TROUBLES[tag].words[0]}." for tag in name.troubles]
-    return "\n".join(lines) or "None of [the troubles that the chooser knows](../../guides/choose.md)."
+def write(folder: Path) -> None:
+    """Writes the page of failure modes."""
+    write_changed(folder / "which_objective.md", which_objective_page())
 
 
-def map_table(objective: Objective, evidence: Evidence | None = None) -> str:
+def which_objective_page() -> str:
+    """Every failure mode with what addresses it, and what to begin with: `rlzoo objectives --for` says the same."""
+    pieces = [
+        "# Failure modes",
+        f"{beginning().words} Change it when a run has a failure mode, and change one part at a time: add the part "
+        "with `+`, train with it and without it on a few seeds, and [compare the two](../guides/compare.md).",
+        "The last column says what [the behaviour suite](../../benchmarks/suite/README.md) found in small trainings "
+        "in which the failure mode is there on purpose; parts of which a claim about it holds stand first.",
+    ]
+    for name, meaning in FAILURE_MODES.items():
+        table = remedies_table(name)
+        pieces += [f"## {name.replace('_', ' ')}", f"`{name}`: {meaning}"]
+        pieces.append(table.markdown() if table.rows else "No part addresses it; `rlzoo fit` says what a run takes.")
+    return "\n\n".join(pieces) + "\n"
+
+
+def failure_mode_words(name: Name) -> str:
+    """What the parts address that are a method's idea."""
+    lines = [f"- `{tag}`: {FAILURE_MODES[tag]}" for tag in name.troubles]
+    return "\n".join(lines) or "None of [the failure modes](../which_objective.md)."
+
+
+def map_table(objective: Objective, rows: Sequence[MapRow] | None = None) -> str:
     """Its row of the map in each regime: bias, noise, and what a step changes."""
-    found = evidence or shipped()
-    regimes = dict.fromkeys(row.regime for row in found.rows)
-    rows = [row for row in (found.row(regime, objective) for regime in regimes) if row is not None]
+    rows = on_the_map(objective) if rows is None else rows
     if not rows:
         return f"It is {NOT_MEASURED}."
     heads = ["regime", "cosine", "signal / noise", *SHOWN.values(), "does not act", "the same there"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {' | '.join(_cells(row))} |" for row in rows)]
     note = (
         "One update in a language whose responses are all enumerated: the cosine of the expected gradient with the "
         "policy gradient, the signal over the noise of a batch, and what a small step changes, exactly. ▲ and ▼: "
         "surely more, or less, than an equally long step along the policy gradient."
     )
-    return "\n".join([note, "", *lines])
+    return "\n".join([note, "", Table([Column(head) for head in heads], [_cells(row) for row in rows]).markdown()])
 
 
-def claims_list(objective: Objective, contribution: Sequence[str], evidence: Evidence | None = None) -> str:
-    """What the suite found of the method and of the parts that are its idea, and the boards of the method."""
-    found = evidence or shipped()
-    claims: dict[ClaimEvidence, None] = {it: None for part in contribution for it in found.claims_about(part)}
-    lines = [*(f"- {claim_words(it)} ({it.paper})." for it in claims)]
-    lines += [f"- Board {board_words(row)}." for row in found.on_boards(objective)]
-    return "\n".join(lines) or f"Neither suite nor boards: {NOT_MEASURED}."
+def claims_list(objective: Objective, contribution: Sequence[str]) -> str:
+    """What the suite found of the method and of the parts that are its idea, and the method's leaderboard rows."""
+    claims: dict[ClaimEvidence, None] = {it: None for part in contribution for it in claims_about(part)}
+    lines = [f"- {it.text} {it.summary}, corrected p {it.p:.2g} ({it.paper})." for it in claims if it.p is not None]
+    lines += [f"- Leaderboard {row.words}." for row in on_leaderboards(objective)]
+    return "\n".join(lines) or f"Neither suite nor leaderboards: {NOT_MEASURED}."
 
 
-def _cells(row: MapRow) -> Iterator[str]:
-    yield row.regime.replace("_", " ")
-    yield f"{max(-1.0, min(1.0, row.cosine)):.2f}"
-    yield f"{row.signal_to_noise:.2f}"
-    for quantity in SHOWN:
-        shift = row.shifts[quantity]
-        yield f"{shift.value:+.3f}{MORE[shift.beside]}"
-    yield ", ".join(f"`{part}`" for part in row.idle)
+def _cells(row: MapRow) -> list[Shown]:
     more = f" and {len(row.same) - FEW} more" if len(row.same) > FEW else ""
-    yield ", ".join(f"`{name}`" for name in row.same[:FEW]) + more
+    return [
+        row.regime.replace("_", " "),
+        f"{max(-1.0, min(1.0, row.cosine)):.2f}",
+        f"{row.signal_to_noise:.2f}",
+        *(f"{row.shifts[name].value:+.3f}{MORE[row.shifts[name].beside]}" for name in SHOWN),
+        Cell(", ".join(row.idle), is_code=True),
+        ", ".join(row.same[:FEW]) + more,
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evidence_pages import claims_list, map_table, trouble_words
+from evidence_pages import claims_list, failure_mode_words, map_table
 from formula import mathematics
 from links import write_changed
 from pushes import draw_push
@@ -21,8 +21,8 @@ from objectives import (
     with_examples,
 )
 from objectives.zoo import PARTS, RECIPES
-from rlzoo.choosing.costs import costs
 from rlzoo.report.provenance import HOW, MISSING, PROVENANCE, Provenance
+from rlzoo.report.zoo import costs
 
 
 def write(folder: Path) -> None:
@@ -64,8 +64,8 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
         parameter_table(described["parts"]),
         "## Costs",
         "\n".join(f"- {line}" for line in costs(objective)) or "Nothing beyond a forward and a backward pass.",
-        "## Troubles it addresses",
-        trouble_words(name),
+        "## Failure modes that it addresses",
+        failure_mode_words(name),
         "## On the map",
         map_table(objective),
         "## What was found",

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import evidence_pages
 import interface
 import key_pages
 import method_pages
@@ -14,4 +15,5 @@ def write_pages(folder: Path) -> None:
         mirror(name, folder.parent)
     method_pages.write(folder / "methods")
     key_pages.write(folder)
+    evidence_pages.write(folder)
     interface.write(folder)

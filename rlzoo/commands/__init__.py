@@ -16,7 +16,6 @@ from typing import Any, NoReturn, Protocol
 
 from objectives import VERSION, ObjectiveError
 from rlzoo.commands import (
-    choose,
     compare,
     completion,
     doctor,
@@ -90,12 +89,15 @@ COMMANDS: dict[str, Command] = {
     ),
     "fit": fit,
     "objectives": objectives,
-    "choose": choose,
     "doctor": doctor,
     "warmup": Laboratory("warmup", "make the embedded model by supervised warm-up"),
     "push": push,
     "completion": completion,
 }
+
+
+REMOVED = {"choose": "rlzoo objectives --for entropy_collapse shows what addresses a failure mode"}
+"""Command of an earlier version -> what to type instead."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -143,6 +145,8 @@ def _plain_warning(*arguments: Any, **options: Any) -> str:
 def _read(words: list[str]) -> argparse.Namespace:
     """The arguments of a command line. Raises UserError for what is no command and no option."""
     words = ["--help"] if not words else [*words[1:], "--help"] if words[0] == "help" else words
+    if words[0] in REMOVED:
+        raise UserError(f"rlzoo {words[0]} was removed; {REMOVED[words[0]]}")
     if not words[0].startswith("-") and words[0] not in COMMANDS:
         raise UserError(f"there is no command {words[0]!r}{_meant_command(words[0])}")
     arguments, others = _parser(words[0]).parse_known_args(words)

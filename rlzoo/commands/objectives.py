@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from objectives import names, parse, with_examples
+from objectives import FAILURE_MODES, names, parse, with_examples
 from objectives.peers import PEERS, REMOVED
 from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError, nearest, one_line
@@ -23,6 +23,14 @@ def declare(parser: ArgumentParser) -> None:
     )
     completed(words, (), objectives=True)
     parser.add_argument("--search", metavar="WORD", default="", help="only what mentions it")
+    parser.add_argument(
+        "--for",
+        dest="failure_mode",
+        metavar="FAILURE_MODE",
+        nargs="?",
+        const="",
+        help="what addresses it, with what the suite measured: entropy_collapse, ...; without a name, lists them",
+    )
     parser.add_argument(
         "--from", dest="source", metavar="LIBRARY", help=f"the expression for a file of settings of {', '.join(PEERS)}"
     )
@@ -40,6 +48,9 @@ def run(arguments: Namespace) -> None:
     """Shows what is asked for. Raises UserError for more than two expressions."""
     if arguments.source or arguments.target:
         _translate(arguments)
+        return
+    if arguments.failure_mode is not None:
+        _show_remedies(arguments)
         return
     if arguments.provenance:
         _provenance(arguments)
@@ -80,6 +91,21 @@ def _with_values(word: str) -> str:
     expression, asked = with_examples(name), " and ".join(name.asked)
     print(f"{word} asks for {asked}, of which we know no published value; {expression} is an example", file=sys.stderr)
     return expression
+
+
+def _show_remedies(arguments: Namespace) -> None:
+    """Shows what addresses a failure mode, or all failure modes."""
+    from rlzoo.report.failure_modes import addressing, print_failure_modes, print_remedies
+
+    if arguments.words or arguments.search:
+        raise UserError("--for stands alone: rlzoo objectives --for entropy_collapse")
+    if arguments.json:
+        remedies = [asdict(remedy) for remedy in addressing(arguments.failure_mode)] if arguments.failure_mode else []
+        print(json.dumps(remedies if arguments.failure_mode else FAILURE_MODES, indent=2))
+    elif arguments.failure_mode:
+        print_remedies(arguments.failure_mode)
+    else:
+        print_failure_modes()
 
 
 def _provenance(arguments: Namespace) -> None:

@@ -28,7 +28,7 @@ class Detector:
     unit: str
     """What the signal is, behind its number."""
     trouble: str = ""
-    """A tag of `objectives.TROUBLES`; empty where no objective helps."""
+    """A tag of `objectives.FAILURE_MODES`; empty where no objective helps."""
     setting: str = ""
     """What to do besides, or instead."""
     below: bool = False

@@ -8,10 +8,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rlzoo.choosing.choose import addressing
-from rlzoo.choosing.remedies import Remedy
 from rlzoo.doctor.detectors import Detection, Examination
 from rlzoo.doctor.rates import Rates, rates_of
+from rlzoo.report.failure_modes import Remedy, addressing
 from rlzoo.report.table import plain_console
 
 LABEL = 9
@@ -65,7 +64,7 @@ def finding_lines(finding: Detection, rates: Rates | None) -> Iterator[tuple[str
     for remedy in suggested(finding):
         yield "try", f"objective={remedy.expression} ({remedy.paper})"
     if finding.trouble:
-        yield "more", f"rlzoo choose {finding.trouble.replace('_', ' ')}"
+        yield "more", f"rlzoo objectives --for {finding.trouble}"
 
 
 def rates_words(rates: Rates | None) -> str:

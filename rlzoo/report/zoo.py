@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from objectives import TROUBLES, Name, Objective, Stage, names, read_terms
-from rlzoo.choosing.costs import costs
+from objectives import FAILURE_MODES, Name, Objective, Stage, names, read_terms
 from rlzoo.errors import UserError, nearest
 from rlzoo.report.provenance import HOW, Provenance
 from rlzoo.report.table import plain_console
@@ -18,16 +17,40 @@ ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
 
 
+COSTS = {
+    "logp_ref": "a frozen reference model, and a forward of it per step",
+    "logp_teacher": "a teacher, and a forward of it per step",
+    "logp_prompt": "a forward of the prompts per step",
+    "logp_old": "a scoring forward per step (none if a step makes one update, or with rollout.old_logp=engine)",
+    "sum_pi_squared_old": "sums of squared probabilities at rollout time, from the scoring forward",
+    "entropy_old": "entropies at rollout time, from the scoring forward",
+}
+"""Field of the batch -> what it takes to have it."""
+
+
+def costs(objective: Objective) -> list[str]:
+    """What it takes beyond one forward and backward over the rollouts."""
+    lines = [f"{objective.pass_count} update pass{'es' * (objective.pass_count > 1)} over the rollouts of a step"]
+    lines += [text for field, text in COSTS.items() if field in objective.needs]
+    if objective.reads_current:
+        lines.append("a forward without gradient before each update once the policy has moved, for current statistics")
+    if objective.refills:
+        lines.append("further rollouts in place of the groups that are dropped")
+    if objective.needs_entropy_gradient:
+        lines.append("the gradient of the full-vocabulary entropy")
+    return lines
+
+
 def found(names: Sequence[Name], word: str) -> list[Name]:
     """Those that mention a word: in what they are called, what they do, where they come from or what they say.
 
-    What users say of the troubles that they address counts as well. Raises UserError if none does.
+    The failure modes that they address count as well. Raises UserError if none does.
     """
     texts = {
-        name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc, *_told(name))
+        name: (name.name, *name.aliases, name.stage, name.paper, name.summary, *name.variants, name.doc)
         for name in names
     }
-    mentioned = [name for name in names if word.lower() in " ".join(texts[name]).lower()]
+    mentioned = [name for name in names if word.lower() in " ".join((*texts[name], *_addressed(name))).lower()]
     if not mentioned:
         raise UserError(
             f"--search {word}: nothing in the zoo mentions it{nearest(word, [name.name for name in names])}"
@@ -35,9 +58,9 @@ def found(names: Sequence[Name], word: str) -> list[Name]:
     return mentioned
 
 
-def _told(name: Name) -> Iterator[str]:
+def _addressed(name: Name) -> Iterator[str]:
     for tag in name.troubles:
-        yield from (tag, *TROUBLES[tag].words)
+        yield from (tag, tag.replace("_", " "), FAILURE_MODES[tag])
 
 
 def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:

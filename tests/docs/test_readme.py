@@ -78,10 +78,9 @@ def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> N
 
 
 def test_where_to_begin_is_what_the_boards_say() -> None:
-    from rlzoo.choosing.choose import beginning
-    from rlzoo.choosing.evidence import shipped
+    from rlzoo.lab.evidence import beginning
 
-    begin = beginning(shipped())
+    begin = beginning()
     called = f"call {len(begin.better)} better than their baseline somewhere, and {len(begin.worse)} worse."
     begun = (
         f"Start plain, with `{begin.expression}`. Of ten objectives [our leaderboards](docs/guides/choose.md) {called}"

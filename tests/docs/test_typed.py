@@ -188,7 +188,6 @@ DONE: dict[str, Callable[[list[str]], None]] = {
     "map": mapped,
     "suite": suited,
     "objectives": looked,
-    "choose": looked,
     "doctor": predicted,
     "task": looked,
     "grade": looked,

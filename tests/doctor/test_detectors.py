@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from objectives import TROUBLES
-from rlzoo.choosing.choose import addressing
+from objectives import FAILURE_MODES
 from rlzoo.doctor.columns import COLUMNS, Table, held, noise_until, trend
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.rates import RATES, rates_of, shipped_rates
 from rlzoo.doctor.signals import MOVING, group_patience
+from rlzoo.report.failure_modes import addressing
 from tests.doctor.tables import STEPS, changed, healthy, named
 
 SICK: dict[str, dict[str, float]] = {
@@ -279,7 +279,7 @@ def test_noise_has_a_trend_beyond_the_threshold_in_one_run_of_seven_at_most() ->
 
 def test_every_trouble_is_one_that_is_known_and_has_something_to_type() -> None:
     for detector in DETECTORS:
-        assert not detector.trouble or detector.trouble in TROUBLES
+        assert not detector.trouble or detector.trouble in FAILURE_MODES
         assert detector.setting or addressing(detector.trouble)
         assert set(detector.needs) <= COLUMNS.keys()
 

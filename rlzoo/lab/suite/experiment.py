@@ -76,7 +76,7 @@ class Experiment:
 
     name: str
     trouble: str
-    """What a user would complain of: a tag of `objectives.TROUBLES`."""
+    """What a user would complain of: a tag of `objectives.FAILURE_MODES`."""
     question: str
     task: type
     """A `DemonstratedTask`; `task.options` are its parameters."""

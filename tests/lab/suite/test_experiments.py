@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from objectives import TROUBLES, parse
+from objectives import FAILURE_MODES, parse
 from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.experiment.experiment import check
 from rlzoo.lab.suite.catalogue import load_experiment, own_names
@@ -57,7 +57,7 @@ def test_everything_that_an_experiment_names_is_there(name: str) -> None:
     experiment = EXPERIMENTS[name]
     named = [experiment.positive.arm, experiment.positive.against, *experiment.negative, BASE]
     named += [arm for claim in experiment.claims for arm in (claim.arm, claim.against)]
-    assert experiment.name == name and experiment.trouble in TROUBLES
+    assert experiment.name == name and experiment.trouble in FAILURE_MODES
     assert {*named} <= {*experiment.arms}
     assert 1 <= len(experiment.claims) <= 3
     assert all(claim.arm != claim.against and claim.smallest > 0 for claim in experiment.claims)

@@ -1,0 +1,171 @@
+"""Which parts and recipes address a failure mode, and what the behaviour suite measured of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from objectives import FAILURE_MODES, Name, ObjectiveError, names, parse, with_examples
+from objectives.zoo import RECIPES
+from rlzoo.errors import UserError, nearest
+from rlzoo.report.table import Cell, Column, Table, pairs, plain_console
+
+EVIDENCE = Path(__file__).parents[1] / "embedded" / "evidence"
+"""What was measured, as `python -m benchmarks.evidence` makes it of the committed results."""
+BASE = "grpo-kl"
+"""What a part is added to where it goes with it: the suite contrasts single parts on it."""
+
+
+@dataclass(frozen=True)
+class ClaimEvidence:
+    """What a paper says of a mechanism, and what the suite found."""
+
+    experiment: str
+    failure_mode: str
+    text: str
+    paper: str
+    score: str
+    """What the effect is measured in."""
+    effect: float | None
+    """None, as are its interval and p-value, where the arms share fewer than two seeds."""
+    low: float | None
+    high: float | None
+    p: float | None
+    """Corrected for the whole table."""
+    verdict: str
+    """`holds`, `does not hold`, `cannot tell`, `does not fire` or `void`."""
+    seeds: int
+    objective: str
+    against: str
+
+    @property
+    def summary(self) -> str:
+        """The verdict with the effect, its interval and how many seeds it is of."""
+        if self.effect is None or self.low is None or self.high is None:
+            return f"{self.experiment}: {self.verdict}"
+        interval = f"[{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.experiment}: {self.verdict}, {self.score} {self.effect:+.3g} {interval}, {self.seeds} seeds"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A part that addresses a failure mode."""
+
+    name: str
+    summary: str
+    paper: str
+    expression: str
+    """An objective that has it."""
+    recipes: tuple[str, ...]
+    """Those of which it is an idea."""
+    claims: tuple[ClaimEvidence, ...]
+    """What the suite found of it, claims about the failure mode first."""
+    rank: int
+    """-1 if a claim about the failure mode holds, 1 if one does not; 0 otherwise."""
+
+
+@cache
+def suite_claims() -> tuple[ClaimEvidence, ...]:
+    """All claims of the suite; none where none is shipped."""
+    path = EVIDENCE / "suite.json"
+    records = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.exists() else []
+    return tuple(map(_claim, records))
+
+
+def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
+    return ClaimEvidence(
+        experiment=record["experiment"],
+        failure_mode=record["trouble"],
+        text=record["claim"],
+        paper=record["paper"],
+        score=record["score"],
+        effect=record["effect"],
+        low=record["low"],
+        high=record["high"],
+        p=record["p_corrected"],
+        verdict=record["verdict"],
+        seeds=record["seeds"],
+        objective=record["objective"],
+        against=record["objective_against"],
+    )
+
+
+@cache
+def claims_about(part: str) -> tuple[ClaimEvidence, ...]:
+    """Claims whose two arms differ in a part, whatever else they have."""
+    return tuple(claim for claim in suite_claims() if part in _differing(claim.objective, claim.against))
+
+
+@cache
+def _differing(first: str, second: str) -> frozenset[str]:
+    ours, theirs = (set(parse(expression).parts) for expression in (first, second))
+    return frozenset(part.name for part in ours ^ theirs)
+
+
+def addressing(failure_mode: str) -> list[Remedy]:
+    """The parts that address a failure mode of `FAILURE_MODES`. Raises UserError, with all of them, for another."""
+    if failure_mode not in FAILURE_MODES:
+        listed = ", ".join(FAILURE_MODES)
+        meant = nearest(failure_mode, FAILURE_MODES, most=1)
+        raise UserError(f"--for {failure_mode}: not a failure mode{meant}; there are {listed}")
+    zoo = [name for name in names() if ":" not in name.name]
+    recipes = [name for name in zoo if name.kind == "recipe"]
+    parts = [name for name in zoo if name.kind == "part" and failure_mode in name.troubles]
+    return sorted((_remedy(part, recipes, failure_mode) for part in parts), key=lambda remedy: remedy.rank)
+
+
+def _remedy(part: Name, recipes: Sequence[Name], failure_mode: str) -> Remedy:
+    of_idea = [recipe for recipe in recipes if part.name in RECIPES[recipe.name].contribution]
+    candidates = [f"{BASE}+{with_examples(part)}", *map(with_examples, [*of_idea, *recipes])]
+    claims = sorted(claims_about(part.name), key=lambda claim: claim.failure_mode != failure_mode)
+    verdicts = {claim.verdict for claim in claims if claim.failure_mode == failure_mode}
+    return Remedy(
+        name=part.name,
+        summary=part.summary,
+        paper=part.paper,
+        expression=next(text for text in candidates if _has(text, part.name)),
+        recipes=tuple(recipe.name for recipe in of_idea),
+        claims=tuple(claims),
+        rank=("does not hold" in verdicts) - ("holds" in verdicts),
+    )
+
+
+def _has(expression: str, part: str) -> bool:
+    """Whether it can be composed, and the part is not removed from it."""
+    try:
+        objective = parse(expression)
+    except ObjectiveError:
+        return False
+    return any(member.name == part for member in objective.parts)
+
+
+def remedies_table(failure_mode: str) -> Table:
+    """What addresses a failure mode, what it does, and what the suite measured of it."""
+    widths = {"part": 26, "what it does": 24, "suite": 22}
+    columns = [Column(heading, is_text=True, width=width) for heading, width in widths.items()]
+    return Table(columns, [_row(remedy) for remedy in addressing(failure_mode)])
+
+
+def _row(remedy: Remedy) -> list[Cell]:
+    recipes = f"in {', '.join(remedy.recipes)}" if remedy.recipes else ""
+    first, *others = [claim.summary for claim in remedy.claims] or ["not measured"]
+    does = Cell(remedy.summary.removesuffix("."), notes=[*filter(None, (recipes, remedy.paper))])
+    return [Cell(remedy.name, is_code=True), does, Cell(first, notes=others)]
+
+
+def print_remedies(failure_mode: str, console: Console | None = None) -> None:
+    """The failure mode, and the table of what addresses it."""
+    console = console or plain_console()
+    table = remedies_table(failure_mode)
+    console.print(f"{failure_mode}: {FAILURE_MODES[failure_mode]}", soft_wrap=True)
+    console.print(table if table.rows else "no part addresses it")
+    console.print("add a part to an objective: rlzoo train objective=justrl+PART; rlzoo objectives PART explains it")
+
+
+def print_failure_modes(console: Console | None = None) -> None:
+    """All failure modes, in a line each."""
+    (console or plain_console()).print(pairs(FAILURE_MODES.items()))
