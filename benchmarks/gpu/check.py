@@ -234,8 +234,8 @@ def peaks(keys: tuple[str, ...]) -> dict[str, tuple[float, float]]:
     from rlzoo.experiment.run_folder import RunFolder
     from rlzoo.model.accelerator import make_accelerator
     from rlzoo.model.pretrained import locate
-    from rlzoo.model.shape import shape_of
-    from rlzoo.training.memory import predict
+    from rlzoo.rollout.memory import shape_of
+    from rlzoo.training.fit import predict
     from rlzoo.training.run import load_trainer
 
     with tempfile.TemporaryDirectory() as folder:

@@ -29,9 +29,9 @@ from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model import token_stats
 from rlzoo.model.accelerator import gathered, make_accelerator
-from rlzoo.model.shape import Shape, shape_of
+from rlzoo.rollout.memory import Shape, shape_of
 from rlzoo.training.checkpoint import save_checkpoint
-from rlzoo.training.memory import host_bytes, predict
+from rlzoo.training.fit import host_bytes, predict
 from rlzoo.training.run import load_trainer
 from rlzoo.training.step import Trainer
 

@@ -22,13 +22,10 @@ def run(arguments: Namespace) -> int:
     objective = parse(config.objective)
 
     from rlzoo.experiment.old_logp import check_old_logp
-    from rlzoo.model.shape import shape_of, teacher_shape
     from rlzoo.model.sharding import check_shards
     from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
-    from rlzoo.rollout.cache import GIB
-    from rlzoo.training.arithmetic import arithmetic, saved_by_engine
-    from rlzoo.training.memory import fit, host_bytes
-    from rlzoo.training.shared_memory import offloaded_bytes
+    from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
+    from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
 
     check_shards(config.train, machine.gpus)
     check_old_logp(objective, config)

@@ -25,8 +25,8 @@ from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
-from rlzoo.rollout.cache import warn_of_cache
 from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.memory import warn_of_cache
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, contamination_of, load_benchmark
 from rlzoo.tasks.grading import GraderPool

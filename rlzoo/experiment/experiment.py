@@ -18,8 +18,8 @@ from rlzoo.experiment.teacher import check_teacher, check_teacher_is_read, check
 from rlzoo.experiment.trial import try_objective
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class
-from rlzoo.rollout.cache import warn_of_cache
 from rlzoo.rollout.environment import environment_of
+from rlzoo.rollout.memory import warn_of_cache
 from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem, Task

@@ -7,11 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rlzoo.config import Config
-from rlzoo.model.shape import Shape
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, set_aside_gib
-from rlzoo.training.arithmetic import StepArithmetic
-from rlzoo.training.memory import Fit, free_for_cache, whole_responses
+from rlzoo.rollout.memory import GIB, Shape, set_aside_gib
+from rlzoo.training.fit import Fit, StepArithmetic, free_for_cache, whole_responses
 
 NODE = 8
 """GPUs of a machine."""

@@ -25,16 +25,16 @@ from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.evaluation import changes_table, results_tables
 from rlzoo.report.memory import said_room
 from rlzoo.report.table import plain_console
 from rlzoo.rollout import engine_class
+from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import PHASES
 from rlzoo.tasks.dataset import forms_said
 from rlzoo.tasks.environment_class import tool_keys
-from rlzoo.training.memory import whole_responses
+from rlzoo.training.fit import whole_responses
 from rlzoo.training.run import Outcome, ShowStep
 
 

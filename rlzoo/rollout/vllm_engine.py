@@ -20,12 +20,11 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
-from rlzoo.model.shape import shape_of
 from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.cache import GIB, set_aside_gib
 from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.memory import GIB, set_aside_gib, shape_of
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""

@@ -1,6 +1,8 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
+import errno
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -25,7 +27,7 @@ from rlzoo.experiment.experiment import Experiment, check
 from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
-from rlzoo.files import append_json_line, read_json_lines, write_json
+from rlzoo.files import append_json_line, file_written_atomically, read_json_lines, write_json
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.deterministic import prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
@@ -33,15 +35,15 @@ from rlzoo.model.sharding import check_offload, check_shards, is_sharded, shardi
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.environment import environment_opened
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
-from rlzoo.signals import Interrupted, number_of
+from rlzoo.signals import Interrupted, heard, interrupt, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, save_checkpoint
-from rlzoo.training.interruption import Interruption
 from rlzoo.training.models import load_models
-from rlzoo.training.profiling import profiled
 from rlzoo.training.stale_rollouts import ahead_tensors, partial_tensors, read_ahead, read_partial
 from rlzoo.training.step import StepRollouts, Trainer
 
+QUIET_PROFILER = ("KINETO_LOG_LEVEL", "6")
+"""What the profiler's library reads as it starts, or it says of each trace that it begins and ends."""
 ShowStep = Callable[[dict[str, Any], dict[str, float], Sequence[Detection]], None]
 """Called with the metrics and the timings of a step, and with the findings of the doctor that it brought."""
 WriteReports = Callable[[RunFolder], None]
@@ -260,7 +262,7 @@ def _what_is_saved(folder: RunFolder) -> str:
     return f"step {read_progress(last).step} is saved; resume=true goes on from there"
 
 
-def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption: Interruption) -> None:
+def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption: "Interruption") -> None:
     config, main = trainer.config, trainer.accelerator.is_main_process
     if main:
         forget_after(folder, trainer.progress.step)
@@ -288,7 +290,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
 
 
 def _profiled_if_asked(trainer: Trainer, folder: RunFolder, view: TrainingView) -> AbstractContextManager[None]:
-    """In which the step that comes next is made."""
+    """Context manager that profiles the next step if `log.profile` names it."""
     step = trainer.progress.step + 1
     if step != trainer.config.log.profile:
         return nullcontext()
@@ -374,3 +376,69 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
             numbers = {name: value for name, value in evaluation.summary().items() if isinstance(value, int | float)}
             metrics = {f"evaluation/{decoding.slug}/{name}": number for name, number in numbers.items()}
             accelerator.log(metrics, step=trainer.progress.step)
+
+
+# ---- signals ---------------------------------------------------------------------------------------------------------
+
+
+class Interruption:
+    """Puts a signal off while a step is under way, once; Ctrl-C after it ends the step at once.
+
+    Several processes put it off until all of them have ended a step, so that none waits for another.
+    """
+
+    def __init__(self, accelerator: Accelerator, tell: Callable[[], None]) -> None:
+        self.accelerator, self.tell = accelerator, tell
+        self.asked, self.is_under_way = 0, False
+
+    def heeded(self) -> AbstractContextManager[None]:
+        """Context in which signals are put off."""
+        return heard(self._heed)
+
+    def _heed(self, number: int) -> None:
+        alone = self.accelerator.num_processes == 1
+        if self.asked or (alone and not self.is_under_way):
+            interrupt(number)
+        self.asked = number
+        self.tell()
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Context of a step. Raises Interrupted at its end if a signal came meanwhile, to any process."""
+        self.is_under_way = True
+        yield
+        self.is_under_way = False
+        if number := self._agreed():
+            raise Interrupted(number)
+
+    def _agreed(self) -> int:
+        if self.accelerator.num_processes == 1:
+            return self.asked
+        asked = torch.tensor([self.asked], device=self.accelerator.device)
+        return int(self.accelerator.gather(asked).max())
+
+
+# ---- profile ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def profiled(folder: RunFolder, step: int, process: int, tell: Callable[[Path], None]) -> Iterator[None]:
+    """Traces what this process does in a step, as a span `ProfilerStep#STEP`, for Perfetto, Chrome and TensorBoard.
+
+    The trace of a step that ends with an error is not written. `tell` is called with the folder that it lies in.
+    """
+    os.environ.setdefault(*QUIET_PROFILER)
+    with torch.profiler.profile() as profiler, torch.profiler.record_function(f"ProfilerStep#{step}"):
+        yield
+    with file_written_atomically(folder.profile(step) / f"process-{process}.pt.trace.json") as file:
+        profiler.export_chrome_trace(file.name)
+        _check_whole(file.name)
+    tell(folder.profile(step))
+
+
+def _check_whole(trace: str) -> None:
+    """Raises OSError for one that was cut short: of a full disk the profiler says nothing."""
+    with open(trace, "rb") as file:
+        file.seek(-min(16, os.path.getsize(trace)), os.SEEK_END)
+        if not file.read().rstrip().endswith(b"}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), trace)

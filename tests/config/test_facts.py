@@ -22,10 +22,9 @@ from rlzoo.evaluation.target import read_target
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.inspecting.task_look import look_at_task
-from rlzoo.model.shape import shape_of
 from rlzoo.report.terminal import Terminal
-from rlzoo.training.arithmetic import arithmetic
-from rlzoo.training.memory import GIB, fit
+from rlzoo.rollout.memory import shape_of
+from rlzoo.training.fit import GIB, arithmetic, fit
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
 from tests.thinned import thinned

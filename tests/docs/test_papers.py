@@ -7,8 +7,8 @@ import pytest
 
 from objectives import parse
 from rlzoo.config import load_config
-from rlzoo.model.shape import shape_of
-from rlzoo.training.arithmetic import arithmetic
+from rlzoo.rollout.memory import shape_of
+from rlzoo.training.fit import arithmetic
 
 ROOT = Path(__file__).parents[2]
 RUNS = {"stapo_qwen3_1.7b": (100, 1), "stare_qwen2.5_math_7b": (250, 2), "lopti_qwen2.5_3b": (90, 6)}

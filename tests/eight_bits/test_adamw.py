@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from rlzoo.config import load_config
 from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, Progress
-from rlzoo.model.shape import Shape
 from rlzoo.model.sharding import CPU, here, rows_here, shard, sharding_of
+from rlzoo.rollout.memory import Shape
 from rlzoo.training.checkpoint import load_optimizer
+from rlzoo.training.fit import moment_bytes
 from rlzoo.training.optimizer import MOMENTS, make_optimizer, plain_parts, take_step, zero_moment
-from rlzoo.training.shared_memory import moment_bytes
 from tests.training.shared_copies import hold_several_to_one, pretended
 from tests.training.test_train import run
 

@@ -19,12 +19,12 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import check, counted
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.model.shape import shape_of
 from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.table import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
+from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
-from rlzoo.training.memory import whole_responses
+from rlzoo.training.fit import whole_responses
 from rlzoo.training.run import Outcome
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import rlzoo.rollout.cache
+import rlzoo.rollout.memory
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model.policy import load_policy
-from rlzoo.model.shape import shape_of
 from rlzoo.model.tokenizer import load_tokenizer
-from rlzoo.rollout.cache import ROOM, total_memory, warn_of_cache
+from rlzoo.rollout.memory import ROOM, shape_of, total_memory, warn_of_cache
 
 TOKENS = 6
 
@@ -48,7 +47,7 @@ def test_responses_that_could_outgrow_memory_are_said(
     tokenizer = load_tokenizer(model)
     rollout = RolloutConfig(engine=engine, max_prompt_tokens=20, max_response_tokens=10, rows_per_batch=100)
     needed = ROOM * 100 * 30 * shape_of(model).cached_numbers * 4
-    monkeypatch.setattr(rlzoo.rollout.cache, "total_memory", lambda: int(needed * memory))
+    monkeypatch.setattr(rlzoo.rollout.memory, "total_memory", lambda: int(needed * memory))
     with caplog.at_level(logging.WARNING):
         warn_of_cache(rollout, model, tokenizer)
     assert ("rollout.engine=vllm or rollout.rows_per_batch=" in caplog.text) == warns

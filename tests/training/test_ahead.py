@@ -23,13 +23,13 @@ from rlzoo.experiment.progress import AHEAD, OPTIMIZER, PROGRESS, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
-from rlzoo.model.shape import shape_of
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.arithmetic import arithmetic
+from rlzoo.training.fit import arithmetic
 from rlzoo.training.run import train
 from rlzoo.training.scoring import ForwardPasses
 from rlzoo.training.step import Trainer

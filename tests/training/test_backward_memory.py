@@ -16,10 +16,9 @@ from objectives import parse
 from rlzoo.config import load_config
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
-from rlzoo.model.shape import Shape
 from rlzoo.model.sharding import shard
-from rlzoo.training.memory import copy_bytes, gathered_bytes
-from rlzoo.training.pass_memory import training_moments
+from rlzoo.rollout.memory import Shape
+from rlzoo.training.fit import copy_bytes, gathered_bytes, training_moments
 from tests.model.tiny_models import tiny_tokenizer
 from tests.simulated_device.updates import counting
 

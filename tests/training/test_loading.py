@@ -15,8 +15,8 @@ from rlzoo.model.policy import Policy, pretrained_model
 from rlzoo.model.pretrained import locate
 from rlzoo.model.shared_out import fill
 from rlzoo.model.tokenizer import load_tokenizer
-from rlzoo.training import tensor_files
-from rlzoo.training.tensor_files import TensorFile, write_model_files
+from rlzoo.training import checkpoint as saving
+from rlzoo.training.checkpoint import TensorFile, write_model_files
 from tests.model.tiny_models import CONFIGS, tiny_policy
 from tests.processes import TWO, launch
 
@@ -107,7 +107,7 @@ def test_tensors_written_one_by_one_are_the_file_that_safetensors_writes(tmp_pat
 def test_a_model_written_one_by_one_is_an_ordinary_transformers_folder(
     largest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensor_files, "LARGEST_FILE", largest)
+    monkeypatch.setattr(saving, "LARGEST_FILE", largest)
     policy = tiny_policy("qwen3")
     policy.save(tmp_path, weights={})
     assert not list(tmp_path.glob("*.safetensors"))

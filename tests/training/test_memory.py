@@ -23,19 +23,20 @@ from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.layout import Responses
 from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
-from rlzoo.model.shape import KNOWN, Shape, shape_of
 from rlzoo.model.sharding import shard
-from rlzoo.rollout.cache import GIB
-from rlzoo.training.arithmetic import StepArithmetic, arithmetic, forward
-from rlzoo.training.memory import (
+from rlzoo.rollout.memory import GIB, KNOWN, Shape, shape_of
+from rlzoo.training.fit import (
+    StepArithmetic,
+    activations,
+    arithmetic,
     fit,
+    forward,
     gathered_bytes,
     host_bytes,
     predict,
     token_bytes,
     whole_responses,
 )
-from rlzoo.training.pass_memory import activations
 from tests.conftest import error_of
 from tests.model.tiny_models import tiny_tokenizer
 from tests.simulated_device.updates import counting

@@ -8,10 +8,8 @@ import pytest
 
 from objectives import parse
 from rlzoo.config import load_config
-from rlzoo.model.shape import shape_of
-from rlzoo.rollout.cache import GIB, set_aside_gib
-from rlzoo.training.arithmetic import arithmetic
-from rlzoo.training.memory import fit, free_for_cache, host_bytes, whole_responses
+from rlzoo.rollout.memory import GIB, set_aside_gib, shape_of
+from rlzoo.training.fit import arithmetic, fit, free_for_cache, host_bytes, whole_responses
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "papers"

@@ -14,8 +14,7 @@ from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.sampler import PHASES
-from rlzoo.training.profiling import profiled
-from rlzoo.training.run import train
+from rlzoo.training.run import profiled, train
 from tests.training.test_train import run, small
 
 WORDS = ("objective=grpo", "checkpoint.every=1", "checkpoint.keep=9")

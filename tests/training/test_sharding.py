@@ -13,7 +13,6 @@ from rlzoo.config import check_agreement, load_config
 from rlzoo.errors import UserError
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
-from rlzoo.model.shape import Shape
 from rlzoo.model.sharding import (
     CPU,
     add_up_copies,
@@ -24,8 +23,8 @@ from rlzoo.model.sharding import (
     shard,
     sharding_of,
 )
-from rlzoo.training.memory import predict
-from rlzoo.training.shared_memory import offloaded_bytes
+from rlzoo.rollout.memory import Shape
+from rlzoo.training.fit import offloaded_bytes, predict
 from tests.conftest import error_of
 from tests.model.tiny_models import responses, tiny_policy
 from tests.training.shared_copies import hold_several_to_one, pretended, same

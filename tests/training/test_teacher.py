@@ -23,12 +23,11 @@ from rlzoo.experiment.teacher import check_teacher, teacher_prompt
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import EMBEDDED
-from rlzoo.model.shape import Shape, teacher_shape
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.report.terminal import Terminal
+from rlzoo.rollout.memory import Shape, teacher_shape
 from rlzoo.tasks.base import Problem
-from rlzoo.training.arithmetic import arithmetic
-from rlzoo.training.memory import predict
+from rlzoo.training.fit import arithmetic, predict
 from rlzoo.training.run import load_trainer, train
 from rlzoo.training.step import Trainer
 from tests.conftest import error_of, save_tiny_model

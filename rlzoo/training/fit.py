@@ -1,9 +1,9 @@
-"""How much memory a run will take of each GPU, phase by phase, before anything is loaded.
+"""What a run will take of each GPU and of the machine's memory, phase by phase, and its hours: `rlzoo fit`.
 
 Counted are weights, gradients, moments, DDP's buckets, what FSDP2 gathers, keys and values, the tokens of the whole
 batch, what a forward pass keeps for its backward pass, and the blocks of logits. Sharded models are never whole on any
 process: they are loaded row by row, and handed over and saved one weight at a time. Not counted are kernels' workspaces
-and fragmentation, for which `RESERVED` stands.
+and fragmentation, for which `RESERVED` stands. Hours are those of the arithmetic alone.
 """
 
 import math
@@ -13,23 +13,21 @@ from itertools import combinations
 from typing import Any
 
 from objectives import Objective
-from rlzoo.config import Config
+from rlzoo.config import Config, TrainConfig
+from rlzoo.errors import UserError
+from rlzoo.experiment.old_logp import check_old_logp
 from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
-from rlzoo.model.shape import Shape
+from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
-from rlzoo.rollout.cache import GIB, SPARE, bytes_per_token, cache_bytes, set_aside_gib
-from rlzoo.training.pass_memory import kept_per_position, logits_bytes, mask_per_position, training_moments
-from rlzoo.training.shared_memory import gpu_share, is_shared_out, moment_bytes, on_their_way
+from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
+from rlzoo.training.optimizer import block_of_row
+from rlzoo.training.scoring import OTHERS, POLICY, step_scoring
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
-TOKEN_FIELDS = frozenset(
-    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher"}
-)
-"""Fields of a batch that are [N, T] and filled by forward passes."""
 ENTROPIES = frozenset({"entropy_old", "entropy"})
-"""Those of them that take exponentials of logits beside these."""
+"""Fields that take exponentials of logits beside these."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a configuration takes on so many GPUs of so much memory, and what would make it fit."""
+    """What a configuration takes of each GPU, and what would make it fit."""
 
     phases: Sequence[Phase]
     memory: float
@@ -81,7 +79,7 @@ def _masked_row(config: Config, shape: Shape) -> int:
 
 
 def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None) -> list[Phase]:
-    """The phases of a step on one of so many GPUs; `teacher` is the shape of one with weights of its own."""
+    """The phases of a step on one of `gpus` GPUs; `teacher` is the shape of one that has its own weights."""
     train, rollout, model = config.train, config.rollout, config.model
     bfloat16 = model.precision == "bfloat16"
     share = gpu_share(train, gpus)
@@ -102,7 +100,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     widest = max(kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
     layer = positions * (widest + mask_per_position(masked, bfloat16) + masked)
     head = {"logits": logits_bytes(shape, positions, bool(objective.needs & ENTROPIES))}
-    gathered = {"gathered weights": (1 + on_their_way(train, gpus)) * gathered_bytes(shape)} if share > 1 else {}
+    gathered = {"gathered weights": (1 + offloaded_share(train, gpus)) * gathered_bytes(shape)} if share > 1 else {}
     others = [other for name, other in (("reference", shape), ("teacher", teacher or shape)) if name in held]
     also = {"gathered of others": max(map(root_bytes, others))} if share > 1 and others else {}
     tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
@@ -161,7 +159,7 @@ def token_bytes(objective: Objective) -> int:
     Mask, lot and the sampler's log-probs; a float32 for each field that the objective reads; advantages in float32; and
     of a plan coefficients in float32 and which tokens are active.
     """
-    return 1 + 8 + 4 + 4 * len(objective.needs & TOKEN_FIELDS) + 4 + 4 + 1
+    return 1 + 8 + 4 + 4 * len(objective.needs & (POLICY | OTHERS)) + 4 + 4 + 1
 
 
 def host_bytes(
@@ -175,7 +173,7 @@ def host_bytes(
     beside it a model that does not learn, with the copy that stays, or the checkpoint that a run resumes from.
     """
     weights, adapted = 4.0 * shape.parameters, bool(config.model.lora.rank)
-    if is_shared_out(config.train, gpus):
+    if shares_copies(config.train, gpus):
         number = 2.0 if config.model.precision == "bfloat16" else 4.0
         sleeping = number * shape.parameters if engine_class(config.rollout.engine).sleeps else 0.0
         start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape)), sleeping)
@@ -242,7 +240,7 @@ def _tokens(config: Config) -> int:
 def fit(
     config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None = None
 ) -> Fit:
-    """Whether a run fits on so many GPUs of so many bytes, and if not, the fewest keys that make it fit."""
+    """Whether a run fits on `gpus` GPUs of `memory` bytes each, and if not, the fewest keys that make it fit."""
     fit = _fit(config, shape, objective, gpus, memory, teacher)
     if fit.fits:
         return fit
@@ -258,7 +256,7 @@ def fit(
 
 
 def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None) -> Fit:
-    """Without what would mend it."""
+    """Whether it fits, without what would make it fit."""
     return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=_has_room(config, shape))
 
 
@@ -272,7 +270,7 @@ def _has_room(config: Config, shape: Shape) -> bool:
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What mends memory, the least harmful first: the words, the section of the configuration, and its new values."""
+    """Changes that save memory, the least harmful first: words, section of the configuration, and its new values."""
     train, rollout, model = config.train, config.rollout, config.model
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
     if _masked_row(config, shape):
@@ -299,3 +297,224 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         yield "model.precision=bfloat16", "model", {"precision": "bfloat16"}
     if not model.lora.rank and train.sharding == "none":
         yield "model.lora.rank=32", "model", {"lora": replace(model.lora, rank=32)}
+
+
+# ---- forward and backward passes -------------------------------------------------------------------------------------
+
+
+def activations(shape: Shape, positions: int, rows: int, bfloat16: bool, checkpointing: bool, masked: int = 0) -> float:
+    """Bytes that a forward pass over `positions` tokens keeps for the backward pass.
+
+    Under bfloat16 autocast the residual stream and the norms stay float32, and the weights of the layers that are kept
+    are kept in bfloat16 too.
+    Where masks keep responses apart in rows of `masked` positions, every layer keeps them as numbers.
+    """
+    layer = _layer_activations(shape, positions, bfloat16, masked)
+    once = positions * (12 * shape.hidden + 4 + masked) + rows * 24
+    if checkpointing:  # inputs of all layers, and one layer calculated again
+        return once + positions * 4 * shape.hidden * shape.layers + layer
+    return once + layer * shape.layers
+
+
+def _layer_activations(shape: Shape, positions: int, bfloat16: bool, masked: int) -> float:
+    """Bytes that a layer keeps for its backward pass."""
+    layer = float(positions * (kept_per_position(shape, bfloat16) + mask_per_position(masked, bfloat16)))
+    return layer + 2 * shape.linear / shape.layers if bfloat16 else layer
+
+
+def kept_per_position(shape: Shape, bfloat16: bool) -> int:
+    """Bytes of one layer and position: norms, projections, rotated queries and keys, attention, and the MLP."""
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    number = 2 if bfloat16 else 4
+    norms = 16 * shape.hidden + (10 if bfloat16 else 8) * shape.hidden + 8  # inputs of projections are cast one by one
+    attention = number * 2 * (queries + keys) + 4 * shape.heads
+    normalised = (number + 4) * (queries + keys) + 4 * (shape.heads + shape.kv_heads) if shape.qk_norm else 0
+    return norms + attention + normalised + number * 4 * shape.intermediate
+
+
+def mask_per_position(masked: int, bfloat16: bool) -> int:
+    """Attention-mask bytes of a layer for each position, in rows of `masked` positions."""
+    return masked * (2 if bfloat16 else 4)
+
+
+def training_moments(
+    config: Config, shape: Shape, objective: Objective, share: float, positions: int, masked: int
+) -> Iterator[dict[str, float]]:
+    """What training adds to weights and gradients: in the head, forward and backward, in the last layers, and in the
+    embedding.
+
+    Layers that are calculated again are not there while the head is gone through. Gradients of the head and the
+    embedding are whole until they are added up, of one weight with their sum, or scattered from a copy.
+    """
+    model, bfloat16 = config.model, config.model.precision == "bfloat16"
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
+    rows = math.ceil(positions / longest)
+    kept = activations(shape, positions, rows, bfloat16, model.gradient_checkpointing, masked)
+    layer = _layer_activations(shape, positions, bfloat16, masked)
+    with_entropy = objective.needs_entropy_gradient
+    forward, backward = (logits_bytes(shape, positions, with_entropy, backward) for backward in (False, True))
+    embedding, gradients, widest = _gradients(shape, model.lora.rank)
+    if not model.lora.rank:
+        backward += 4.0 * shape.hidden * _block_width(shape, positions)
+    again = layer if model.gradient_checkpointing else 0.0
+    yield {"activations": kept - again, "logits": forward}
+    yield {"activations": kept - again, "logits": backward, "whole gradients": embedding}
+    number, inputs = 2.0 if bfloat16 else 4.0, 4.0 * shape.hidden * positions
+    products, scattered = 2 * number * shape.intermediate * positions, 0.0
+    in_layer = products + widest - 2 * inputs  # the head's states are gone
+    if share > 1:  # whole until the layer is done; the copy that is scattered stays until the next layer is
+        in_layer = max(in_layer, 3 * widest - 2 * products, gradients - layer)
+        scattered = max(0.0, gradients - (inputs if model.gradient_checkpointing else layer))
+    yield {"activations": kept, "a layer's backward": in_layer, "whole gradients": embedding + scattered}
+    at_once = 3 if shape.tied else 2 + 2 / share if share > 1 else 1  # scattered once the weights are given back
+    yield {"whole gradients": at_once * embedding + (gradients if share > 1 else 0.0)}
+
+
+def _gradients(shape: Shape, rank: int) -> tuple[float, float, float]:
+    """Bytes of whole gradients: of the embedding, of a layer, and of a projection of its MLP."""
+    if rank:
+        return 0.0, 4.0 * shape.adapters(rank) / shape.layers, 4.0 * rank * (shape.hidden + shape.intermediate)
+    sizes = shape.vocabulary * shape.hidden, shape.linear / shape.layers, shape.hidden * shape.intermediate
+    return 4.0 * sizes[0], 4.0 * sizes[1], 4.0 * sizes[2]
+
+
+def logits_bytes(shape: Shape, positions: int, with_entropy: bool, backward: bool = False) -> float:
+    """Bytes of the blocks of logits of `positions` positions.
+
+    A block is there until the next one is; if an entropy is asked for, so are its exponentials, and on the way forward
+    the products of both.
+    """
+    width = _block_width(shape, positions)
+    several = 2 if width < shape.vocabulary else 1
+    return 4.0 * positions * width * ((several + 1 if backward else 3) if with_entropy else several)
+
+
+def _block_width(shape: Shape, positions: int) -> int:
+    """How much of the vocabulary a block of logits is for."""
+    return min(shape.vocabulary, max(256, GPU_BLOCK // positions))
+
+
+# ---- sharding, offload, and the optimiser's bits ---------------------------------------------------------------------
+
+
+def shares_copies(train: TrainConfig, gpus: int) -> bool:
+    """Whether models are sharded: one process has none to share with, unless it offloads."""
+    return train.sharding == "fsdp" and (gpus > 1 or train.cpu_offload)
+
+
+def sharers(train: TrainConfig, gpus: int) -> int:
+    """Processes that share one copy of weights, gradients and moments."""
+    return (train.shards or gpus) if shares_copies(train, gpus) else 1
+
+
+def gpu_share(train: TrainConfig, gpus: int) -> float:
+    """Number of GPUs that share one copy; infinite if it is offloaded to the CPU."""
+    return math.inf if train.cpu_offload else sharers(train, gpus)
+
+
+def offloaded_share(train: TrainConfig, gpus: int) -> float:
+    """Share of a copy that offloading adds to gathered weights: the parts sent to the GPU to be gathered."""
+    return 1 / sharers(train, gpus) if train.cpu_offload else 0.0
+
+
+def moment_bytes(config: Config, shape: Shape, trained: int) -> float:
+    """Bytes of all moments of `trained` numbers; those of adapters, which are small, as if in float32."""
+    if config.train.optimizer == "adamw" or config.model.lora.rank:
+        return 8.0 * trained
+    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    into_layer = shape.hidden * (queries + 2 * keys + 2 * shape.intermediate)
+    layer = into_layer * _bytes_of_row(shape.hidden) + shape.hidden * queries * _bytes_of_row(queries)
+    layer += shape.hidden * shape.intermediate * _bytes_of_row(shape.intermediate)
+    return shape.layers * layer + (shape.parameters - shape.linear) * _bytes_of_row(shape.hidden)
+
+
+def _bytes_of_row(row: int) -> float:
+    """Bytes of both moments of a number in rows of `row` numbers: codes and their part of a scale, or float32."""
+    block = block_of_row(row)
+    return 2 * (1 + 4 / block) if block else 8.0
+
+
+def offloaded_bytes(
+    config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None
+) -> float:
+    """Bytes that `train.cpu_offload` keeps in the machine's memory for each process; 0 without it.
+
+    Weights, their gradients and two moments; and those of a reference and a teacher that have weights of their own.
+    torch rounds what it pins up to powers of two, by tensor, which is not counted.
+    """
+    if not config.train.cpu_offload:
+        return 0.0
+    numbers = 4 * shape.parameters
+    if "logp_ref" in objective.needs:
+        numbers += shape.parameters
+    if teacher is not None:
+        numbers += teacher.parameters
+    return 4.0 * numbers / sharers(config.train, gpus)
+
+
+# ---- hours -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StepArithmetic:
+    """Arithmetic of a step whose responses are all of full length."""
+
+    tokens: int
+    """Tokens of responses."""
+    scoring: float
+    """Floating-point operations of the forward passes before the updates, those of prompts alone not counted."""
+    training: float
+    """Those of the updates."""
+
+    @property
+    def operations(self) -> float:
+        """Operations to score and to train."""
+        return self.scoring + self.training
+
+    def hours(self, steps: int, speed: float) -> float:
+        """Hours of `steps` steps at `speed` operations a second, of all GPUs together."""
+        return steps * self.operations / speed / 3600
+
+
+def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
+    """Floating-point operations of a forward pass: two for each weight and token, the head where one is predicted.
+
+    Attention looks back alone, so that a row of length T takes half of T^2.
+    """
+    length = prompt + response
+    weights = shape.linear * length + shape.vocabulary * shape.hidden * response
+    attention = shape.layers * shape.heads * shape.head_size * length**2
+    return 2.0 * rows * (weights + attention)
+
+
+def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> StepArithmetic:
+    """Arithmetic of a step, with older policies' tokens where some may be such; `teacher` is that of another model.
+
+    A prompt counts for each of its responses; a backward pass is two forward ones.
+    """
+    rollout, train = config.rollout, config.train
+    rows = rollout.prompts_per_step * rollout.responses_per_prompt
+    lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
+    once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
+    loop, fields, _ = step_scoring(config, objective, moved=rollout.may_be_stale)
+    again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
+    scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
+    scoring = scorings * once + ("logp_teacher" in fields) * taught
+    passes = 4 if config.model.gradient_checkpointing else 3
+    return StepArithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)
+
+
+def saved_by_engine(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> float | None:
+    """The share of a step's operations that `rollout.old_logp=engine` saves, below 0 if it takes more.
+
+    None where it is refused.
+    """
+    by_policy, by_engine = (
+        replace(config, rollout=replace(config.rollout, old_logp=whose)) for whose in ("policy", "engine")
+    )
+    try:
+        check_old_logp(objective, by_engine)
+    except UserError:
+        return None
+    taken = arithmetic(by_engine, shape, objective, teacher).operations
+    return 1 - taken / arithmetic(by_policy, shape, objective, teacher).operations
