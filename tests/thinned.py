@@ -19,3 +19,8 @@ def _marked(values: Any, place: int, fast: int, slow: int) -> Any:
         return values
     mark = pytest.mark.slow if slow and place % slow == 0 else pytest.mark.exhaustive
     return pytest.param(*(values if isinstance(values, tuple) else (values,)), marks=mark)
+
+
+def at_night(fast: Sequence[Any], every: Sequence[Any]) -> list[Any]:
+    """For `parametrize`: `fast` are tests of each change, and what else is in `every` is exhaustive."""
+    return [*fast, *(pytest.param(value, marks=pytest.mark.exhaustive) for value in every if value not in fast)]

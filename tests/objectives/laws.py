@@ -5,7 +5,7 @@ as well, response by response.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from objectives import Objective, Penalty, TokenBatch, Writer, parse
+from objectives import Objective, ObjectiveError, Penalty, TokenBatch, Writer, parse
 from tests.objectives.batches import (
     Case,
     beyond_the_mask,
@@ -63,6 +63,15 @@ def _close(first: Tensor, second: Tensor, tolerance: float) -> bool:
 def of_tokens(updates: Sequence[Update], index: Any) -> list[Update]:
     """The updates with some of their tokens, or in another order."""
     return [Update(up.gradient[index], up.entropy_gradient[index], up.loss) for up in updates]
+
+
+def of_each(expressions: Iterable[str], law: Callable[[str], object]) -> None:
+    """The law holds for each expression; a failure names it."""
+    for expression in expressions:
+        try:
+            law(expression)
+        except (AssertionError, ObjectiveError) as error:
+            raise AssertionError(f"{expression}: {error}") from error
 
 
 def without_penalties(expression: str) -> Objective:

@@ -1,4 +1,4 @@
-"""The printed equations are those of `printed_equations.txt`.
+"""The printed equations, and what each recipe contributes to others, are those of `printed_equations.txt`.
 
 Where one changes on purpose, `python -m tests.objectives.test_printed_equations` writes the file again: read the diff.
 """
@@ -6,6 +6,7 @@ Where one changes on purpose, `python -m tests.objectives.test_printed_equations
 from pathlib import Path
 
 from objectives import parse
+from objectives.zoo import RECIPES
 from tests.objectives.zoo_names import PARTS, VARIANTS
 from tests.objectives.zoo_sample import SETTINGS
 
@@ -14,9 +15,14 @@ EXPRESSIONS = [*VARIANTS, *PARTS, *(f"grpo+{setting}" for setting in SETTINGS)]
 
 
 def printed() -> str:
-    """One block for each expression: the expression, then its statements, one a line."""
+    """One block for each expression and recipe: its name, then its statements, one a line."""
     blocks = {expression: parse(expression).equation.split("; ") for expression in EXPRESSIONS}
-    return "\n".join("\n    ".join([expression, *statements]) + "\n" for expression, statements in blocks.items())
+    blocks |= {
+        f"{name} contributes": [*recipe.contribution, f"(essential: {', '.join(recipe.essential)})"]
+        for name, recipe in sorted(RECIPES.items())
+        if not recipe.origin
+    }
+    return "\n".join("\n    ".join([title, *statements]) + "\n" for title, statements in blocks.items())
 
 
 def test_printed_equations_change_only_on_purpose() -> None:

@@ -98,6 +98,7 @@ def loss_of(expression: str, batch: TokenBatch | None = None) -> float:
     return objective.loss(plan, slice(None), plan.batch.require("logp", "loss_of")).item()
 
 
-def assert_close(found: Tensor, *rows: list[float], digits: float = 1e-7) -> None:
+def assert_close(found: Tensor, *rows: list[float], digits: float = 1e-7, told: str = "") -> None:
     """Compares [N, T] with numbers of eight digits."""
-    torch.testing.assert_close(found, tokens(*rows), rtol=digits, atol=digits)
+    expected = tokens(*rows)
+    torch.testing.assert_close(found, expected, rtol=digits, atol=digits, msg=lambda said: f"{told}: {said}")
