@@ -84,7 +84,7 @@ def test_a_controller_where_nobody_asks_for_it_is_refused() -> None:
         register(Early)
 
 
-# ---- STARE's gate -----------------------------------------------------------------------------------------------------
+# ---- STARE's gate ----------------------------------------------------------------------------------------------------
 
 
 def entropy_batch(entropy: float) -> TokenBatch:

@@ -31,11 +31,8 @@ NONE = [[0] * 4, [0] * 4]
 MOVED = batch_of(tokens([1.0, 1.25, 1.5, 0.5], [1.0, 1.25, 11.0, 0.5], [4.0, 0.79, 0.81, 0.0]), [1, -1, -1])
 AHEAD = batch_of(tokens([1.0, 1.15, 1.5], [1.0, 1.15, 1.5]), [1, -1])
 UNSURE = batch_of(tokens([1, 1, 1, 1, 1], [1, 1, 1, 0, 0]), [1, -1], entropy=tokens([5, 4, 3, 2, 1], [0, 1, 2, 9, 9]))
-SPURIOUS = {
-    "logp": tokens([RARE] * 4 + [math.log(0.5)], [RARE] * 5),
-    "entropy": tokens([0.4, 0.1, 0.3, 0.2, 0], [0] * 5),
-}
-RARELY = batch_of(torch.ones(2, 5), [1, -1], logp_old=SPURIOUS["logp"], **SPURIOUS)
+RARE = tokens([0.001] * 4 + [0.5], [0.001] * 5).log()
+RARELY = batch_of(torch.ones(2, 5), [1, -1], logp=RARE, logp_old=RARE, entropy=tokens([0.4, 0.1, 0.3, 0.2, 0], [0] * 5))
 KNOWN = batch_of(
     tokens([1, 1, 1], [1, 1, 0]),
     [1, -1],
