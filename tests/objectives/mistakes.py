@@ -1,12 +1,16 @@
 """Mistakes that one could make in each method: recipe -> "part.attribute: what is wrong" -> what stands in for it.
 
+Those that a word or a value says are in `mistakes.txt`.
+
 They are written against the kinds of parts alone, and reach a part by its name, so that moving and reformatting
 the package leaves them as they are.
 """
 
 import math
-from collections.abc import Callable
+from ast import literal_eval
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,22 +94,21 @@ def anchored_to_itself(when: Callable[[TokenBatch], bool] = lambda rows: True) -
     return wrong
 
 
-NEGATED = result(lambda value, *given: -value)
-DETACHED = result(lambda value, *given: value.detach())
-INVERSE = result(lambda value, *given: 1 / value)
-ONE_GROUP = on(group=lambda batch: batch.group * 0)
-ONE_GROUP_OF_REWARDS = given(lambda reward, group: (reward, group * 0))
-CURRENT_FOR_OLD = on(logp_old=lambda batch: batch.logp)
-Z_SCORED = per_group(lambda x: (x - x.mean()) / (x.std() + 1e-6))
-CENTRED = per_group(lambda x: x - x.mean())
-RATIO_TIMES_ADVANTAGE = instead(lambda self, ratio, logp, advantage, bounds, extra: -ratio * advantage)
-NOTHING_CLIPPED = result(lambda clips, *given: clips & False)
-PARTLY_RIGHT = on(correct=lambda batch: (batch.correct > 0).double())
-UNBOUNDED = always(1e30)
-
-
-def with_the_ratio(loss: Any) -> Any:
-    return lambda self, ratio, *more: ratio * loss(self, ratio, *more)
+NAMED = {
+    "negated": result(lambda value, *given: -value),
+    "detached": result(lambda value, *given: value.detach()),
+    "inverse": result(lambda value, *given: 1 / value),
+    "nothing clipped": result(lambda clips, *given: clips & False),
+    "one group": on(group=lambda batch: batch.group * 0),
+    "one group of rewards": given(lambda reward, group: (reward, group * 0)),
+    "current for old": on(logp_old=lambda batch: batch.logp),
+    "partly right": on(correct=lambda batch: (batch.correct > 0).double()),
+    "z-scored": per_group(lambda x: (x - x.mean()) / (x.std() + 1e-6)),
+    "centred": per_group(lambda x: x - x.mean()),
+    "ratio times advantage": instead(lambda self, ratio, logp, advantage, bounds, extra: -ratio * advantage),
+    "with the ratio": lambda loss: lambda self, ratio, *more: ratio * loss(self, ratio, *more),
+}
+"""What `mistakes.txt` calls by a name."""
 
 
 # ---- wrong methods of parts ------------------------------------------------------------------------------------------
@@ -441,612 +444,297 @@ def positive_mean_over_all(self: Any, batch: TokenBatch, aggregate: Any) -> Tens
 
 # ---- the mistakes ----------------------------------------------------------------------------------------------------
 
-MISTAKES: dict[str, dict[str, Wrong]] = {
-    "advantage_reweighting": {
-        "advantage_reweighting.weight: probable tokens attenuated": result(lambda weight, batch: 2 - weight),
-        "advantage_reweighting.weight: only rewarded tokens": result(
-            lambda weight, batch: torch.where(batch.advantage > 0, weight, 1.0)
-        ),
-        "advantage_reweighting.weight: renormalised": result(lambda weight, batch: weight / weight[batch.mask].mean()),
-        "advantage_reweighting.weight: current probabilities": CURRENT_FOR_OLD,
-        "kl.clamp: authors' KL not clamped": always(None),
-    },
-    "agpo": {
-        "agpo.of: mean minus reward": NEGATED,
-        "agpo.of: wrong groups pushed": on(correct=lambda batch: 1 - batch.correct),
-        "agpo.of: over the whole batch": ONE_GROUP,
-        "agpo.of: half as much": result(lambda a, batch: torch.where(a.abs() == 1, a / 2, a)),
-    },
-    "arm": {
-        "confidence_shift.weight: surer responses gain": NEGATED,
-        "confidence_shift._confidence: the most probable tokens": with_negative("logp_old"),
-        "confidence_shift.fraction: half of the tokens": always(0.5),
-        "confidence_shift._confidence: share of the padded width": instead(confidence_of_the_padded_width),
-        "confidence_shift._confidence: all tokens": instead(mean_confidence),
-        "confidence_shift._signal: every group": instead(lambda self, batch: torch.ones_like(batch.mask[:, 0])),
-        "confidence_shift.additive: a factor": always(False),
-    },
-    "aspo": {
-        "flipped_clip.loss: turned over where A < 0": aspo_with(turned=False),
-        "flipped_clip.loss: dropped by the weight": aspo_with(drops_by_weight=True),
-        "flipped_clip.most: no largest weight": UNBOUNDED,
-        "flipped_clip.loss: weight differentiated": aspo_with(detached=False),
-    },
-    "bapo": {
-        "balanced_clip.modify: the share of bad tokens": with_negative("advantage"),
-        "balanced_clip.target: another target": always(0.2),
-        "balanced_clip.upper_most: upper bound stops early": always(2.0),
-        "balanced_clip.first: lower bound first": always("lower"),
-        "balanced_clip.weighted: without old probabilities": always(False),
-        "balanced_clip.scope: per micro-batch": always("microbatch"),
-    },
-    "ce_gppo": {
-        "gradient_preserving_clip.loss: the loss of good tokens": result(
-            lambda loss, ratio, logp, advantage, *more: torch.where(advantage < 0, loss, -loss)
-        ),
-        "gradient_preserving_clip.beta1: PPO's clip below": always(0.0),
-        "gradient_preserving_clip.beta2: PPO's clip above": always(0.0),
-        "dual_clip.cap: no cap": UNBOUNDED,
-        "gradient_preserving_clip.loss: the ratio's gradient outside": instead(ce_gppo_differentiated),
-    },
-    "cispo": {
-        "cispo.loss: inverse weight": weighted_by(lambda self, r: (1 / r.detach()).clamp(1 - self.low, 1 + self.high)),
-        "cispo.loss: upper width absolute": weighted_by(lambda self, r: r.detach().clamp(1 - self.low, self.high)),
-        "cispo.low: lower bound of PPO": always(0.2),
-        "cispo.loss: weight differentiated": weighted_by(lambda self, r: r.clamp(1 - self.low, 1 + self.high)),
-    },
-    "clip_cov": {
-        "clip_cov.keeps: negative covariance": with_negative("advantage"),
-        "clip_cov.shrinks_denominator: masked tokens not counted": always(True),
-        "clip_cov.low: drawn among all tokens below": always(-1e9),
-        "clip_cov.keeps: drawn among clipped ones too": on(clipped=lambda batch: torch.zeros_like(batch.mask)),
-        "clip_cov.scope: means per micro-batch": always("microbatch"),
-        "clip_cov.keeps: the largest random keys": with_negative("lot"),
-    },
-    "dapo": {
-        "soft_overlong.shaping: long responses rewarded": NEGATED,
-        "soft_overlong.shaping: a quarter of the limit, not a fifth": instead(a_quarter_of_the_limit),
-        "token_mean.coefficients: padding counted": given(lambda batch, counted: (batch, torch.ones_like(counted))),
-        "token_mean.scope: mean over each prompt": always("prompt"),
-        "token_mean.coefficients: micro-batches weigh the same": instead(micro_batches_alike),
-        "dynamic_sampling.selects: groups judged by their rewards": on(correct=lambda batch: batch.reward),
-        "soft_overlong.shaping: masked tokens not in the length": on(length=lambda batch: batch.mask.sum(1)),
-        "soft_overlong.shaping: an environment's tokens in the length": on(
-            length=lambda batch: (batch.writer != Writer.NONE).sum(1)
-        ),
-        "clip_higher.modify: lower bound moved as well": result(
-            lambda bounds, *given: replace(bounds, low=bounds.high)
-        ),
-    },
-    "dcpo": {
-        "dynamic_clip.modify: bounds exchanged": result(
-            lambda found, *given: replace(found, low=found.high, high=found.low)
-        ),
-        "dynamic_clip.modify: the current probability": CURRENT_FOR_OLD,
-        "dynamic_clip.most: no largest bound": UNBOUNDED,
-        "dynamic_clip.low: width of the scripts": always(0.2),
-        "dual_clip.cap: no cap": UNBOUNDED,
-    },
-    "dg": {
-        "delight.weight: unwelcome surprises": with_negative("advantage"),
-        "delight.eta: another temperature": always(1.1),
-        "delight.weight: a sure token counts fully": result(lambda weight, batch: 2 * weight),
-    },
-    "dppo": {
-        "divergence_clip._drops: drops what comes back": given(lambda ratio, logp, a: (ratio, logp, -a)),
-        "divergence_clip._drops: the ratio's change, not the probability's": given(
-            lambda ratio, logp, *more: (ratio, torch.zeros_like(logp), *more)
-        ),
-        "divergence_clip.delta: another width": always(0.3),
-        "divergence_clip.cap: cap of the code": always(10.0),
-        "sampler_ratio.ratio: the trainer's old policy": instead(lambda self, rows, logp: log_ratio(rows, logp).exp()),
-        "drift.penalty: the penalty is halved": result(lambda value, *given: value / 2),
-    },
-    "dr_grpo": {
-        "group_center.advantage: mean minus reward": NEGATED,
-        "group_center.advantage: the deviation divides": Z_SCORED,
-        "constant_length.coefficients: the longest response divides": instead(longest_response),
-        "constant_length.coefficients: empty responses count": over_all_responses,
-    },
-    "dro": {
-        "drift.penalty: the penalty rewards": NEGATED,
-        "drift.estimator: the square without its half": always("square"),
-        "drift.to: near the engine": always("sampler"),
-        "reinforce.loss: with a ratio": given(
-            lambda ratio, logp, advantage, *more: (ratio, logp, advantage * ratio.detach(), *more)
-        ),
-    },
-    "echo": {
-        "observation_nll.penalty: observations are lowered": NEGATED,
-        "observation_nll.alpha: five times the weight": always(0.25),
-        "observation_nll.coefficients: the policy's tokens counted too": instead(observed_share),
-        "observation_nll.coefficients: each response alike": instead(observed_per_response),
-        "observation_nll.learns_observations: the policy's own tokens": always(False),
-    },
-    "entropy20": {
-        "top_entropy.keeps: lowest entropies kept": with_negative("entropy"),
-        "top_entropy.keeps: ties dropped": result(without_ties),
-        "top_entropy.keeps: share rounded down": instead(top_share_rounded_down),
-        "top_entropy.denominator: masked tokens counted": always("all"),
-        "top_entropy.scope: threshold per micro-batch": always("microbatch"),
-        "top_entropy.source: entropies of the rollouts": always("old"),
-    },
-    "entropy_advantage": {
-        "entropy_advantage.weight: entropy taken off": NEGATED,
-        "entropy_advantage.weight: larger in size for both signs": result(lambda w, batch: w * batch.advantage.sign()),
-        "entropy_advantage.weight: certainty rewarded": with_negative("entropy"),
-        "entropy_advantage.kappa: up to two thirds of the advantage": always(1.5),
-        "entropy_advantage.weight: no bound": instead(
-            lambda self, batch: self.alpha * (batch.entropy if self.planned else batch.entropy_old)
-        ),
-        "entropy_advantage.source: entropy of the rollouts": always("old"),
-        "entropy_advantage.additive: a factor": always(False),
-    },
-    "fipo": {
-        "future_kl.weight: old policy over the current one": on(
-            logp=lambda batch: batch.logp_old, logp_old=lambda batch: batch.logp
-        ),
-        "future_kl.half_life: half-life of one token": always(1.0),
-        "future_kl.high: another largest weight": always(1.5),
-        "future_kl.cap: far tokens have a say": UNBOUNDED,
-        "future_kl.safe: bad tokens weighed more": UNBOUNDED,
-        "future_kl.weight: tools lengthen the distance": on(mask=lambda batch: batch.like_tokens(batch.mask.any(1))),
-        "future_kl.low: weights below 1": always(0.8),
-    },
-    "gdpo": {
-        "decoupled_norm.of: worse is good": NEGATED,
-        "decoupled_norm.of: the sum of the rewards": on(rewards=lambda batch: batch.rewards.sum(1, keepdim=True)),
-        "decoupled_norm.of: one group of the whole batch": ONE_GROUP,
-        "decoupled_norm.over: over the tokens of the batch": always("tokens"),
-        "decoupled_norm.eps: another addend": always(0.1),
-        "dynamic_sampling_by_reward.selects: groups judged by the first reward": on(
-            rewards=lambda batch: batch.rewards[:, :1]
-        ),
-    },
-    "gigpo": {
-        "turn_advantage.weight: turns that went on well are lowered": NEGATED,
-        "turn_advantage.weight: omega twice": result(lambda value, *_: 2 * value),
-        "turn_advantage._returns: a turn's own reward alone": instead(lambda self, reward, is_there: reward),
-        "turn_advantage._returns: discounted from the start": instead(return_from_the_start),
-        "turn_advantage._advantage: the same state of another prompt": given(
-            lambda returns, group, state: (returns, group * 0, state)
-        ),
-        "turn_advantage._advantage: turns of all states": given(
-            lambda returns, group, state: (returns, group, state * 0)
-        ),
-        "turn_advantage.weight: a response is one turn": on(turn=lambda batch: batch.turn * 0),
-        "turn_advantage.scaled: without the std": always(False),
-    },
-    "gmpo": {
-        "geometric_ratio.ratio: clipped where it helps": with_negative("advantage"),
-        "geometric_ratio.high: width of a ratio, not of its log": always(0.2),
-        "geometric_ratio.ratio: both sides clipped": gmpo_with(pessimistic=False),
-        "geometric_ratio.ratio: mean over the padding": gmpo_with(mean_over_padding=True),
-        "geometric_ratio.ratio: clipped tokens keep their gradient": gmpo_with(cut=False),
-    },
-    "gpg": {
-        "scaled_center.of: mean minus reward": NEGATED,
-        "scaled_center.advantage: the deviation divides": Z_SCORED,
-        "scaled_center.counts: rewards counted, not groups": always("rewarded"),
-        "scaled_center.of: one share for every group": result(
-            lambda advantage, batch: advantage * (advantage != 0).double().mean().clamp(min=0.1)
-        ),
-        "reinforce.loss: ratio to the old policy": RATIO_TIMES_ADVANTAGE,
-    },
-    "grpo": {
-        "group_norm.advantage: mean minus reward": NEGATED,
-        "kl.penalty: KL's log-ratio reversed": instead(k3_reversed),
-        "clip.clips: ratio on the upper bound clipped": clips_also(lambda r, a, b: (a > 0) & (r >= 1 + b.high)),
-        "clip.clips: ratio on the lower bound clipped": clips_also(lambda r, a, b: (a < 0) & (r <= 1 - b.low)),
-        "group_norm.advantage: std with ddof 0": per_group(lambda x: (x - x.mean()) / (x.std(correction=0) + 1e-6)),
-        "group_norm.eps: 1e-4 added to the std": always(1e-4),
-        "seq_mean.coefficients: divides by the longest response": instead(longest_response),
-        "seq_mean.coefficients: counts empty responses": instead(empty_responses_too),
-        "token_ratio.ratio: ratio against itself, not detached": not_detached,
-        "kl.penalty: value of k3, gradient of k1": instead(value_of_k3_gradient_of_k1),
-        "group_norm.advantage: statistics of the batch, not of the group": ONE_GROUP_OF_REWARDS,
-        "group_norm.advantage: equal rewards left to rounding": per_group(
-            lambda x: (x - x.sum() / len(x)) / (x.std() + 1e-6)
-        ),
-    },
-    "gspo": {
-        "sequence_ratio.ratio: old policy over the current one": INVERSE,
-        "sequence_ratio.ratio: mean over the padding": instead(over_the_padded_width),
-        "clip.low: lower width of PPO": always(0.2),
-        "clip_higher.high: upper width of DAPO": always(0.28),
-        "sequence_ratio.ratio: gradient through the mean": instead(through_the_mean),
-    },
-    "gvpo": {
-        "group_variance.beta: another beta": always(0.2),
-        "group_variance.extra: one group of the whole batch": ONE_GROUP,
-        "group_variance.extra: the policy has not moved": CURRENT_FOR_OLD,
-        "group_variance.extra: the mean over tokens": extra(
-            push=lambda found, batch: found["push"] / lengths(batch)[:, 0]
-        ),
-        "group_variance.extra: over k": extra(push=over_the_whole_group),
-        "group_variance.loss: with the ratio": with_the_ratio,
-    },
-    "hapo": {
-        "token_group_norm.of: mean minus reward": NEGATED,
-        "heterogeneous_clip.height: sure tokens count as unsure": result(lambda height, *given: height.abs()),
-        "zone_reweighting.height: sure tokens weighed as unsure": result(lambda height, *given: height.abs()),
-        "token_group_norm.guard: no guard": UNBOUNDED,
-        "heterogeneous_clip.modify: another quantile": with_setting(rho=0.5),
-        "zone_reweighting.weight: zone of PPO": with_setting(alpha=0.0),
-        "zone_reweighting.weight: per micro-batch": with_setting(scope="microbatch"),
-    },
-    "icepop": {
-        "sampler_correction.weight: engine over trainer": on(
-            logp_old=lambda batch: batch.logp_sampler, logp_sampler=lambda batch: batch.logp_old
-        ),
-        "off_policy_mask.keeps: good responses dropped": with_negative("advantage"),
-        "sampler_correction.low: no lower bound": always(0.0),
-        "sampler_correction.outside: clamped, not dropped": always("clamp"),
-        "sampler_mask.high: width of verl's rejection": always(1.001),
-        "sampler_correction.level: token by token": always("token"),
-        "sampler_mask.level: product for geometric mean": always("product"),
-        "off_policy_mask.shrinks_denominator: masked tokens not counted": always(True),
-    },
-    "justrl": {
-        "clip.clips: lower bound on rewarded tokens": clips_also(lambda r, a, b: (a > 0) & (r < 1 - b.low)),
-        "token_mean.coefficients: divides by the responses": instead(
-            lambda self, batch, counted: full(batch, 1 / responses(batch))
-        ),
-        "dual_clip.cap: authors' dual clip at 3": always(3.0),
-        "clip_higher.high: upper bound not raised": always(0.2),
-        "token_ratio.ratio: anchored to the current policy": anchored_to_itself(),
-        "unbiased_kl.penalty: the divergence is sought": NEGATED,
-        "unbiased_kl.beta: less of the divergence": always(0.01),
-        "unbiased_kl.penalty: k3 alone is differentiated": given(with_ratio_of_the_rollouts),
-    },
-    "kimi": {
-        "sequence_drift.tau: twice tau": always(0.2),
-        "sequence_drift.penalty: pushed away": NEGATED,
-        "sequence_drift.penalty: the squares of tokens": instead(
-            lambda self, rows, logp, entropy: (
-                0.05 * (logp - (logp.detach() if rows.logp_old is None else rows.logp_old)).square()
-            )
-        ),
-    },
-    "kl_cov": {
-        "cov_penalty.coefficients: smallest covariance": with_negative("advantage"),
-        "cov_penalty.penalty: driven away": NEGATED,
-        "cov_penalty.coefficients: mean over the chosen tokens": result(lambda c, *given: c / c.sum().clamp(min=1e-9)),
-        "cov_penalty.scope: means per micro-batch": always("microbatch"),
-        "cov_penalty.penalty: not differentiated": DETACHED,
-        "cov_penalty.penalty: squared distance": instead(
-            lambda self, rows, logp, entropy: self.beta * (logp - rows.logp_old).square() / 2
-        ),
-    },
-    "kpo": {
-        "kalman_ratio.ratio: old policy over the current one": INVERSE,
-        "clip.low: lower width of PPO": always(0.2),
-        "kalman_ratio.q: no filter": always(1e9),
-        "kalman_ratio.ratio: tools pull the filter to 0": kpo_with(seen_only=False),
-        "kalman_ratio.ratio: gradient through the filter": kpo_with(detached=False),
-    },
-    "lite_ppo": {
-        "center_batch_std.of: mean minus reward": NEGATED,
-        "center_batch_std.of: ddof 0": result(as_in_a_batch_of_one_more),
-        "center_batch_std.eps: 1e-6 added to the std": always(1e-6),
-        "center_batch_std.advantage: deviation of the group as well": Z_SCORED,
-        "center_batch_std.of: mean of the whole batch": ONE_GROUP,
-    },
-    "lopti": {
-        "lopti.passes: high tokens first": result(lambda passes, batch: passes[::-1]),
-        "lopti.passes: boundary in the low group": instead(boundary_is_low),
-        "lopti.passes: divides by the pass's tokens": passes_with(
-            lambda part, batch: part.with_fields(mask=part.policy_mask)
-        ),
-        "lopti.passes: both passes regularise all tokens": passes_with(
-            lambda part, batch: part.with_fields(penalty_mask=batch.mask)
-        ),
-        "lopti.passes: split by the current policy": split_by_the_current_policy,
-        "token_ratio.ratio: other old log-probs for a pass": anchored_to_itself(
-            lambda rows: rows.policy_mask is not None
-        ),
-    },
-    "luspo": {
-        "sequence_ratio.ratio: old policy over the current one": INVERSE,
-        "clip.low: lower width of GSPO": always(3e-4),
-        "clip_higher.high: upper width of GSPO": always(4e-4),
-        "seq_sum.coefficients: the mean over tokens of GSPO": instead(
-            lambda self, batch, counted: full(batch, 1 / responses(batch) / lengths(batch))
-        ),
-        "sequence_ratio.ratio: mean over the padding": instead(over_the_padded_width),
-        "sequence_ratio.ratio: gradient through the mean": instead(through_the_mean),
-    },
-    "m2po": {
-        "second_moment_mask.keeps: the harmless tokens": with_negative("advantage"),
-        "second_moment_mask.keeps: all tokens": on(
-            advantage=lambda batch: batch.advantage if batch.logp_old is None else (batch.logp - batch.logp_old).sign()
-        ),
-        "second_moment_mask.budget: twice the budget": always(0.08),
-        "second_moment_mask.shrinks_denominator: masked tokens leave it": always(True),
-        "second_moment_clip.low: another floor": always(0.2),
-        "second_moment_clip.scope: the whole mini-batch": always("minibatch"),
-        "second_moment_clip._tau: clipped within the budget": result(lambda tau, batch: tau.clamp(max=0.1)),
-    },
-    "magic": {
-        "adaptive_entropy.penalty: entropy is punished": NEGATED,
-        "adaptive_entropy.control: on above the target": with_negative("entropy_old"),
-        "adaptive_entropy.control: always on": result(lambda state, *given: {**state, "coefficient": state["weight"]}),
-        "adaptive_entropy.target_entropy: another target": always(0.25),
-        "adaptive_entropy.measured: the entropy of the rollouts for their surprisal": always("entropy"),
-        "adaptive_entropy.delayed: switched by the last step": always(True),
-    },
-    "maxrl": {
-        "mean_norm.of: mean minus correctness": NEGATED,
-        "mean_norm.advantage: nothing divides": CENTRED,
-        "mean_norm.advantage: the deviation divides": Z_SCORED,
-        "mean_norm.eps: 1e-4 added to the mean": always(1e-4),
-        "mean_norm.advantage: success of the whole batch": ONE_GROUP_OF_REWARDS,
-        "mean_norm.of: rewards, not correctness": instead(
-            lambda self, batch: self.advantage(batch.reward, batch.group)
-        ),
-    },
-    "minpro": {
-        "prefix_min_ratio.ratio: old policy over the current one": INVERSE,
-        "prefix_min_ratio.prefix: itself takes part": always("inclusive"),
-        "prefix_min_ratio.prefix: 1 takes part": always("capped"),
-        "prefix_min_ratio.ratio: tools take part": instead(tools_take_part),
-        "prefix_min_ratio.ratio: product, not minimum": instead(product_of_the_prefix),
-        "cispo.high: another upper width": always(2.0),
-    },
-    "nft": {
-        "implicit_negative.extra: right and wrong exchanged": extra(correct=lambda found, batch: 1 - found["correct"]),
-        "implicit_negative.eps: ratio bounded at a half": always(0.5),
-        "implicit_negative.loss: clipped value has no gradient": nft_with(
-            lambda self, implied: implied.clamp(min=self.eps).log()
-        ),
-        "implicit_negative.loss: prompts weigh the same": nft_with(straight_through, omega=False),
-        "implicit_negative.extra: success of the whole batch": ONE_GROUP,
-    },
-    "opd": {
-        "teacher_advantage.weight: away from the teacher": NEGATED,
-        "teacher_advantage.weight: the reference for the teacher": on(logp_teacher=lambda batch: batch.logp_ref),
-        "teacher_advantage.additive: a factor": always(False),
-        "teacher_advantage.clamp: not bounded": always(None),
-        "teacher_advantage.coefficient: half of it": always(0.5),
-        "teacher_kl.anchor: the reference's divergence": instead("ref"),
-    },
-    "opo": {
-        "optimal_baseline.of: baseline minus reward": NEGATED,
-        "optimal_baseline.of: every response counts the same": on(mask=lambda batch: torch.ones_like(batch.mask)),
-        "optimal_baseline.advantage: the deviation divides": Z_SCORED,
-        "optimal_baseline.of: baseline of the whole batch": ONE_GROUP,
-    },
-    "opsd": {
-        "teacher_advantage.weight: away from the teacher": NEGATED,
-        "teacher_advantage.coefficient: half of it": always(0.5),
-        "token_mean.scope: one mean for all micro-batches": always("minibatch"),
-    },
-    "otb": {
-        "optimal_token_baseline.of: worse than the others is good": NEGATED,
-        "optimal_token_baseline.of: without the squares of the others": on(
-            sum_pi_squared_old=lambda batch: batch.sum_pi_squared_old * 0
-        ),
-        "optimal_token_baseline.of: every token weighs the same": on(
-            logp_old=lambda batch: batch.logp_old * 0, sum_pi_squared_old=lambda batch: batch.sum_pi_squared_old * 0 + 2
-        ),
-        "optimal_token_baseline.of: one group of the whole batch": ONE_GROUP,
-        "optimal_token_baseline.of: half of it": result(lambda advantage, *given: advantage / 2),
-        "optimal_token_baseline.alone: a token alone keeps the reward": always("reward"),
-    },
-    "par": {
-        "positive_reweighting.weight: the tokens of bad responses": with_negative("advantage"),
-        "positive_reweighting.start: another start": always(0.9),
-        "positive_reweighting.step: another step": always(0.1),
-        "positive_reweighting.control: forgets its controller": result(
-            lambda state, *given: {"weight": 1.0} if state else state
-        ),
-    },
-    "passk": {
-        "pass_at_k.of: pass rate minus pass": NEGATED,
-        "pass_at_k.k: pass@1": always(1),
-        "pass_at_k._of_group: the deviation does not divide": instead(without_the_deviation),
-        "pass_at_k.of: half right is right": PARTLY_RIGHT,
-        "pass_at_k.of: sets across prompts": ONE_GROUP,
-        "pass_at_k._of_group: the wrong have none": result(lambda pair, n, c: (pair[0], 0.0)),
-    },
-    "perplexity_shaping": {
-        "perplexity_weight.weight: surprising responses count more": with_negative("logp_old"),
-        "perplexity_weight.weight: one group of the whole batch": ONE_GROUP,
-        "perplexity_weight.alpha: another alpha": always(0.02),
-        "perplexity_weight.width: a wider weight": always(0.9),
-        "perplexity_weight.weight: not at all, as in the authors' script": result(lambda weight, batch: weight**0),
-    },
-    "position_shaping": {
-        "position_bonus.weight: late tokens count less": NEGATED,
-        "position_bonus.gamma: another size": always(0.12),
-        "position_bonus.slope: another slope": always(14.0),
-        "position_bonus.weight: a half of it": result(lambda bonus, batch: bonus / 2),
-        "position_bonus.weight: from the end to the start": result(lambda bonus, batch: bonus.flip(1)),
-    },
-    "positive_nll": {
-        "positive_nll.penalty: right answers unlearned": NEGATED,
-        "positive_nll.coefficients: wrong answers imitated": on(correct=lambda batch: 1 - batch.correct),
-        "positive_nll.mu: weight of one": always(1.0),
-        "positive_nll.coefficients: mean over all tokens": instead(positive_mean_over_all),
-        "positive_nll.penalty: not differentiated": DETACHED,
-    },
-    "qae": {
-        "quantile_norm.advantage: quantile minus reward": NEGATED,
-        "quantile_norm.q: median": always(0.5),
-        "quantile_norm.kind: interpolated": always("linear"),
-        "quantile_norm._baseline: largest below": instead(lambda self, rewards: rewards.amin()),
-        "quantile_norm.advantage: std with ddof 0": per_group(
-            lambda x: (x - x.sort().values[-(-2 * len(x) // 5) - 1]) / (x.std(correction=0) + 1e-6)
-        ),
-        "quantile_norm.advantage: quantile of the whole batch": ONE_GROUP_OF_REWARDS,
-    },
-    "real": {
-        "group_contrast.extra: good and bad exchanged": extra(push=lambda found, batch: -found["push"]),
-        "group_contrast.tau: another temperature": always(1.0),
-        "group_contrast.extra: no anchor": instead(contrast_without_the_one),
-        "group_contrast.extra: one group of the whole batch": ONE_GROUP,
-        "group_contrast.extra: a prompt counts once, however many responses": extra(
-            push=lambda found, batch: found["push"] / (batch.group[:, None] == batch.group[None]).sum(1)
-        ),
-        "group_contrast.loss: with the ratio": with_the_ratio,
-    },
-    "rec": {
-        "banded_reinforce.low: another lower width": always(0.3),
-        "banded_reinforce.high: another upper width": always(0.3),
-        "banded_reinforce.far_low: the ring begins elsewhere": always(0.7),
-        "banded_reinforce.weighted: always by the ratio": always(True),
-        "banded_reinforce.clips: nothing dropped": NOTHING_CLIPPED,
-    },
-    "reinforce": {
-        "raw_reward.advantage: cost for reward": NEGATED,
-        "raw_reward.advantage: a baseline": CENTRED,
-        "seq_sum.coefficients: divides by the longest response": instead(longest_response),
-        "reinforce.loss: ratio to the old policy": RATIO_TIMES_ADVANTAGE,
-    },
-    "reinforce_pp_baseline": {
-        "center_then_global_norm.of: mean minus reward": NEGATED,
-        "center_then_global_norm.of: deviation of the raw rewards": result(
-            lambda advantage, batch: advantage / batch.reward.std().clamp(min=1e-4)
-        ),
-        "center_then_global_norm.over: over tokens, not rows": always("tokens"),
-    },
-    "reinforce_pp": {
-        "kl_reward.shaping: divergence rewarded": NEGATED,
-        "kl_reward.shaping: divergence from the next token on": instead(from_the_next_token_on),
-        "global_norm.of: std with ddof 1": result(lambda a, batch: a * (1 - 1 / batch.mask.sum().clamp(min=2)).sqrt()),
-        "global_norm.of: statistics of each group": instead(deviation_of_groups),
-        "global_norm.over: over rows, not tokens": always("rows"),
-    },
-    "rloo": {
-        "leave_one_out.advantage: baseline minus reward": NEGATED,
-        "kl_reward.shaping: divergence rewarded": NEGATED,
-        "leave_one_out.advantage: mean with the response itself": CENTRED,
-        "seq_sum.coefficients: divides by the longest response": instead(longest_response),
-        "leave_one_out.advantage: others of the whole batch": ONE_GROUP_OF_REWARDS,
-        "leave_one_out.advantage: equal rewards left to rounding": per_group(
-            lambda x: x - (x.sum() - x) / (len(x) - 1)
-        ),
-    },
-    "rlsd": {
-        "evidence_reweighting.weight: evidence for a token counts for bad responses too": on(
-            advantage=lambda batch: batch.advantage.abs()
-        ),
-        "evidence_reweighting.weight: its inverse": result(lambda weight, *given: 2 - weight),
-        "evidence_reweighting.width: hardly bounded": always(0.9),
-        "evidence_reweighting.mix: all of it": always(1.0),
-    },
-    "s_grpo": {
-        "random_tokens.keeps: the largest random keys": with_negative("lot"),
-        "random_tokens.shrinks_denominator: tokens that are not drawn are counted": always(False),
-        "random_tokens.share: half of the tokens": always(0.5),
-        "random_tokens.limit: two tokens of a response at most": always(2),
-        "random_tokens.keeps: the first token always": result(
-            lambda kept, batch: kept | (batch.mask & (batch.mask.cumsum(1) == 1))
-        ),
-        "random_tokens.keeps: responses are drawn, not tokens": result(
-            lambda kept, *given: kept[:, :1].expand(kept.shape)
-        ),
-    },
-    "sapo": {
-        "soft_gate.loss: gate closed by small ratios": gate(lambda r, t: 4 / t * (t * (1 - r)).sigmoid()),
-        "soft_gate.tau_neg: one temperature for both signs": always(1.0),
-        "soft_gate.loss: slope not one": gate(lambda r, t: 4 * (t * (r - 1)).sigmoid()),
-        "soft_gate.loss: gate of the log-ratio": gate(lambda r, t: 4 / t * (t * r.log()).sigmoid()),
-        "soft_gate.loss: gate as a detached weight": gate(
-            lambda r, t: (4 / t * (t * (r - 1)).sigmoid()).detach() * r / r.detach()
-        ),
-    },
-    "sdar": {
-        "gated_distillation.penalty: tokens are lowered": NEGATED,
-        "gated_distillation.penalty: without a gate": instead(open_gate),
-        "gated_distillation.penalty: the gate is differentiated": instead(differentiated_gate),
-        "gated_distillation.beta: a softer gate": always(1.0),
-    },
-    "shuffle_r1": {
-        "extreme_pairs.selects: ties by the largest random key": with_negative("lot"),
-        "extreme_pairs.selects: pairs of the whole batch": ONE_GROUP,
-        "extreme_pairs.selects: the middle": result(lambda selected, batch: ~selected),
-        "extreme_pairs.selects: without the worst": result(
-            lambda selected, batch: selected & (batch.reward > batch.reward.mean())
-        ),
-        "extreme_pairs.share: another share": always(0.75),
-    },
-    "stapo": {
-        "s2t.keeps: punished tokens masked": with_negative("advantage"),
-        "s2t.keeps: high entropies masked": with_negative("entropy"),
-        "s2t.keeps: ties at the quantile masked": spurious(ties=True),
-        "s2t.denominator: masked tokens counted": always("all"),
-        "s2t.keeps: quantile over all tokens": spurious(over_all=True),
-        "s2t.scope: quantile per micro-batch": always("microbatch"),
-        "s2t.source: statistics of the rollouts": always("old"),
-    },
-    "stare": {
-        "surprisal_reweighting.weight: least surprising tokens": with_negative("logp_old"),
-        "surprisal_reweighting.control: gate inverted": result(
-            lambda state, *given: {**state, "on": 1 - state["on"]} if state else state
-        ),
-        "surprisal_reweighting.control: gate open on its target": gate_open_on_its_target,
-        "surprisal_reweighting.weight: A = 0 is a candidate": on(
-            advantage=lambda batch: torch.where(batch.advantage == 0, 1e-300, batch.advantage)
-        ),
-        "surprisal_reweighting.weight: share rounded down": instead(stare_share_rounded_down),
-        "surprisal_reweighting.weight: weights renormalised": result(
-            lambda weight, batch: weight / weight[batch.mask].mean()
-        ),
-        "surprisal_reweighting.scope: set within each micro-batch": always("microbatch"),
-        "surprisal_reweighting.source: current surprisal": always("current"),
-    },
-    "symmetric_loss": {
-        "symmetric_clip.loss: away from what is good": NEGATED,
-        "symmetric_clip.alpha: less of PPO": always(0.4),
-        "symmetric_clip.beta: more of the reverse": always(0.5),
-        "symmetric_clip.low: another clip": always(0.25),
-        "symmetric_clip.clips: nothing is clipped": NOTHING_CLIPPED,
-    },
-    "topr": {
-        "signed_reward.of: wrong answers pushed": NEGATED,
-        "taper.loss: right answers tapered as well": weighted_by(lambda self, r: r.detach().clamp(self.low, self.high)),
-        "taper.high: weights above 1": always(5.0),
-        "taper.loss: weight differentiated": instead(
-            lambda self, r, logp, a, *more: -a * r.clamp(self.low, self.high).where(a < 0, live(logp))
-        ),
-        "sequence_ratio.norm: length-normalised ratio": always("mean"),
-    },
-    "tpo": {
-        "target_match.extra: away from the target": extra(push=lambda found, batch: -found["push"]),
-        "target_match.eta: another temperature": always(2.0),
-        "target_match.extra: a target without the old policy": on(logp_old=lambda batch: batch.logp_old * 0),
-        "target_match.extra: the policy has not moved": CURRENT_FOR_OLD,
-        "target_match.extra: one group of the whole batch": ONE_GROUP,
-        "target_match.extra: the mean over tokens": extra(
-            push=lambda found, batch: found["push"] / lengths(batch)[:, 0]
-        ),
-        "population_norm.advantage: the deviation of a sample": result(
-            lambda advantage, reward, group: advantage * (1 - 1 / (group[:, None] == group[None]).sum(1)).sqrt()
-        ),
-        "target_match.loss: with the ratio": with_the_ratio,
-    },
-    "up": {
-        "unbounded_positive.low: another lower bound": always(0.3),
-        "unbounded_positive.clips: bad tokens unbounded": NOTHING_CLIPPED,
-        "unbounded_positive.loss: good tokens by the old policy": instead(
-            lambda self, r, logp, a, bounds, extra: -a * torch.where(self.clips(r, a, bounds), r.detach(), r)
-        ),
-        "unbounded_positive.loss: the value without its gradient": result(lambda loss, *given: 2 * loss),
-    },
-    "vespo": {
-        "gamma_gate.loss: the inverse weight": given(lambda ratio, *more: (1 / ratio, *more)),
-        "gamma_gate.k_good: another power": always(3.0),
-        "gamma_gate.l_bad: another rate": always(3.0),
-        "sequence_ratio.norm: geometric mean": always("mean"),
-        "gamma_gate.loss: weight differentiated": instead(vespo_differentiated),
-    },
-    "w_reinforce": {
-        "signed_reward.of: right and wrong exchanged": NEGATED,
-        "answer_filter.selects: psr trains on wrong answers": result(lambda kept, batch: ~kept),
-        "signed_reward.right: right as much as wrong": always(1.0),
-        "answer_filter.keep: dropped answers stay": always("all"),
-        "signed_reward.of: a baseline": result(lambda advantage, batch: advantage - advantage.mean()),
-        "signed_reward.of: half right is right": PARTLY_RIGHT,
-    },
+IN_CODE: dict[str, Wrong] = {
+    "advantage_reweighting | advantage_reweighting.weight: probable tokens attenuated": result(
+        lambda weight, batch: 2 - weight
+    ),
+    "advantage_reweighting | advantage_reweighting.weight: only rewarded tokens": result(
+        lambda weight, batch: torch.where(batch.advantage > 0, weight, 1.0)
+    ),
+    "advantage_reweighting | advantage_reweighting.weight: renormalised": result(
+        lambda weight, batch: weight / weight[batch.mask].mean()
+    ),
+    "agpo | agpo.of: wrong groups pushed": on(correct=lambda batch: 1 - batch.correct),
+    "agpo | agpo.of: half as much": result(lambda a, batch: torch.where(a.abs() == 1, a / 2, a)),
+    "arm | confidence_shift._confidence: share of the padded width": instead(confidence_of_the_padded_width),
+    "arm | confidence_shift._confidence: all tokens": instead(mean_confidence),
+    "arm | confidence_shift._signal: every group": instead(lambda self, batch: torch.ones_like(batch.mask[:, 0])),
+    "aspo | flipped_clip.loss: turned over where A < 0": aspo_with(turned=False),
+    "aspo | flipped_clip.loss: dropped by the weight": aspo_with(drops_by_weight=True),
+    "aspo | flipped_clip.loss: weight differentiated": aspo_with(detached=False),
+    "ce_gppo | gradient_preserving_clip.loss: the loss of good tokens": result(
+        lambda loss, ratio, logp, advantage, *more: torch.where(advantage < 0, loss, -loss)
+    ),
+    "ce_gppo | gradient_preserving_clip.loss: the ratio's gradient outside": instead(ce_gppo_differentiated),
+    "cispo | cispo.loss: inverse weight": weighted_by(
+        lambda self, r: (1 / r.detach()).clamp(1 - self.low, 1 + self.high)
+    ),
+    "cispo | cispo.loss: upper width absolute": weighted_by(lambda self, r: r.detach().clamp(1 - self.low, self.high)),
+    "cispo | cispo.loss: weight differentiated": weighted_by(lambda self, r: r.clamp(1 - self.low, 1 + self.high)),
+    "clip_cov | clip_cov.keeps: drawn among clipped ones too": on(clipped=lambda batch: torch.zeros_like(batch.mask)),
+    "dapo | soft_overlong.shaping: a quarter of the limit, not a fifth": instead(a_quarter_of_the_limit),
+    "dapo | token_mean.coefficients: padding counted": given(lambda batch, counted: (batch, torch.ones_like(counted))),
+    "dapo | token_mean.coefficients: micro-batches weigh the same": instead(micro_batches_alike),
+    "dapo | dynamic_sampling.selects: groups judged by their rewards": on(correct=lambda batch: batch.reward),
+    "dapo | soft_overlong.shaping: masked tokens not in the length": on(length=lambda batch: batch.mask.sum(1)),
+    "dapo | soft_overlong.shaping: an environment's tokens in the length": on(
+        length=lambda batch: (batch.writer != Writer.NONE).sum(1)
+    ),
+    "dapo | clip_higher.modify: lower bound moved as well": result(
+        lambda bounds, *given: replace(bounds, low=bounds.high)
+    ),
+    "dcpo | dynamic_clip.modify: bounds exchanged": result(
+        lambda found, *given: replace(found, low=found.high, high=found.low)
+    ),
+    "dg | delight.weight: a sure token counts fully": result(lambda weight, batch: 2 * weight),
+    "dppo | divergence_clip._drops: drops what comes back": given(lambda ratio, logp, a: (ratio, logp, -a)),
+    "dppo | divergence_clip._drops: the ratio's change, not the probability's": given(
+        lambda ratio, logp, *more: (ratio, torch.zeros_like(logp), *more)
+    ),
+    "dppo | sampler_ratio.ratio: the trainer's old policy": instead(
+        lambda self, rows, logp: log_ratio(rows, logp).exp()
+    ),
+    "dppo | drift.penalty: the penalty is halved": result(lambda value, *given: value / 2),
+    "dr_grpo | constant_length.coefficients: the longest response divides": instead(longest_response),
+    "dr_grpo | constant_length.coefficients: empty responses count": over_all_responses,
+    "dro | reinforce.loss: with a ratio": given(
+        lambda ratio, logp, advantage, *more: (ratio, logp, advantage * ratio.detach(), *more)
+    ),
+    "echo | observation_nll.coefficients: the policy's tokens counted too": instead(observed_share),
+    "echo | observation_nll.coefficients: each response alike": instead(observed_per_response),
+    "entropy20 | top_entropy.keeps: ties dropped": result(without_ties),
+    "entropy20 | top_entropy.keeps: share rounded down": instead(top_share_rounded_down),
+    "entropy_advantage | entropy_advantage.weight: larger in size for both signs": result(
+        lambda w, batch: w * batch.advantage.sign()
+    ),
+    "entropy_advantage | entropy_advantage.weight: no bound": instead(
+        lambda self, batch: self.alpha * (batch.entropy if self.planned else batch.entropy_old)
+    ),
+    "fipo | future_kl.weight: old policy over the current one": on(
+        logp=lambda batch: batch.logp_old, logp_old=lambda batch: batch.logp
+    ),
+    "fipo | future_kl.weight: tools lengthen the distance": on(mask=lambda batch: batch.like_tokens(batch.mask.any(1))),
+    "gdpo | decoupled_norm.of: the sum of the rewards": on(rewards=lambda batch: batch.rewards.sum(1, keepdim=True)),
+    "gdpo | dynamic_sampling_by_reward.selects: groups judged by the first reward": on(
+        rewards=lambda batch: batch.rewards[:, :1]
+    ),
+    "gigpo | turn_advantage.weight: omega twice": result(lambda value, *_: 2 * value),
+    "gigpo | turn_advantage._returns: a turn's own reward alone": instead(lambda self, reward, is_there: reward),
+    "gigpo | turn_advantage._returns: discounted from the start": instead(return_from_the_start),
+    "gigpo | turn_advantage._advantage: the same state of another prompt": given(
+        lambda returns, group, state: (returns, group * 0, state)
+    ),
+    "gigpo | turn_advantage._advantage: turns of all states": given(
+        lambda returns, group, state: (returns, group, state * 0)
+    ),
+    "gigpo | turn_advantage.weight: a response is one turn": on(turn=lambda batch: batch.turn * 0),
+    "gmpo | geometric_ratio.ratio: both sides clipped": gmpo_with(pessimistic=False),
+    "gmpo | geometric_ratio.ratio: mean over the padding": gmpo_with(mean_over_padding=True),
+    "gmpo | geometric_ratio.ratio: clipped tokens keep their gradient": gmpo_with(cut=False),
+    "gpg | scaled_center.of: one share for every group": result(
+        lambda advantage, batch: advantage * (advantage != 0).double().mean().clamp(min=0.1)
+    ),
+    "grpo | kl.penalty: KL's log-ratio reversed": instead(k3_reversed),
+    "grpo | clip.clips: ratio on the upper bound clipped": clips_also(lambda r, a, b: (a > 0) & (r >= 1 + b.high)),
+    "grpo | clip.clips: ratio on the lower bound clipped": clips_also(lambda r, a, b: (a < 0) & (r <= 1 - b.low)),
+    "grpo | group_norm.advantage: std with ddof 0": per_group(lambda x: (x - x.mean()) / (x.std(correction=0) + 1e-6)),
+    "grpo | seq_mean.coefficients: divides by the longest response": instead(longest_response),
+    "grpo | seq_mean.coefficients: counts empty responses": instead(empty_responses_too),
+    "grpo | token_ratio.ratio: ratio against itself, not detached": not_detached,
+    "grpo | kl.penalty: value of k3, gradient of k1": instead(value_of_k3_gradient_of_k1),
+    "grpo | group_norm.advantage: equal rewards left to rounding": per_group(
+        lambda x: (x - x.sum() / len(x)) / (x.std() + 1e-6)
+    ),
+    "gspo | sequence_ratio.ratio: mean over the padding": instead(over_the_padded_width),
+    "gspo | sequence_ratio.ratio: gradient through the mean": instead(through_the_mean),
+    "gvpo | group_variance.extra: the mean over tokens": extra(
+        push=lambda found, batch: found["push"] / lengths(batch)[:, 0]
+    ),
+    "gvpo | group_variance.extra: over k": extra(push=over_the_whole_group),
+    "hapo | heterogeneous_clip.height: sure tokens count as unsure": result(lambda height, *given: height.abs()),
+    "hapo | zone_reweighting.height: sure tokens weighed as unsure": result(lambda height, *given: height.abs()),
+    "hapo | heterogeneous_clip.modify: another quantile": with_setting(rho=0.5),
+    "hapo | zone_reweighting.weight: zone of PPO": with_setting(alpha=0.0),
+    "hapo | zone_reweighting.weight: per micro-batch": with_setting(scope="microbatch"),
+    "icepop | sampler_correction.weight: engine over trainer": on(
+        logp_old=lambda batch: batch.logp_sampler, logp_sampler=lambda batch: batch.logp_old
+    ),
+    "justrl | clip.clips: lower bound on rewarded tokens": clips_also(lambda r, a, b: (a > 0) & (r < 1 - b.low)),
+    "justrl | token_mean.coefficients: divides by the responses": instead(
+        lambda self, batch, counted: full(batch, 1 / responses(batch))
+    ),
+    "justrl | token_ratio.ratio: anchored to the current policy": anchored_to_itself(),
+    "justrl | unbiased_kl.penalty: k3 alone is differentiated": given(with_ratio_of_the_rollouts),
+    "kimi | sequence_drift.penalty: the squares of tokens": instead(
+        lambda self, rows, logp, entropy: (
+            0.05 * (logp - (logp.detach() if rows.logp_old is None else rows.logp_old)).square()
+        )
+    ),
+    "kl_cov | cov_penalty.coefficients: mean over the chosen tokens": result(
+        lambda c, *given: c / c.sum().clamp(min=1e-9)
+    ),
+    "kl_cov | cov_penalty.penalty: squared distance": instead(
+        lambda self, rows, logp, entropy: self.beta * (logp - rows.logp_old).square() / 2
+    ),
+    "kpo | kalman_ratio.ratio: tools pull the filter to 0": kpo_with(seen_only=False),
+    "kpo | kalman_ratio.ratio: gradient through the filter": kpo_with(detached=False),
+    "lite_ppo | center_batch_std.of: ddof 0": result(as_in_a_batch_of_one_more),
+    "lopti | lopti.passes: high tokens first": result(lambda passes, batch: passes[::-1]),
+    "lopti | lopti.passes: boundary in the low group": instead(boundary_is_low),
+    "lopti | lopti.passes: divides by the pass's tokens": passes_with(
+        lambda part, batch: part.with_fields(mask=part.policy_mask)
+    ),
+    "lopti | lopti.passes: both passes regularise all tokens": passes_with(
+        lambda part, batch: part.with_fields(penalty_mask=batch.mask)
+    ),
+    "lopti | lopti.passes: split by the current policy": split_by_the_current_policy,
+    "lopti | token_ratio.ratio: other old log-probs for a pass": anchored_to_itself(
+        lambda rows: rows.policy_mask is not None
+    ),
+    "luspo | seq_sum.coefficients: the mean over tokens of GSPO": instead(
+        lambda self, batch, counted: full(batch, 1 / responses(batch) / lengths(batch))
+    ),
+    "luspo | sequence_ratio.ratio: mean over the padding": instead(over_the_padded_width),
+    "luspo | sequence_ratio.ratio: gradient through the mean": instead(through_the_mean),
+    "m2po | second_moment_mask.keeps: all tokens": on(
+        advantage=lambda batch: batch.advantage if batch.logp_old is None else (batch.logp - batch.logp_old).sign()
+    ),
+    "m2po | second_moment_clip._tau: clipped within the budget": result(lambda tau, batch: tau.clamp(max=0.1)),
+    "magic | adaptive_entropy.control: always on": result(
+        lambda state, *given: {**state, "coefficient": state["weight"]}
+    ),
+    "maxrl | mean_norm.of: rewards, not correctness": instead(
+        lambda self, batch: self.advantage(batch.reward, batch.group)
+    ),
+    "minpro | prefix_min_ratio.ratio: tools take part": instead(tools_take_part),
+    "minpro | prefix_min_ratio.ratio: product, not minimum": instead(product_of_the_prefix),
+    "nft | implicit_negative.extra: right and wrong exchanged": extra(
+        correct=lambda found, batch: 1 - found["correct"]
+    ),
+    "nft | implicit_negative.loss: clipped value has no gradient": nft_with(
+        lambda self, implied: implied.clamp(min=self.eps).log()
+    ),
+    "nft | implicit_negative.loss: prompts weigh the same": nft_with(straight_through, omega=False),
+    "opd | teacher_advantage.weight: the reference for the teacher": on(logp_teacher=lambda batch: batch.logp_ref),
+    "opd | teacher_kl.anchor: the reference's divergence": instead("ref"),
+    "opo | optimal_baseline.of: every response counts the same": on(mask=lambda batch: torch.ones_like(batch.mask)),
+    "otb | optimal_token_baseline.of: without the squares of the others": on(
+        sum_pi_squared_old=lambda batch: batch.sum_pi_squared_old * 0
+    ),
+    "otb | optimal_token_baseline.of: every token weighs the same": on(
+        logp_old=lambda batch: batch.logp_old * 0, sum_pi_squared_old=lambda batch: batch.sum_pi_squared_old * 0 + 2
+    ),
+    "otb | optimal_token_baseline.of: half of it": result(lambda advantage, *given: advantage / 2),
+    "par | positive_reweighting.control: forgets its controller": result(
+        lambda state, *given: {"weight": 1.0} if state else state
+    ),
+    "passk | pass_at_k._of_group: the deviation does not divide": instead(without_the_deviation),
+    "passk | pass_at_k._of_group: the wrong have none": result(lambda pair, n, c: (pair[0], 0.0)),
+    "perplexity_shaping | perplexity_weight.weight: not at all, as in the authors' script": result(
+        lambda weight, batch: weight**0
+    ),
+    "position_shaping | position_bonus.weight: a half of it": result(lambda bonus, batch: bonus / 2),
+    "position_shaping | position_bonus.weight: from the end to the start": result(lambda bonus, batch: bonus.flip(1)),
+    "positive_nll | positive_nll.coefficients: wrong answers imitated": on(correct=lambda batch: 1 - batch.correct),
+    "positive_nll | positive_nll.coefficients: mean over all tokens": instead(positive_mean_over_all),
+    "qae | quantile_norm._baseline: largest below": instead(lambda self, rewards: rewards.amin()),
+    "qae | quantile_norm.advantage: std with ddof 0": per_group(
+        lambda x: (x - x.sort().values[-(-2 * len(x) // 5) - 1]) / (x.std(correction=0) + 1e-6)
+    ),
+    "real | group_contrast.extra: good and bad exchanged": extra(push=lambda found, batch: -found["push"]),
+    "real | group_contrast.extra: no anchor": instead(contrast_without_the_one),
+    "real | group_contrast.extra: a prompt counts once, however many responses": extra(
+        push=lambda found, batch: found["push"] / (batch.group[:, None] == batch.group[None]).sum(1)
+    ),
+    "reinforce | seq_sum.coefficients: divides by the longest response": instead(longest_response),
+    "reinforce_pp_baseline | center_then_global_norm.of: deviation of the raw rewards": result(
+        lambda advantage, batch: advantage / batch.reward.std().clamp(min=1e-4)
+    ),
+    "reinforce_pp | kl_reward.shaping: divergence from the next token on": instead(from_the_next_token_on),
+    "reinforce_pp | global_norm.of: std with ddof 1": result(
+        lambda a, batch: a * (1 - 1 / batch.mask.sum().clamp(min=2)).sqrt()
+    ),
+    "reinforce_pp | global_norm.of: statistics of each group": instead(deviation_of_groups),
+    "rloo | seq_sum.coefficients: divides by the longest response": instead(longest_response),
+    "rloo | leave_one_out.advantage: equal rewards left to rounding": per_group(
+        lambda x: x - (x.sum() - x) / (len(x) - 1)
+    ),
+    "rlsd | evidence_reweighting.weight: evidence for a token counts for bad responses too": on(
+        advantage=lambda batch: batch.advantage.abs()
+    ),
+    "rlsd | evidence_reweighting.weight: its inverse": result(lambda weight, *given: 2 - weight),
+    "s_grpo | random_tokens.keeps: the first token always": result(
+        lambda kept, batch: kept | (batch.mask & (batch.mask.cumsum(1) == 1))
+    ),
+    "s_grpo | random_tokens.keeps: responses are drawn, not tokens": result(
+        lambda kept, *given: kept[:, :1].expand(kept.shape)
+    ),
+    "sapo | soft_gate.loss: gate closed by small ratios": gate(lambda r, t: 4 / t * (t * (1 - r)).sigmoid()),
+    "sapo | soft_gate.loss: slope not one": gate(lambda r, t: 4 * (t * (r - 1)).sigmoid()),
+    "sapo | soft_gate.loss: gate of the log-ratio": gate(lambda r, t: 4 / t * (t * r.log()).sigmoid()),
+    "sapo | soft_gate.loss: gate as a detached weight": gate(
+        lambda r, t: (4 / t * (t * (r - 1)).sigmoid()).detach() * r / r.detach()
+    ),
+    "sdar | gated_distillation.penalty: without a gate": instead(open_gate),
+    "sdar | gated_distillation.penalty: the gate is differentiated": instead(differentiated_gate),
+    "shuffle_r1 | extreme_pairs.selects: the middle": result(lambda selected, batch: ~selected),
+    "shuffle_r1 | extreme_pairs.selects: without the worst": result(
+        lambda selected, batch: selected & (batch.reward > batch.reward.mean())
+    ),
+    "stapo | s2t.keeps: ties at the quantile masked": spurious(ties=True),
+    "stapo | s2t.keeps: quantile over all tokens": spurious(over_all=True),
+    "stare | surprisal_reweighting.control: gate inverted": result(
+        lambda state, *given: {**state, "on": 1 - state["on"]} if state else state
+    ),
+    "stare | surprisal_reweighting.control: gate open on its target": gate_open_on_its_target,
+    "stare | surprisal_reweighting.weight: A = 0 is a candidate": on(
+        advantage=lambda batch: torch.where(batch.advantage == 0, 1e-300, batch.advantage)
+    ),
+    "stare | surprisal_reweighting.weight: share rounded down": instead(stare_share_rounded_down),
+    "stare | surprisal_reweighting.weight: weights renormalised": result(
+        lambda weight, batch: weight / weight[batch.mask].mean()
+    ),
+    "topr | taper.loss: right answers tapered as well": weighted_by(
+        lambda self, r: r.detach().clamp(self.low, self.high)
+    ),
+    "topr | taper.loss: weight differentiated": instead(
+        lambda self, r, logp, a, *more: -a * r.clamp(self.low, self.high).where(a < 0, live(logp))
+    ),
+    "tpo | target_match.extra: away from the target": extra(push=lambda found, batch: -found["push"]),
+    "tpo | target_match.extra: a target without the old policy": on(logp_old=lambda batch: batch.logp_old * 0),
+    "tpo | target_match.extra: the mean over tokens": extra(
+        push=lambda found, batch: found["push"] / lengths(batch)[:, 0]
+    ),
+    "tpo | population_norm.advantage: the deviation of a sample": result(
+        lambda advantage, reward, group: advantage * (1 - 1 / (group[:, None] == group[None]).sum(1)).sqrt()
+    ),
+    "up | unbounded_positive.loss: good tokens by the old policy": instead(
+        lambda self, r, logp, a, bounds, extra: -a * torch.where(self.clips(r, a, bounds), r.detach(), r)
+    ),
+    "up | unbounded_positive.loss: the value without its gradient": result(lambda loss, *given: 2 * loss),
+    "vespo | gamma_gate.loss: the inverse weight": given(lambda ratio, *more: (1 / ratio, *more)),
+    "vespo | gamma_gate.loss: weight differentiated": instead(vespo_differentiated),
+    "w_reinforce | answer_filter.selects: psr trains on wrong answers": result(lambda kept, batch: ~kept),
+    "w_reinforce | signed_reward.of: a baseline": result(lambda advantage, batch: advantage - advantage.mean()),
 }
+"""Those that need a function: 'recipe | part.attribute: what is wrong' -> what stands in for it."""
+
+
+def entries() -> Iterator[tuple[str, str, Wrong]]:
+    """Recipe, mistake, and what stands in."""
+    for name, wrong in IN_CODE.items():
+        yield *name.split(" | "), wrong
+    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            recipe, mistake, wrong = line.split(" | ")
+            if wrong.startswith("= "):
+                yield recipe, mistake, always(literal_eval(wrong[2:]))
+            elif wrong.startswith("negative "):
+                yield recipe, mistake, with_negative(wrong.removeprefix("negative "))
+            else:
+                yield recipe, mistake, NAMED[wrong]
+
+
+MISTAKES: dict[str, dict[str, Wrong]] = {}
+for recipe, mistake, wrong in entries():
+    MISTAKES.setdefault(recipe, {})[mistake] = wrong
