@@ -6,7 +6,7 @@ import numpy as np
 
 from objectives import Writer
 from tests.objectives.batches import Array, Case, Flags
-from tests.objectives.references import off_policy
+from tests.objectives.references import grpo
 from tests.objectives.references.parts import (
     clip,
     clipped,
@@ -192,6 +192,6 @@ def observing(case: Case, selected: Flags, *, alpha=0.05) -> Term:
 
 REFERENCES |= {
     "echo": clipped(surrogate=clip(), share=seq_mean, penalties=[kl()], observations=[observing()]),
-    "echo(variant=prime_rl)": replace(off_policy.REFERENCES["dppo(variant=prime_rl)"], observations=[observing(0.1)]),
+    "echo(variant=prime_rl)": replace(grpo.REFERENCES["dppo(variant=prime_rl)"], observations=[observing(0.1)]),
     "justrl+echo(alpha=0.5)": clipped(observations=[observing(0.5)]),
 }
