@@ -54,7 +54,7 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     `task.name` and `task.reward`; a reward may be a function of a module, or of the script that is running.
     `progress=False` prints nothing. Raises UserError, in one line and before any model loads, for a mistake.
     """
-    from rlzoo.experiment.first_check import check_words, with_modules_named
+    from rlzoo.experiment.check import check_words, with_modules_named
 
     config: Config = load_config([*map(str, words), *python_words(keys)])
     check_words(config)

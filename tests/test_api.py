@@ -69,7 +69,7 @@ def test_the_same_keys_are_the_same_configuration_typed_in_a_file_and_in_python(
     values = {key: [*it] if isinstance(it, tuple) else it for key, it in keys.items()}
     file.write_text(yaml.safe_dump(values, default_style='"'))  # YAML's versions do not agree on what is text
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rlzoo.experiment.first_check.check_words", lambda config: None)
+        patched.setattr("rlzoo.experiment.check.check_words", lambda config: None)
         patched.setattr(rlzoo.training.run, "train", lambda config, *_: asked.append(config) or RunFolder(tmp_path))
         assert main(["train", *(key_and_value(key, value) for key, value in keys.items())]) == 0
         assert main(["train", str(file)]) == 0

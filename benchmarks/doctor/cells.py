@@ -11,7 +11,7 @@ from objectives import ObjectiveError, parse
 from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.doctor.columns import Table
 from rlzoo.doctor.reading import run_records, table_of
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.lab.suite.catalogue import load_experiment
 from rlzoo.lab.suite.cell import make_start

@@ -230,7 +230,7 @@ def peaks(keys: tuple[str, ...]) -> dict[str, tuple[float, float]]:
 
     from objectives import parse
     from rlzoo.config import load_config
-    from rlzoo.experiment.experiment import check
+    from rlzoo.experiment.check import check
     from rlzoo.experiment.run_folder import RunFolder
     from rlzoo.model.accelerator import make_accelerator
     from rlzoo.model.pretrained import locate

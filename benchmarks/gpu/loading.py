@@ -20,7 +20,8 @@ from accelerate import Accelerator
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.accelerator import gathered, make_accelerator
 from rlzoo.model.sharding import OVER_ALL

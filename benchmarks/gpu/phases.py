@@ -25,7 +25,8 @@ from benchmarks.gpu import check as gpu_check
 from benchmarks.gpu.loading import M_MMAP_THRESHOLD, MIB, make_model, status
 from objectives import parse
 from rlzoo.config import Config, load_config
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model import token_stats
 from rlzoo.model.accelerator import gathered, make_accelerator

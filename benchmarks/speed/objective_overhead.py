@@ -17,7 +17,7 @@ import torch
 
 from objectives import Loop, Objective, TokenBatch, names, parse, with_examples
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.machine import environment
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.metrics import StepMetrics

@@ -67,7 +67,7 @@ def answer(values: dict[str, Any]) -> None:
 def run_rlzoo(config: Config) -> None:
     """Steps of rlzoo's trainer."""
     from benchmarks.speed.step_time import LengthGrader  # as the grader's processes import it
-    from rlzoo.experiment.experiment import check
+    from rlzoo.experiment.check import check
     from rlzoo.model.accelerator import make_accelerator
     from rlzoo.training.run import RunFolder, load_trainer
 
@@ -94,7 +94,7 @@ def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     from objectives.adapters.trl import ZooGRPOTrainer
-    from rlzoo.experiment.experiment import check
+    from rlzoo.experiment.check import check
     from rlzoo.model.policy import load_policy
 
     experiment = check(config)

@@ -27,7 +27,7 @@ from objectives.methods.tokens import S2T
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.config import Config, ModelConfig, load_config
 from rlzoo.config.decoding import Decoding
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.machine import environment
 from rlzoo.experiment.progress import checkpoints
 from rlzoo.lab.planted_arithmetic import USEFUL, USELESS, PlantedArithmetic

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from objectives import parse
 from rlzoo.commands.key_table import declare_words
-from rlzoo.config import check_agreement, load_config, split_words
+from rlzoo.config import load_config, split_words
 
 SUMMARY = "predict the memory that an experiment takes of each GPU, and its hours, before anything is loaded"
 
@@ -18,17 +18,17 @@ def run(arguments: Namespace) -> int:
     """Prints what each phase takes, and the floor of the hours; 1 if it does not fit."""
     machine, others = split_words("fit", arguments.words)
     config = load_config(others)
-    check_agreement(config)
     objective = parse(config.objective)
 
-    from rlzoo.experiment.old_logp import check_old_logp
+    from rlzoo.experiment.check import check_keys, check_old_logp
     from rlzoo.model.sharding import check_shards
     from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
     from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
     from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
 
+    check_keys(config)
     check_shards(config.train, machine.gpus)
-    check_old_logp(objective, config)
+    check_old_logp(objective, config.rollout)
     shape = shape_of(config.model)
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)

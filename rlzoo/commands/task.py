@@ -20,7 +20,7 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
-    from rlzoo.experiment.first_check import check_words
+    from rlzoo.experiment.check import check_words
 
     settings, words = split_words("task", arguments.words)
     config = load_config(words)

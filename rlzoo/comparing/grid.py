@@ -19,8 +19,8 @@ from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.facts import GRID_IDENTITY, MACHINE
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError, nearest
+from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import check_same
-from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_changed, read_objective, unique_labels
 from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import RunFolder

@@ -10,7 +10,7 @@ from rlzoo.comparing.sweep import split_settings, variants
 from rlzoo.config import GridConfig, TrustConfig, load_config, own_words, resolve, split_words
 from rlzoo.config.recorded import is_of_a_run
 from rlzoo.errors import UserError
-from rlzoo.experiment.first_check import check_words
+from rlzoo.experiment.check import check_words
 from rlzoo.statistics.sequential import FIRST
 
 AUTO = "seeds=auto"

@@ -10,7 +10,7 @@ from rlzoo.config.decoding import read_decodings
 from rlzoo.config.facts import RUN_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.content import Content, content_of, kept_content
+from rlzoo.experiment.claim import Content, content_of, kept_content
 from rlzoo.files import write_json, write_text
 
 

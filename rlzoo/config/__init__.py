@@ -1,6 +1,5 @@
 """Every key that a user can set: what is said of each, and how files and words set it."""
 
-from rlzoo.config.agreement import check_agreement
 from rlzoo.config.command_keys import (
     BenchmarksConfig,
     GradeConfig,
@@ -63,7 +62,6 @@ __all__ = [
     "TrainConfig",
     "TrustConfig",
     "VerifierConfig",
-    "check_agreement",
     "check_effect",
     "deciding",
     "flat",

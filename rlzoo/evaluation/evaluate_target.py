@@ -16,9 +16,9 @@ from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
 from rlzoo.evaluation.settings import model_settings, settings_of
 from rlzoo.evaluation.target import Target
+from rlzoo.experiment.check import check_prompts
 from rlzoo.experiment.identity import changed_sources, read_objective, task_sources
 from rlzoo.experiment.machine import environment, shortage_named
-from rlzoo.experiment.prompts import check_prompts
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.accelerator import make_accelerator, said_by_main

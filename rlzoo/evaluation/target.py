@@ -9,7 +9,6 @@ from rlzoo.config import (
     BenchmarksConfig,
     Config,
     TrustConfig,
-    check_agreement,
     check_effect,
     flat,
     given_keys,
@@ -21,6 +20,7 @@ from rlzoo.config import (
 )
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
+from rlzoo.experiment.check import check_keys
 from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import refuse_links, slug
@@ -61,7 +61,7 @@ class Target:
         """What can be checked before torch is imported. Raises UserError."""
         if self.run is not None and self.folder.absolute().is_relative_to(Path(self.run["folder"]).absolute()):
             refuse_links(Path(self.run["folder"]))
-        check_agreement(self.config)
+        check_keys(self.config)
         locate(self.config.model)
         if not self.benchmarks:
             check_task(self.config.task)

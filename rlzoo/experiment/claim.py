@@ -1,17 +1,32 @@
-"""Who may write into the folder of a run, and what a resumed run keeps."""
+"""The folder of a run: which one it is, who may write into it, and what a resumed run keeps."""
 
 import logging
 import shutil
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from glob import escape, glob
+from pathlib import Path
+from string import Formatter
 from typing import IO
 
-from objectives import Objective, parse
-from rlzoo.config import Config, deciding, flat, to_yaml
+from huggingface_hub import try_to_load_from_cache
+
+from objectives import Objective, ObjectiveError, parse
+from rlzoo.config import Config, ModelConfig, deciding, flat, to_yaml
 from rlzoo.config.commands import is_read
 from rlzoo.config.facts import LENGTH, RUN_IDENTITY
+from rlzoo.config.recorded import CONFIG
 from rlzoo.errors import UserError
-from rlzoo.experiment.content import check_content, content_of, kept_content
-from rlzoo.experiment.identity import Code, has_changed, keep_sources, read_objective
+from rlzoo.experiment.identity import (
+    Code,
+    Recorded,
+    digest,
+    folder_name,
+    has_changed,
+    keep_sources,
+    read_objective,
+)
 from rlzoo.experiment.machine import environment, our_version
 from rlzoo.experiment.progress import checkpoints, step_of
 from rlzoo.experiment.run_folder import STEP, TRAINED, RunFolder, evaluated_step, missing_steps
@@ -19,15 +34,34 @@ from rlzoo.files import (
     clear_leftovers,
     json_lines,
     locked,
+    read_json_file,
     read_json_lines,
     refuse_links,
+    slug,
     write_json,
     write_json_lines,
     write_text,
 )
+from rlzoo.model.manifest import checksum
+from rlzoo.model.pretrained import as_reference, as_teacher, locate
+from rlzoo.records import reading
 from rlzoo.rollout import engine_class
+from rlzoo.tasks import OWN
+from rlzoo.tasks.base import format_of
 
 LOCK = ".lock"
+NAMES = ("task", "objective", "seed")
+_ANY = "\0"
+"""Stands for any objective; no path has it."""
+Content = Mapping[str, Mapping[str, str]]
+"""Key -> file that it leads to, as it is called there -> checksum of the whole file."""
+_OF_MODEL = (
+    *("*.safetensors", "*.bin", "*.index.json", "config.json", "generation_config.json", "chat_template.*", "*.py"),
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+)
+"""What decides what a model reads, calculates and ends with."""
+_COMMIT = "commit"
+"""Stands for the files of a model on the hub, which a commit never changes."""
 _logger = logging.getLogger(__name__)
 
 
@@ -201,3 +235,132 @@ def forget_old_responses(folder: RunFolder, step: int, newest: int) -> None:
     if newest and step % newest == 0 and step > newest:
         kept = (record for record in json_lines(folder.responses, STEP) if record["step"] > step - newest)
         write_json_lines(folder.responses, kept)
+
+
+# ---- which folder ----------------------------------------------------------------------------------------------------
+
+
+def output_folder(config: Config, objective: Objective) -> Path:
+    """The folder of this run, if one is there whose name differs from `output` in `{objective}` alone, or a new one.
+
+    A new one has the name that was typed, and the key's digest behind it where that is the name of another objective's.
+    Raises UserError for a name in braces that is none of ours.
+    """
+    names = _names(config.output)
+    if "objective" not in names:
+        return Path(_filled(config, ""))
+    name = folder_name(config.objective, objective.key)
+    typed = Path(_filled(config, name))
+    pattern = escape(_filled(config, _ANY)).replace(_ANY, "*")
+    paths = dict.fromkeys([typed, *map(Path, sorted(glob(pattern)))])
+    runs = {path: trained for path in paths if (trained := _trained(path)) is not None}
+    same = [path for path, trained in runs.items() if trained.key == objective.key]
+    same = same or [path for path, trained in runs.items() if trained.meant_now == objective]  # which resuming refuses
+    for path in same:
+        if _agrees(path, config, names):
+            return path
+    is_taken = typed in runs and typed not in same
+    return Path(_filled(config, f"{name}-{digest(objective.key)}")) if is_taken else typed
+
+
+def _names(output: str) -> set[str]:
+    """The names in braces."""
+    try:
+        fields = [field for field in Formatter().parse(output) if field[1] is not None]
+    except ValueError as error:
+        raise UserError(f"output={output}: {error}; a brace that is meant is written twice") from None
+    for _, name, kind, conversion in fields:
+        if kind or conversion:
+            raise UserError(f"output={output}: write {{{name}}} without what follows the name in its braces")
+    names = {str(name) for _, name, _, _ in fields}
+    for name in sorted(names - {*NAMES}):
+        raise UserError(f"output: {{{name}}} is not one of {', '.join(f'{{{allowed}}}' for allowed in NAMES)}")
+    return names
+
+
+def _filled(config: Config, objective: str) -> str:
+    return config.output.format(task=slug(config.task.name), objective=objective, seed=config.seed)
+
+
+def _trained(path: Path) -> Recorded | None:
+    """The objective of the run in a folder; None if no run is there, or none that can be read."""
+    try:
+        return read_objective(path) if (path / CONFIG).exists() else None
+    except (UserError, ObjectiveError, OSError):
+        return None
+
+
+def _agrees(path: Path, config: Config, names: set[str]) -> bool:
+    """Whether the run has the task and the seed that are part of the folder's name."""
+    try:
+        trained = RunFolder(path).read_config()
+    except UserError:
+        return False
+    is_task = "task" not in names or slug(trained.task.name) == slug(config.task.name)
+    return is_task and ("seed" not in names or trained.seed == config.seed)
+
+
+# ---- which weights and data ------------------------------------------------------------------------------------------
+
+
+def content_of(config: Config) -> Content:
+    """What is there now, each file read once by a process; data on the hub, and made by code, are not among it.
+
+    Raises UserError for a model that is not there.
+    """
+    teacher, reference = as_teacher(config.model), as_reference(config.model)
+    models = {"model.name": config.model, "model.teacher": teacher, "model.reference": reference}
+    places = {key: _of_model(model) for key, model in models.items() if model is not None}
+    data = {"task.name": config.task.name, "task.held_out": config.task.held_out}
+    places |= {key: _of_data(Path(name).expanduser()) for key, name in data.items() if name and name not in OWN}
+    return {key: files for key, files in places.items() if files}
+
+
+def _of_model(config: ModelConfig) -> Mapping[str, str]:
+    source = locate(config)
+    folder = Path(source.path)
+    if folder.is_dir():
+        return _checksums(folder, {path for pattern in _OF_MODEL for path in folder.glob(pattern)})
+    cached = try_to_load_from_cache(source.path, "config.json", revision=source.options["revision"])
+    return {_COMMIT: Path(cached).parent.name} if isinstance(cached, str) else {}
+
+
+def _of_data(path: Path) -> Mapping[str, str]:
+    if path.is_file():
+        return _checksums(path.parent, [path])
+    return _checksums(path, (file for file in path.rglob("*") if format_of(file))) if path.is_dir() else {}
+
+
+def _checksums(folder: Path, paths: Iterable[Path]) -> Mapping[str, str]:
+    files = sorted(path for path in paths if path.is_file())
+    with ThreadPoolExecutor() as threads:
+        return {
+            str(path.relative_to(folder)): sum for path, sum in zip(files, threads.map(checksum, files), strict=True)
+        }
+
+
+def kept_content(folder: RunFolder) -> Content | None:
+    """What a run began from; None where a version of rlzoo made it that did not record that. Raises UserError."""
+    if not folder.content.exists():
+        return None
+    with reading(folder.content):
+        saved = read_json_file(folder.content)
+        return {str(key): {str(file): str(sum) for file, sum in files.items()} for key, files in saved.items()}
+
+
+def check_content(now: Content, folder: RunFolder, values: Mapping[str, object]) -> None:
+    """Refuses to go on with a run from other weights or other data than it began with.
+
+    `values` are those of the keys. Before the first step those are free that the evaluation before it does not read.
+    """
+    before = kept_content(folder) or {}
+    for key in {**before, **now}:
+        there = now.get(key, {})
+        changed = sorted(file for file, sum in before.get(key, {}).items() if there.get(file) != sum)
+        added = sorted(there.keys() - before[key].keys()) if key in before else []
+        if (changed or added) and (folder.has_steps or is_read(key, "eval")):
+            what = ", ".join([*changed, *added])
+            raise UserError(
+                f"{key}={values.get(key)}: {what} {'is' if len(changed + added) == 1 else 'are'} not what the run in "
+                f"{folder.path} began with; put back what it was, or begin afresh with another output="
+            )

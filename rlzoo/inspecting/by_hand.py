@@ -6,8 +6,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from rlzoo.config import Config
+from rlzoo.experiment.check import check_words
 from rlzoo.experiment.experiment import step_seed
-from rlzoo.experiment.first_check import check_words
 from rlzoo.inspecting.task_look import drawn_problems
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling

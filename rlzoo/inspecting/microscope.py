@@ -26,7 +26,8 @@ from rlzoo.config import InspectConfig, TaskConfig, flat
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record
-from rlzoo.experiment.experiment import Experiment, check, check_objective, refuse_unreported
+from rlzoo.experiment.check import check, check_objective, refuse_unreported
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.identity import Code, has_changed, read_objective
 from rlzoo.experiment.machine import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
@@ -153,8 +154,8 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         for expression in (settings.objective or config.objective, settings.against)[: 1 + bool(settings.against)]
     ]
     for objective in objectives:
-        check_objective(objective, config)
-        refuse_unreported(objective, config)
+        check_objective(objective, config.model, config.task, config.rollout)
+        refuse_unreported(objective, config.rollout)
         try_objective(objective, config.rollout)
     if not settings.objective and objectives[0].key != (trained := read_objective(folder.path).key):
         change = has_changed(f"objective={config.objective}", objectives[0].key, trained, f"the run in {run}")

@@ -11,9 +11,8 @@ from statistics import mean
 from objectives import parse
 from rlzoo.config import Config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import epoch_order, step_seed
-from rlzoo.experiment.first_check import check_words
-from rlzoo.experiment.prompts import UNREADABLE, check_prompts, count_unknown, without_long_prompts
+from rlzoo.experiment.check import UNREADABLE, check_prompts, check_words, count_unknown
+from rlzoo.experiment.experiment import epoch_order, step_seed, without_long_prompts
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer

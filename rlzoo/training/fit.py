@@ -15,7 +15,7 @@ from typing import Any
 from objectives import Objective
 from rlzoo.config import Config, TrainConfig
 from rlzoo.errors import UserError
-from rlzoo.experiment.old_logp import check_old_logp
+from rlzoo.experiment.check import check_old_logp
 from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.token_stats import GPU_BLOCK
@@ -513,7 +513,7 @@ def saved_by_engine(config: Config, shape: Shape, objective: Objective, teacher:
         replace(config, rollout=replace(config.rollout, old_logp=whose)) for whose in ("policy", "engine")
     )
     try:
-        check_old_logp(objective, by_engine)
+        check_old_logp(objective, by_engine.rollout)
     except UserError:
         return None
     taken = arithmetic(by_engine, shape, objective, teacher).operations

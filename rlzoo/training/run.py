@@ -22,8 +22,9 @@ from rlzoo.doctor.following import Following
 from rlzoo.doctor.signals import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
+from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder

@@ -31,9 +31,8 @@ from objectives import (
     lots,
 )
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import Experiment, step_seed
+from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
 from rlzoo.experiment.progress import Progress
-from rlzoo.experiment.teacher import teacher_prompt
 from rlzoo.model.deterministic import deterministic
 from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy
@@ -303,7 +302,7 @@ class Trainer:
 
     def _teacher_prompts(self, problems: Sequence[Problem]) -> list[list[int]] | None:
         task = self.config.task
-        informed = [replace(problem, prompt=teacher_prompt(task, problem)) for problem in problems]
+        informed = [replace(problem, prompt=teacher_prompt(task.teacher_prompt, problem)) for problem in problems]
         return self.sampler.prompts(informed) if task.teacher_prompt else None
 
     # ---- score ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from trl.chat_template_utils import qwen3_instruct_2507_chat_template
 
 from objectives.adapters.trl import ZooGRPOTrainer
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.environment import environment_opened

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from objectives import lots, parse
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.metrics import StepMetrics
 from rlzoo.training.step import StepRollouts

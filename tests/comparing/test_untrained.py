@@ -14,7 +14,7 @@ from rlzoo.comparing.grid import Grid, GridCell, read_grid
 from rlzoo.comparing.untrained import share_untrained
 from rlzoo.config.decoding import read_decodings
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.experiment.content import content_of, kept_content
+from rlzoo.experiment.claim import content_of, kept_content
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json
 from rlzoo.report.leaderboard import markdown, page, print_leaderboard

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import Config, check_agreement, flat, given_keys, keys, load_config, to_yaml, words_of
+from rlzoo.config import Config, flat, given_keys, keys, load_config, to_yaml, words_of
 from rlzoo.config.unknown_keys import ABSENT, MEANT
 from rlzoo.errors import UserError
+from rlzoo.experiment.check import check_keys
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -73,7 +74,7 @@ def test_every_key_has_a_docstring() -> None:
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> None:
-    check_agreement(load_config([str(file)]))
+    check_keys(load_config([str(file)]))
 
 
 @pytest.mark.parametrize(
@@ -189,4 +190,4 @@ def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
 )
 def test_a_value_no_run_could_use_is_refused(word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check_agreement(load_config([word]))
+        check_keys(load_config([word]))

@@ -171,7 +171,7 @@ def test_commands_read_no_key_but_those_that_say_so(tmp_path: Path, monkeypatch:
     small = ["evaluation.problems=2", "evaluation.samples=1"]
     config = load_config(small)
     monkeypatch.setattr("rlzoo.inspecting.task_look.check_words", lambda config: None)
-    monkeypatch.setattr("rlzoo.evaluation.target.check_agreement", lambda config: None)
+    monkeypatch.setattr("rlzoo.evaluation.target.check_keys", lambda config: None)
     with read_keys() as names:
         fit(config, shape_of(config.model), parse(config.objective), 1, 1000 * GIB)
         arithmetic(config, shape_of(config.model), parse(config.objective))

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from objectives import parse
-from rlzoo.config import check_agreement, load_config, read_decodings
+from rlzoo.config import load_config, read_decodings
+from rlzoo.experiment.check import check_keys
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*_qwen*.yaml"))
 
@@ -17,7 +18,7 @@ def test_there_are_twelve() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_papers_configuration_is_whole(path: Path) -> None:
     config = load_config([str(path)])
-    check_agreement(config)
+    check_keys(config)
     assert parse(config.objective).parts
     assert config.rollout.engine == "vllm" and config.rollout.drop_long_prompts
     comment = path.read_text().split("objective:")[0]

@@ -12,7 +12,7 @@ import torch
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluator
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.accelerator import make_accelerator, said_by_main
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.sampler import SingleTurn

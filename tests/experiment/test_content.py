@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from rlzoo.commands import main
 from rlzoo.config import Config, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.claim import claim
-from rlzoo.experiment.content import content_of, kept_content
+from rlzoo.experiment.claim import claim, content_of, kept_content
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import append_json_line
 from tests.conftest import error_of, save_tiny_model
@@ -109,7 +108,7 @@ def test_a_run_that_did_not_record_it_is_told_of_and_does_from_then_on(
 
 def test_a_model_of_the_hub_is_its_commit(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rlzoo.experiment.content.try_to_load_from_cache", lambda *_, **__: "/hub/snapshots/c0ffee/config.json"
+        "rlzoo.experiment.claim.try_to_load_from_cache", lambda *_, **__: "/hub/snapshots/c0ffee/config.json"
     )
     assert content_of(load_config(["model.name=theirs/model"])) == {"model.name": {"commit": "c0ffee"}}
 

@@ -16,8 +16,8 @@ from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, load_config, to_yaml
 from rlzoo.errors import UserError
+from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import claim
-from rlzoo.experiment.experiment import check
 from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import TRAINED, RunFolder

@@ -9,8 +9,8 @@ import pytest
 
 from rlzoo.config import ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import Experiment, check, epoch_order
-from rlzoo.experiment.prompts import check_prompts
+from rlzoo.experiment.check import check, check_prompts
+from rlzoo.experiment.experiment import Experiment, epoch_order
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks.base import Problem
 
@@ -37,7 +37,7 @@ def test_a_prompt_is_encoded_once_however_often_it_comes(tiny_model: Path, monke
 
 def test_a_prompt_without_a_token_is_refused(tiny_model: Path) -> None:
     config = ModelConfig(name=str(tiny_model))
-    with pytest.raises(UserError, match="the prompt of problem 7 has no token"):
+    with pytest.raises(UserError, match="the prompt of problem 7 has no tokens"):
         check_prompts(config, RolloutConfig(), load_tokenizer(config), [Problem("7", "", "3")])
 
 

@@ -9,7 +9,7 @@ from transformers import LlamaModel
 
 from objectives import Aggregate, TokenBatch, parse
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.layout import balanced, grow, pack, packed
 from rlzoo.model.policy import Policy
 from rlzoo.training.step import StepRollouts

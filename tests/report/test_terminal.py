@@ -17,7 +17,8 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.target import keys_of_code
-from rlzoo.experiment.experiment import check, counted
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.before_after import figures_table, responses_table
 from rlzoo.report.table import PlainConsole

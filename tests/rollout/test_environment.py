@@ -8,7 +8,7 @@ from rlzoo.config import RegradeConfig, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.regrade import regrade
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.files import read_json_lines
 from rlzoo.rollout.environment import environment_of
 from rlzoo.rollout.sampler import SingleTurn

@@ -7,7 +7,8 @@ import pytest
 
 from rlzoo.commands import main
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import Experiment, check
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.files import read_json_lines
 from rlzoo.model.flops import SIZES
 from rlzoo.rollout import vllm_engine

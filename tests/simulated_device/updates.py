@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.training.scoring import ForwardPasses

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from objectives import TokenBatch
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.rows import rank_of_rows

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from objectives import TokenBatch
 from objectives.parts import advantages
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.sharding import resharded, whole_parameters

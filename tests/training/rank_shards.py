@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.checkpoint import save_checkpoint

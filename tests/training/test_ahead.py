@@ -18,7 +18,8 @@ from torch import Tensor
 from objectives import parse
 from rlzoo.config import Config, ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check, step_seed
+from rlzoo.experiment.check import check
+from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.progress import AHEAD, OPTIMIZER, PROGRESS, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.layout import Responses
@@ -235,7 +236,7 @@ def test_more_than_one_step_ahead_is_refused() -> None:
 def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed_before_anything_loads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rlzoo.experiment.experiment.check_engine", lambda config: None)
+    monkeypatch.setattr("rlzoo.experiment.check.check_engine", lambda config: None)
     words = ("rollout.engine=vllm", "objective=stare(adaptive=true)")
     check(small(*words))
     with pytest.raises(UserError, match=r"rollout\.ahead=1: a part of .*stare.* reads the entropy .*engine=vllm"):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from objectives import TokenBatch, parse
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.training.metrics import StepMetrics
 from tests.guide import GUIDE, learn

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from rlzoo.config import LoraConfig
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.progress import ADAPTERS, OPTIMIZER, PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
@@ -145,5 +145,5 @@ def test_wrong_use_is_said_in_one_line(
 def test_a_missing_package_is_said_before_anything_loads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlzoo.experiment.first_check.find_spec", lambda name: None)
+    monkeypatch.setattr("rlzoo.experiment.check.find_spec", lambda name: None)
     assert "pip install 'rlzoo-llm[lora]'" in error_of(capsys, "train", "model.lora.rank=2", f"output={tmp_path}/run")

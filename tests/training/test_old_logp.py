@@ -14,8 +14,7 @@ from objectives import Loop, parse
 from rlzoo.commands import main
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
-from rlzoo.experiment.old_logp import check_old_logp
+from rlzoo.experiment.check import check, check_old_logp
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
@@ -184,8 +183,8 @@ def test_in_float32_a_step_of_the_real_engine_is_the_same_to_rounding(expression
 def test_where_it_has_no_effect_or_no_meaning_a_line_says_so(words: list[str], says: str) -> None:
     config = load_config([*words, ENGINE])
     with pytest.raises(UserError, match=rf"^rollout\.old_logp=engine.*{says}"):
-        check_old_logp(parse(config.objective), config)
-    check_old_logp(parse(config.objective), load_config([*words, POLICY]))
+        check_old_logp(parse(config.objective), config.rollout)
+    check_old_logp(parse(config.objective), load_config([*words, POLICY]).rollout)
 
 
 def test_fit_says_what_it_saves(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from rlzoo.config import InspectConfig
 from rlzoo.doctor.detectors import examine
 from rlzoo.doctor.reading import read_table, table_of
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.progress import BEGUN, OPTIMIZER, PROGRESS
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.microscope import inspect_run
@@ -116,7 +116,7 @@ def test_what_parts_of_responses_do_not_go_with_is_one_line(words: list[str], to
 
 
 def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.experiment.experiment.check_engine", lambda config: None)
+    monkeypatch.setattr("rlzoo.experiment.check.check_engine", lambda config: None)
     with pytest.raises(UserError, match=r"rollout.partial_tokens=4: a part of .* reads the entropy .*engine=vllm"):
         check(small("rollout.engine=vllm", "objective=stare(adaptive=true)-dynamic_sampling", PARTIAL))
 

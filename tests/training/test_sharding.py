@@ -9,8 +9,9 @@ from torch import Tensor, distributed
 from torch.distributed.fsdp import FSDPModule
 
 from objectives import parse
-from rlzoo.config import check_agreement, load_config
+from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment.check import check_keys
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import (
@@ -80,7 +81,7 @@ def test_gradients_of_all_copies_are_added_up_once_an_update(shards: str, sums: 
 )
 def test_keys_that_would_have_no_effect_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check_agreement(load_config(words))
+        check_keys(load_config(words))
 
 
 def test_processes_that_cannot_be_dealt_over_copies_and_an_offload_to_nowhere_are_refused() -> None:
@@ -96,7 +97,7 @@ def test_processes_that_cannot_be_dealt_over_copies_and_an_offload_to_nowhere_ar
 def test_a_missing_torchao_is_said_before_anything_loads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlzoo.experiment.first_check.find_spec", lambda name: None)
+    monkeypatch.setattr("rlzoo.experiment.check.find_spec", lambda name: None)
     said = error_of(capsys, "train", "train.optimizer=adamw_8bit", f"output={tmp_path}/run")
     assert "needs the package torchao; pip install 'rlzoo-llm[torchao]'" in said
 

@@ -16,10 +16,10 @@ from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, ModelConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check, check_teacher
+from rlzoo.experiment.experiment import teacher_prompt
 from rlzoo.experiment.progress import OPTIMIZER
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.experiment.teacher import check_teacher, teacher_prompt
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import EMBEDDED
@@ -117,22 +117,22 @@ def test_a_prompt_that_knows_more_is_read_before_the_same_response(words: list[s
 
 
 def test_a_template_is_filled_where_it_says_and_nowhere_else() -> None:
-    task = TaskConfig(teacher_prompt="{answer}, then {prompt} ({answer})")
-    assert teacher_prompt(task, Problem("1", "what is {answer}?", "2")) == "2, then what is {answer}? (2)"
+    template = "{answer}, then {prompt} ({answer})"
+    assert teacher_prompt(template, Problem("1", "what is {answer}?", "2")) == "2, then what is {answer}? (2)"
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
-    assert teacher_prompt(task, Problem("1", chat, "{prompt}")) == [
+    assert teacher_prompt(template, Problem("1", chat, "{prompt}")) == [
         chat[0],
         {"role": "user", "content": "{prompt}, then q ({prompt})"},
     ]
     begun = [*chat, {"role": "assistant", "content": "It is"}]
-    assert teacher_prompt(task, Problem("1", begun, "2")) == [
+    assert teacher_prompt(template, Problem("1", begun, "2")) == [
         chat[0],
         {"role": "user", "content": "2, then q (2)"},
         begun[2],
     ]
-    config = Config(task=task)
+    config, rendered = Config(task=TaskConfig(teacher_prompt=template)), [Problem("1", "<|im_start|>user", "2")]
     with pytest.raises(UserError, match=r"task.teacher_prompt=.* rendered with a chat template already"):
-        check_teacher(config, load_tokenizer(config.model), [Problem("1", "<|im_start|>user", "2")])
+        check_teacher(config.model, config.task, config.rollout, load_tokenizer(config.model), rendered)
 
 
 @pytest.fixture(scope="module")

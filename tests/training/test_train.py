@@ -20,8 +20,8 @@ from rlzoo.config import Config, load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations
+from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import claim
-from rlzoo.experiment.experiment import check
 from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, checkpoints
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines

@@ -11,7 +11,7 @@ from torch import Tensor
 from objectives import parse
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
 from rlzoo.training.checkpoint import Progress
 from rlzoo.training.step import StepRollouts

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rlzoo.config import load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import gathered, make_accelerator
 from rlzoo.model.sharding import here

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically
 from rlzoo.lab.keys import WarmupConfig

@@ -12,7 +12,7 @@ import pytest
 
 from objectives import FAILURE_MODES, parse
 from rlzoo.config import Config, key_and_value, load_config
-from rlzoo.experiment.experiment import check
+from rlzoo.experiment.check import check
 from rlzoo.lab.suite.catalogue import load_experiment, own_names
 from rlzoo.lab.suite.cell import make_start, run_cell
 from rlzoo.lab.suite.experiment import BASE, Arm, Experiment
