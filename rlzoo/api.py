@@ -18,7 +18,7 @@ from rlzoo.config import (
     load_config,
     own_words,
 )
-from rlzoo.config.python_keys import native, python_words
+from rlzoo.config.words import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines

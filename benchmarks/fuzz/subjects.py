@@ -89,7 +89,7 @@ _STOPPED = ("train.steps=-1",)
 
 def _keys(seeds: Seeds) -> Sequence[str]:
     from rlzoo.config import Config
-    from rlzoo.config.facts import keys
+    from rlzoo.config.schema import keys
 
     return [it.name for it in keys(Config)]
 

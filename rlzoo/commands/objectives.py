@@ -172,7 +172,7 @@ def _settings_in(path: str) -> dict[str, Any]:
     """The settings in a YAML, JSON or TOML file. Raises UserError."""
     import yaml
 
-    from rlzoo.config.yaml_limits import check_yaml
+    from rlzoo.config.reading import check_yaml
 
     file = Path(path)
     try:

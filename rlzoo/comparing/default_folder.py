@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlzoo.comparing.grid_words import SCHEDULE, with_schedule
 from rlzoo.config import Config, load_config, words_of
-from rlzoo.config.facts import GRID_IDENTITY
+from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.files import read_json, slug
 

@@ -15,8 +15,8 @@ from rlzoo.comparing.on_the_way import EvaluatedStep, read_evaluated_steps
 from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.config.facts import GRID_IDENTITY
 from rlzoo.config.recorded import outside_names
+from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.identity import RecordedRun, read_objective

@@ -16,8 +16,8 @@ from rlzoo.comparing.default_folder import GRID, default_folder, schedule_held
 from rlzoo.comparing.grid_words import SCHEDULE, read_grid_words, with_schedule
 from rlzoo.comparing.sweep import Sweep, variants
 from rlzoo.config import Config, flat, load_config, words_of
-from rlzoo.config.facts import GRID_IDENTITY, MACHINE
 from rlzoo.config.recorded import RecordedKeys, check_recorded
+from rlzoo.config.schema import GRID_IDENTITY, MACHINE
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import check_same

@@ -12,9 +12,7 @@ from rlzoo.config.command_keys import (
     TrustConfig,
     VerifierConfig,
 )
-from rlzoo.config.commands import check_effect, keys_of, own_keys, split_words
 from rlzoo.config.decoding import read_decodings
-from rlzoo.config.facts import Key, keys
 from rlzoo.config.reading import (
     Resolved,
     flat,
@@ -25,6 +23,7 @@ from rlzoo.config.reading import (
     read_recorded,
     resolve,
 )
+from rlzoo.config.schema import Key, keys
 from rlzoo.config.sections import (
     CheckpointConfig,
     ColumnsConfig,
@@ -37,7 +36,7 @@ from rlzoo.config.sections import (
     TaskConfig,
     TrainConfig,
 )
-from rlzoo.config.writing import deciding, key_and_value, to_yaml, words_of
+from rlzoo.config.words import check_effect, deciding, key_and_value, keys_of, own_keys, split_words, to_yaml, words_of
 
 __all__ = [
     "BenchmarksConfig",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from rlzoo.config.kinds import Count, Expression, Natural, Number, Positive, Share
+from rlzoo.config.schema import Count, Expression, Natural, Number, Positive, Share
 from rlzoo.errors import UserError
 
 

@@ -11,18 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
-from yaml import YAMLError
 
 from rlzoo.config.command_keys import TrustConfig
-from rlzoo.config.facts import Key, key_named, keys
 from rlzoo.config.recorded import RecordedKeys, check_recorded, is_of_a_run
+from rlzoo.config.schema import Key, key_named, keys
 from rlzoo.config.sections import Config
-from rlzoo.config.unknown_keys import meant_key, remedy
-from rlzoo.config.yaml_limits import check_yaml
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import UserError, near_names, one_line
 
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
 _QUOTED = re.compile(r"""\s*("([^"\\]|\\.)*"|'([^']|'')*')\s*""")
@@ -156,7 +154,7 @@ def _read_file(name: str) -> dict[str, Any]:
         text = Path(name).read_text(encoding="utf-8")
         check_yaml(text, f"configuration file {name!r}")
         content = OmegaConf.to_container(OmegaConf.load(name))
-    except (OmegaConfBaseException, YAMLError, OSError, ValueError, RecursionError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise UserError(f"configuration file {name!r} is not readable: {_reason(error)}") from None
     if not isinstance(content, dict) or not text.strip():
         raise UserError(f"configuration file {name!r} holds no keys")
@@ -174,7 +172,7 @@ def _read_word(word: str, schema: type[Any]) -> dict[str, Any]:
     try:
         check_yaml(f"value: {text}", repr(one_line(word)))
         container: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
-    except (OmegaConfBaseException, YAMLError, ValueError, RecursionError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{one_line(word)!r} is not readable: {_reason(error)}") from None
     return {name: container["value"]}
 
@@ -298,3 +296,98 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 def _reason(error: Exception) -> str:
     """OmegaConf's message without the lines that name its own types."""
     return one_line(str(error).split("\n    full_key")[0])
+
+
+# ---- what YAML may be ------------------------------------------------------------------------------------------------
+
+DEEPEST = 100
+"""Levels of nesting."""
+MOST = 100_000
+"""Values, those that aliases repeat counted each time."""
+
+
+def check_yaml(text: str, source: str) -> None:
+    """Raises UserError, naming the source, for what is nested too deep or says too much; YAMLError for no YAML."""
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes |= {anchor: total - before} if anchor else {}
+        if isinstance(event, yaml.NodeEvent):
+            total += sizes.get(event.anchor or "", 1) if isinstance(event, yaml.AliasEvent) else 1
+        if len(opened) > DEEPEST:
+            raise UserError(f"{source} is not readable: it is nested deeper than {DEEPEST} levels")
+        if total > MOST:
+            raise UserError(f"{source} is not readable: it says more than {MOST} values")
+
+
+# ---- unknown keys ----------------------------------------------------------------------------------------------------
+
+MEANT = {
+    "lr": "train.learning_rate",
+    "batch_size": "rollout.prompts_per_step",
+    "per_device_train_batch_size": "rollout.prompts_per_step",
+    "micro_batch_size": "train.tokens_per_micro_batch",
+    "num_generations": "rollout.responses_per_prompt",
+    "group_size": "rollout.responses_per_prompt",
+    "epochs": "train.steps",
+    "max_steps": "train.steps",
+    "max_tokens": "rollout.max_response_tokens",
+    "max_new_tokens": "rollout.max_response_tokens",
+    "max_completion_length": "rollout.max_response_tokens",
+    "max_grad_norm": "train.gradient_clip",
+    "model": "model.name",
+    "task": "task.name",
+    "dataset": "task.name",
+    "report_to": "log.trackers",
+    "save_steps": "checkpoint.every",
+    "eval_steps": "evaluation.every",
+    "output_dir": "output",
+    "evaluation.temperature": "evaluation.decodings",
+    "evaluation.top_p": "evaluation.decodings",
+    "lora": "model.lora.rank",
+    "peft": "model.lora.rank",
+    "lora_alpha": "model.lora.alpha",
+    "optim": "train.optimizer",
+    "fsdp_size": "train.shards",
+    "offload": "train.cpu_offload",
+    "param_offload": "train.cpu_offload",
+    "optimizer_offload": "train.cpu_offload",
+    "scheduler": "train.schedule",
+    "lr_scheduler_type": "train.schedule",
+}
+"""What others call it, alone or behind its last dot -> its key."""
+
+ABSENT = {
+    "beta": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
+    "kl_coef": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",
+    "epsilon": "it is a parameter of the objective: objective='grpo+clip(low=0.2)'",
+    "bf16": "write model.precision=bfloat16",
+    "fp16": "write model.precision=bfloat16",
+    "use_vllm": "write rollout.engine=vllm",
+}
+"""Names of what is no key at all, alone, before the first dot or behind the last -> what there is."""
+
+
+def remedy(key: str, names: Sequence[str]) -> str:
+    """What to write instead, for the end of an error; `names` are the keys that there are."""
+    first, last = key.partition(".")[0], key.rpartition(".")[2]
+    for name in (key, first, last):
+        if name in ABSENT:
+            return f"; {ABSENT[name]}"
+    meant = meant_key(key, names)
+    if meant:
+        return f"; did you mean {meant}?"
+    return f"; the keys are {', '.join(names)}" if len(names) < 12 else "; --help lists the keys"
+
+
+def meant_key(key: str, names: Sequence[str]) -> str:
+    """The key that was meant, empty if none is near."""
+    last = key.rpartition(".")[2]
+    known = [MEANT[name] for name in (key, last) if MEANT.get(name) in names]
+    known += [name for name in names if name.endswith("." + key)]
+    return next(iter(known or near_names(key, names, most=1)), "")

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config.facts import Key
-from rlzoo.config.facts import keys as all_keys
-from rlzoo.config.kinds import Mark
-from rlzoo.config.outside import is_outside
+from rlzoo.config.schema import Key, Mark
+from rlzoo.config.schema import keys as all_keys
 from rlzoo.config.sections import VERIFIERS, Config
 from rlzoo.errors import UserError
 
@@ -29,6 +27,13 @@ _PART = re.compile(r"[\w.]+:\w+")
 _DATA_SET = re.compile(r"reasoning_gym:\w+")
 _SHIPPED_TOOLS = ("rlzoo.tasks.calculator:calculate",)
 """By their whole names: not everything in rlzoo may be called by whatever a model writes."""
+FILE = re.compile(r"(.+\.py):([^\W\d]\w*)")
+MODULE = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
+
+
+def is_outside(written: str) -> bool:
+    """Whether this is the name of something outside."""
+    return bool(FILE.fullmatch(written) or MODULE.fullmatch(written))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,25 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from rlzoo.config.facts import CELL, EVAL, EVALUATES, EVALUATION, FIT, FOLDER, LENGTH, MACHINE, RECORDS, RESULTS, TASK
-from rlzoo.config.kinds import Count, Expression, Mark, Natural, Number, Positive
+from rlzoo.config.schema import (
+    CELL,
+    EVAL,
+    EVALUATES,
+    EVALUATION,
+    FIT,
+    FOLDER,
+    LENGTH,
+    MACHINE,
+    RECORDS,
+    RESULTS,
+    TASK,
+    Count,
+    Expression,
+    Mark,
+    Natural,
+    Number,
+    Positive,
+)
 
 Decay = Annotated[Number, Ge(0), Lt(1)]
 

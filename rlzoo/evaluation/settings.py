@@ -11,7 +11,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from rlzoo.config import ColumnsConfig, Config, ModelConfig, TaskConfig, keys
 from rlzoo.config.decoding import Decoding
-from rlzoo.config.facts import EVALUATES, MACHINE
+from rlzoo.config.schema import EVALUATES, MACHINE
 from rlzoo.experiment.identity import task_sources
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer

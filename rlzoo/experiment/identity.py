@@ -13,8 +13,7 @@ from typing import Any
 
 from objectives import Objective, ObjectiveError, module_name, parse
 from rlzoo.config import Config, TaskConfig, flat
-from rlzoo.config.outside import is_outside
-from rlzoo.config.recorded import OBJECTIVE, outside_names, values_of_code
+from rlzoo.config.recorded import OBJECTIVE, is_outside, outside_names, values_of_code
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder

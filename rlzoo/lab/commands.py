@@ -14,7 +14,7 @@ from objectives import parse
 from rlzoo.api import user_call
 from rlzoo.commands.key_table import declare_words
 from rlzoo.config import TaskConfig, load_config
-from rlzoo.config.python_keys import python_words
+from rlzoo.config.words import python_words
 from rlzoo.lab.keys import MapConfig, SuiteConfig, WarmupConfig
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from rlzoo.config.kinds import Count, Natural, Number, Positive, Share
+from rlzoo.config.schema import Count, Natural, Number, Positive, Share
 
 
 @dataclass

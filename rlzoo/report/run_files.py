@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from rlzoo.config import Config, read_recorded, words_of
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.config.facts import FOLDER, Decides
+from rlzoo.config.schema import FOLDER, Decides
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import read_objective

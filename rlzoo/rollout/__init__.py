@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
-from rlzoo.config.outside import is_outside
+from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.outside import load_outside
 

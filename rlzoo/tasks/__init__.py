@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.config.outside import is_outside
+from rlzoo.config.recorded import is_outside
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of

@@ -1,4 +1,4 @@
-"""What users bring by name; `rlzoo.config.outside` has how names are written."""
+"""What users bring by name; `rlzoo.config.recorded` has how names are written."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from objectives import definitions_only, importable_from
-from rlzoo.config.outside import FILE, MODULE
+from rlzoo.config.recorded import FILE, MODULE
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.source import Definition
 from rlzoo.tasks.base import Grade, Grader, Problem

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.config import Config, flat, given_keys, keys, load_config, to_yaml, words_of
-from rlzoo.config.unknown_keys import ABSENT, MEANT
+from rlzoo.config.reading import ABSENT, MEANT
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_keys
 

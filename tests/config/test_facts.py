@@ -15,7 +15,7 @@ from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_ru
 from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, Key, keys, keys_of, load_config, words_of
 from rlzoo.config.command_keys import OWN
-from rlzoo.config.facts import GRID_IDENTITY, LENGTH, RUN_IDENTITY, Decides
+from rlzoo.config.schema import GRID_IDENTITY, LENGTH, RUN_IDENTITY, Decides
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
 from rlzoo.evaluation.target import read_target

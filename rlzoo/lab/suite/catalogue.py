@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from rlzoo.config.outside import is_outside
+from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.lab.suite.experiment import Experiment
 from rlzoo.tasks.outside import load_outside

@@ -1,12 +1,12 @@
 """What is said of a key at the key: type, default, docstring, range or choices, what it decides and who reads it.
 
-A schema is a dataclass. The type of a field is `Annotated` with its range, as annotated-types and pydantic have it,
-with what it decides, and with the commands besides `rlzoo train` and `rlzoo compare` that read it:
+A schema is a dataclass. The type of a field is `Annotated` with its range, as annotated-types has it, with what it
+decides, and with the commands besides `rlzoo train` and `rlzoo compare` that read it:
 
     max_response_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 24
 
-OmegaConf merges files and typed keys into such dataclasses and checks their types, but knows no ranges. pydantic's
-models would check both, and be a second schema beside OmegaConf's; so of pydantic only its words for ranges are taken.
+pydantic's `TypeAdapter` checks types and ranges of the whole schema (`reading.py`); OmegaConf only reads YAML. What
+else a field is annotated with is read here, by help, completion, documentation, comparison and resumption.
 """
 
 import ast
@@ -17,11 +17,28 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum, Flag, auto
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, IsFinite, Le, Lt
 
-from rlzoo.config.kinds import Mark
+
+class Mark(Enum):
+    """What else code asks about a key."""
+
+    EXPRESSION = auto()
+    LOCATES_DATA = auto()
+    NAMES_CODE = auto()
+    """Its value, or each of its values, is the name of code from outside, or lets a model bring its own."""
+    MAY_NAME_CODE = auto()
+    """Its value may be the name of code from outside, and is a name of ours otherwise."""
+
+
+Number = IsFinite[float]
+Count = Annotated[int, Ge(1)]
+Natural = Annotated[int, Ge(0)]
+Positive = Annotated[Number, Gt(0)]
+Share = Annotated[Number, Ge(0), Le(1)]
+Expression = Annotated[str, Mark.EXPRESSION]
 
 
 class Decides(Enum):
