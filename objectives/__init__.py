@@ -1,15 +1,14 @@
 """The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, a method on one line, torch only.
 
-Reading order: `account` (what was done), `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names),
-`expression` (the grammar), `plan` and `objective` (prepare, plan, loss), `loop` (the updates of a step), `sums`
-(metrics); then `parts` by stage, and the chapters of `methods`.
+Reading order: `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names), `expression` (the grammar),
+`objective` and `plan` (prepare, plan, loss), `loop` (the updates of a step), `trace` and `metrics` (what parts did);
+then `parts` by stage, and the chapters of `methods`.
 
-Who uses objectives needs `parse`, `names` and `TokenBatch`; who trains with them `Loop`, and `Sums` for the log. Who
-writes a method needs the kinds of parts, `parameter`, `register` and `recipe`.
+To use objectives: `parse`, `names` and `TokenBatch`. To train with them: `Loop`, and `PartMetrics` for the log. To add
+a method: the kinds of parts, `parameter`, `register` and `recipe`.
 """
 
 from objectives import methods, parts  # noqa: F401  (these register themselves)
-from objectives.account import Account, Action, Entry
 from objectives.batch import (
     OF_TURNS,
     UNREPORTED,
@@ -42,23 +41,23 @@ from objectives.kinds import (
     Weight,
 )
 from objectives.loop import Loop, Step, Update, derivatives, whole_groups
+from objectives.metrics import PartMetrics, k3, normalise
 from objectives.objective import Objective, parse
-from objectives.order import drawn, largest, lots, quantile, uniform_of
-from objectives.part import ASKED, Part, Stage, parameter
+from objectives.ops import drawn, largest, lots, quantile, uniform_of
+from objectives.part import REQUIRED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.recipes import recipe
-from objectives.sums import Sums, k3, shares
+from objectives.trace import Action, Entry, Trace
 from objectives.version import VERSION
 from objectives.zoo import Name, known, names, register, with_examples
 
 __all__ = [
-    "ASKED",
     "CODE_FOLDERS",
     "FAILURE_MODES",
     "OF_TURNS",
+    "REQUIRED",
     "UNREPORTED",
     "VERSION",
-    "Account",
     "Action",
     "Advantage",
     "Aggregate",
@@ -71,6 +70,7 @@ __all__ = [
     "Objective",
     "ObjectiveError",
     "Part",
+    "PartMetrics",
     "Penalty",
     "Plan",
     "Prepared",
@@ -81,10 +81,10 @@ __all__ = [
     "Selected",
     "Stage",
     "Step",
-    "Sums",
     "Surrogate",
     "Term",
     "TokenBatch",
+    "Trace",
     "Update",
     "Weight",
     "Writer",
@@ -100,6 +100,7 @@ __all__ = [
     "lots",
     "module_name",
     "names",
+    "normalise",
     "over_scope",
     "parameter",
     "parse",
@@ -108,7 +109,6 @@ __all__ = [
     "recipe",
     "register",
     "scope_reads",
-    "shares",
     "statistic",
     "uniform_of",
     "whole_groups",
@@ -117,15 +117,19 @@ __all__ = [
 ]
 
 _MOVED = {
+    "ASKED": "objectives.REQUIRED",
+    "Account": "objectives.Trace",
     "MISSING": "rlzoo.report.provenance.MISSING",
     "PROVENANCE": "rlzoo.report.provenance.PROVENANCE",
     "Provenance": "rlzoo.report.provenance.Provenance",
+    "Sums": "objectives.PartMetrics",
     "described": "rlzoo.report.description.describe",
+    "shares": "objectives.normalise",
 }
-"""Names that earlier versions exported -> where they are now."""
+"""Names that earlier versions exported -> their new ones."""
 
 
 def __getattr__(name: str) -> object:
     if name in _MOVED:
-        raise ImportError(f"objectives.{name} has moved: it is {_MOVED[name]}")
+        raise ImportError(f"objectives.{name} is now {_MOVED[name]}")
     raise AttributeError(f"module 'objectives' has no attribute {name!r}")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, Self, TypeVar
 
-from objectives.account import Account, Action, joined
 from objectives.errors import ObjectiveError
 from objectives.lazy import Tensor, torch
+from objectives.trace import Action, Trace, joined
 
 TOKEN_FIELDS = frozenset(
     {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
@@ -102,7 +102,7 @@ class TokenBatch:
     """[N] int: the micro-batch a row is evaluated in, for parts whose scope is the micro-batch."""
     advantage: Tensor | None = None
     """[N] or [N, T]: given by the caller in place of stages 1 and 3."""
-    account: Account = field(default_factory=Account)
+    trace: Trace = field(default_factory=Trace)
     """What the objective has done so far."""
 
     def __post_init__(self) -> None:
@@ -143,12 +143,12 @@ class TokenBatch:
         if isinstance(index, Tensor) and index.dtype == torch.bool:
             index = index.nonzero()[:, 0]  # once, as a GPU has to be waited for
         taken: dict[str, Any] = {name: tensor[index] for name, tensor in self.tensors().items()}
-        return replace(self, **taken, account=self.account.rows(index))
+        return replace(self, **taken, trace=self.trace.rows(index))
 
     def first_tokens(self, width: int) -> Self:
         """The batch of the first `width` token positions only."""
         wide: dict[str, Any] = {name: tensor[:, :width] for name, tensor in self.token_fields().items()}
-        return replace(self, **wide, account=self.account.first_tokens(width))
+        return replace(self, **wide, trace=self.trace.first_tokens(width))
 
     def with_fields(self, **changes: Any) -> Self:
         """A copy with some fields replaced."""
@@ -160,9 +160,11 @@ class TokenBatch:
         values = {item.name: getattr(batch, item.name) for item in fields(cls) if hasattr(batch, item.name)}
         return cls(**values | changes)
 
-    def entered(self, part: str, action: Action, value: Tensor, name: str = "") -> Self:
-        """A copy whose account has one entry more."""
-        return replace(self, account=self.account.entered(part, action, value, name))
+    def record(self, part: str, action: Action, value: Tensor, name: str = "") -> Self:
+        """A copy whose trace has one entry more."""
+        return replace(self, trace=self.trace.record(part, action, value, name))
+
+    entered = record  # its older name
 
     def require(self, name: str, reader: str) -> Tensor:
         """The field, or an error that names who reads it."""
@@ -236,7 +238,7 @@ class Prepared(Selected):
     @property
     def state(self) -> dict[str, dict[str, float]]:
         """Part -> state of its controller, to be handed to the next step's `prepare`."""
-        return self.account.state
+        return self.trace.state
 
     def state_of(self, part: str) -> dict[str, float]:
         """The state of a part's controller for this rollout step. Raises ObjectiveError if `prepare` set none."""
@@ -259,7 +261,7 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
         )
         for name in batches[0].tensors()
     }
-    return batches[0].with_fields(**values, account=joined([batch.account for batch in batches], widened))
+    return batches[0].with_fields(**values, trace=joined([batch.trace for batch in batches], widened))
 
 
 def statistic(name: str, source: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 from objectives.kinds import Advantage, Modifier, Ratio, Reward, Surrogate, Weight
-from objectives.part import ASKED, Part, Stage, write_term
+from objectives.part import REQUIRED, Part, Stage, write_term
 from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
 LONGEST = 2000
@@ -25,7 +25,7 @@ _NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _FILE = re.compile(r"\s*(?:[\w./~-]*/)?(\w+)\.py:(\w+)")
 _TERM = re.compile(rf"\s*({_NAME})\s*(\()?")
 _PARAMETER = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_NUMBER}|[A-Za-z_]\w*|\?)\s*([,)]?)")
-_CONSTANTS = {"true": True, "false": False, "none": None, "?": ASKED}
+_CONSTANTS = {"true": True, "false": False, "none": None, "?": REQUIRED}
 BASE = "grpo"
 """The recipe that an expression starts from which begins with a part."""
 

@@ -262,6 +262,6 @@ class Schedule(Part):
     def passes(self, batch: Prepared) -> Sequence[Prepared]:
         """The batch of each pass, with `policy_mask` and `penalty_mask` set where a pass leaves tokens out.
 
-        `batch.entered(self.name, Action.GROUP, tokens)` has tokens counted that the schedule tells from the others.
+        `batch.record(self.name, Action.GROUP, tokens)` has tokens counted that the schedule tells from the others.
         """
         raise NotImplementedError

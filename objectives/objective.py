@@ -1,13 +1,13 @@
 """An objective: parts in stage order, planned over whole mini-batches, summed over micro-batches."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from objectives.account import Account, Action
-from objectives.batch import Prepared, Selected, TokenBatch
+from objectives.batch import Batch, Prepared, Selected, TokenBatch
 from objectives.equation import written_equation
 from objectives.errors import ObjectiveError, shown
 from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused
@@ -24,18 +24,12 @@ from objectives.kinds import (
     Select,
     Surrogate,
     Weight,
+    in_working_order,
 )
 from objectives.lazy import Tensor, torch, without_gradients
 from objectives.part import Part, Stage
 from objectives.plan import Plan
-from objectives.stages import (
-    penalty_action,
-    require_read,
-    shaped,
-    weighted,
-    with_bounds_entered,
-    with_pass_entered,
-)
+from objectives.trace import Action, Trace
 from objectives.zoo import is_registered
 
 Kind = TypeVar("Kind", bound=Part)
@@ -187,11 +181,11 @@ class Objective:
         early = [part for part in self.all(Reward) if not part.late and batch.advantage is None]
         selectors = self.all(Select)
         require_read(batch, [*early, *selectors])
-        batch = shaped(batch.entered("", Action.TOKENS, batch.mask), early)
+        batch = shaped(batch.record("", Action.TOKENS, batch.mask), early)
         selected = torch.ones_like(batch.mask[:, 0])
         for selector in selectors:
             chosen = selector.selects(batch)
-            batch = batch.entered(selector.name, Action.SELECT, chosen)
+            batch = batch.record(selector.name, Action.SELECT, chosen)
             selected = selected & chosen
         return Selected.of(batch, selected=selected)
 
@@ -204,11 +198,11 @@ class Objective:
         if isinstance(batch, Prepared):
             raise ObjectiveError("the batch is prepared already: its weights are in the advantage")
         selected = self.select(batch)
-        advantage, account = self._advantages(selected)
+        advantage, trace = self._advantages(selected)
         kept = selected.mask & selected.selected[:, None]
-        account = account.entered(self.the(Advantage).name, Action.ADVANTAGE, advantage)
-        account = account.entered("", Action.TOKENS, kept)
-        prepared = Prepared.of(selected, mask=kept, advantage=selected.like_tokens(advantage), account=account)
+        trace = trace.record(self.the(Advantage).name, Action.ADVANTAGE, advantage)
+        trace = trace.record("", Action.TOKENS, kept)
+        prepared = Prepared.of(selected, mask=kept, advantage=selected.like_tokens(advantage), trace=trace)
         prepared = prepared.blank_outside()
         weights = [part for part in self.all(Weight) if not part.planned]
         require_read(prepared, weights)
@@ -216,11 +210,11 @@ class Objective:
 
     def _controlled(self, batch: Prepared, state: Mapping[str, Mapping[str, float]]) -> Prepared:
         """The batch with the state of every controller for this step."""
-        account = batch.account
+        trace = batch.trace
         for part in self.parts:
             for name, value in part.control(batch, state.get(part.name, {})).items():
-                account = account.entered(part.name, Action.STATE, value, name)
-        return batch if account is batch.account else batch.with_fields(account=account)
+                trace = trace.record(part.name, Action.STATE, value, name)
+        return batch if trace is batch.trace else batch.with_fields(trace=trace)
 
     @without_gradients
     def advantages(self, batch: TokenBatch) -> Tensor:
@@ -230,10 +224,10 @@ class Objective:
         """
         return self._advantages(self.select(batch))[0]
 
-    def _advantages(self, batch: Selected) -> tuple[Tensor, Account]:
-        """Stage 3, and the account with the late parts of stage 1 before it."""
+    def _advantages(self, batch: Selected) -> tuple[Tensor, Trace]:
+        """Stage 3, and the trace with the late parts of stage 1 before it."""
         if batch.advantage is not None:
-            return batch.advantage, batch.account
+            return batch.advantage, batch.trace
         part = self.the(Advantage)
         batch = shaped(batch, [shaper for shaper in self.all(Reward) if shaper.late])
         group = batch.require("group", part.name)
@@ -242,14 +236,14 @@ class Objective:
             raise ObjectiveError(f"{part.name} needs at least {part.minimum_group} responses per prompt, not {size}")
         require_read(batch, [part])
         present = torch.isin(group, group[batch.selected])
-        return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside()), batch.account
+        return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside()), batch.trace
 
     def passes(self, batch: Prepared) -> Sequence[Prepared]:
         """The batch of each update pass."""
         _check_prepared(batch, "passes")
         schedule = self.the(Schedule)
         require_read(batch, [schedule])
-        return [with_pass_entered(update, schedule.name) for update in schedule.passes(batch)]
+        return [with_pass_recorded(update, schedule.name) for update in schedule.passes(batch)]
 
     # ---- once per optimiser mini-batch ---------------------------------------------------------------------------
 
@@ -265,24 +259,24 @@ class Objective:
         batch = weighted(batch, weights) if weights else batch
         surrogate, aggregate, dtype = self.the(Surrogate), self.the(Aggregate), batch.advantage.dtype
         changes = self._bounds(batch)
-        bounds, account = changes[-1][1], with_bounds_entered(batch, changes)
+        bounds, trace = changes[-1][1], with_bounds_recorded(batch, changes)
         if any(mask.spares_clipped for mask in self.all(Mask)):
             ratio = self.the(Ratio).ratio(batch, batch.require("logp", "plan"))
             batch = batch.with_fields(clipped=batch.mask & surrogate.clips(ratio, batch.advantage, bounds))
         counted = batch.mask
         for mask in self.all(Mask):
             keeps = mask.keeps(batch)
-            account = account.entered(mask.name, Action.MASK, keeps)
+            trace = trace.record(mask.name, Action.MASK, keeps)
             counted = counted & keeps if mask.shrinks_denominator else counted
-        account = account.entered(aggregate.name, Action.COEFFICIENT, aggregate.coefficients(batch, counted).to(dtype))
+        trace = trace.record(aggregate.name, Action.COEFFICIENT, aggregate.coefficients(batch, counted).to(dtype))
         for penalty in self.all(Penalty):
             tokens = batch.observed(penalty.name) if penalty.learns_observations else batch.mask
             coefficients = torch.where(tokens, penalty.coefficients(batch, aggregate).to(dtype), 0.0)
-            account = account.entered(penalty.name, penalty_action(penalty), coefficients)
+            trace = trace.record(penalty.name, penalty_action(penalty), coefficients)
         return Plan(
-            batch=batch.with_fields(account=account),
-            policy_coefficient=account.policy_coefficient,
-            penalty_coefficients=account.penalty_coefficients,
+            batch=batch.with_fields(trace=trace),
+            policy_coefficient=trace.policy_coefficient,
+            penalty_coefficients=trace.penalty_coefficients,
             bounds=bounds,
             unmodified={part.name: self._bounds(batch, without=part)[-1][1] for part in self.all(Modifier)},
             extra=surrogate.extra(batch),
@@ -397,3 +391,66 @@ class Objective:
 def _check_prepared(batch: TokenBatch, method: str) -> None:
     if not isinstance(batch, Prepared):
         raise ObjectiveError(f"{method} takes a prepared batch: objective.{method}(objective.prepare(batch))")
+
+
+# ---- what the stages do to a batch, and its trace -------------------------------------------------------------------
+
+
+def require_read(batch: TokenBatch, parts: Iterable[Part]) -> None:
+    """Raises ObjectiveError for the first field that a part reads and the batch lacks."""
+    for part in parts:
+        batch.require_all(part.needs if batch.on_policy else part.needs | part.reads_once_moved, part.name)
+
+
+def shaped(batch: Batch, shapers: Sequence[Reward]) -> Batch:
+    """The batch whose reward [N], or [N, T], these parts have shaped."""
+    require_read(batch, shapers)
+    if batch.reward is None:
+        return batch
+    reward, trace = batch.reward.to(torch.promote_types(batch.reward.dtype, torch.float32)), batch.trace
+    if not shapers:
+        return batch.with_fields(reward=reward)
+    present = batch.blank_outside()
+    for part in shapers:
+        shaping = part.shaping(present)
+        trace = trace.record(part.name, Action.REWARD, shaping)
+        if max(reward.dim(), shaping.dim()) == 2:
+            reward, shaping = batch.like_tokens(reward), batch.like_tokens(shaping)
+        reward = reward + shaping
+    return batch.with_fields(reward=reward, trace=trace)
+
+
+def weighted(batch: Prepared, weights: Sequence[Weight]) -> Prepared:
+    advantage, trace = batch.advantage, batch.trace
+    for part in in_working_order(weights):
+        weight = part.weight(batch)
+        trace = trace.record(part.name, Action.ADD if part.additive else Action.WEIGH, weight)
+        advantage = advantage + weight if part.additive else advantage * weight
+    return batch.with_fields(advantage=torch.where(batch.mask, advantage, 0.0), trace=trace)
+
+
+def with_pass_recorded(update: Prepared, schedule: str) -> Prepared:
+    trace = update.trace
+    for name, tokens in (("policy", update.policy_mask), ("penalty", update.penalty_mask)):
+        trace = trace if tokens is None else trace.record(schedule, Action.PASS, tokens, name)
+    return update if trace is update.trace else update.with_fields(trace=trace)
+
+
+def with_bounds_recorded(batch: Prepared, changes: Iterable[tuple[Surrogate | Modifier, Bounds]]) -> Trace:
+    """The trace with the bounds that each part has set, as it left them."""
+    trace = batch.trace
+    for part, bounds in changes:
+        for name in sorted(part.sets) if isinstance(part, Modifier) else ("low", "high", "cap"):
+            bound = getattr(bounds, name)
+            if isinstance(bound, Tensor) and bound.dim():
+                bound = bound.expand(batch.mask.shape)
+            if isinstance(bound, Tensor) or math.isfinite(bound):
+                trace = trace.record(part.name, Action.BOUND, bound, name)
+    return trace
+
+
+def penalty_action(penalty: Penalty) -> Action:
+    """By which the trace knows the coefficients of a penalty."""
+    if penalty.learns_observations:
+        return Action.OBSERVATION
+    return Action.CHOICE if penalty.chooses else Action.PENALTY

@@ -34,7 +34,7 @@ class _Asked:
         return "?"
 
 
-ASKED: Any = _Asked()
+REQUIRED: Any = _Asked()
 
 
 def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str, example: Any = None) -> Any:
@@ -86,13 +86,13 @@ class Part:
     @property
     def asked(self) -> tuple[str, ...]:
         """Its parameters that still have to be given."""
-        return tuple(item.name for item in fields(self) if getattr(self, item.name) is ASKED)
+        return tuple(item.name for item in fields(self) if getattr(self, item.name) is REQUIRED)
 
     @classmethod
     def example(cls, name: str) -> str:
         """A value for a parameter that has to be given, as `name=value`; no paper's where the part has no default."""
         item = cls.__dataclass_fields__[name]
-        value = item.metadata["example"] if item.default is ASKED else item.default
+        value = item.metadata["example"] if item.default is REQUIRED else item.default
         return f"{name}={value:g}"
 
     @property
@@ -151,7 +151,7 @@ class Part:
 
 
 def _plain(value: Any) -> Any:
-    return str(value) if value is ASKED else value
+    return str(value) if value is REQUIRED else value
 
 
 def defaults(part: Part | type[Part]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def write_value(value: Any) -> str:
 
 
 def _checked(owner: str, item: Field[Any], kind: Any, value: Any) -> Any:
-    if value is ASKED:
+    if value is REQUIRED:
         return value
     kinds = typing.get_args(kind) or (kind,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):

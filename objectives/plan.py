@@ -19,7 +19,7 @@ class Plan:
     """
 
     batch: Prepared
-    """The mini-batch; its account says what every part did to it."""
+    """The mini-batch; its trace says what every part did to it."""
     policy_coefficient: Tensor
     penalty_coefficients: Mapping[str, Tensor]
     bounds: Bounds
@@ -33,7 +33,7 @@ class Plan:
     @property
     def touched(self) -> Mapping[str, Tensor]:
         """Part -> [N, T] bool: tokens that parts of stages 1, 2, 4, 7, 9 and 10 acted on."""
-        return self.batch.account.touched
+        return self.batch.trace.touched
 
     @property
     def active(self) -> Tensor:

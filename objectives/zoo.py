@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from objectives.definitions import import_definitions, module_name, strings_behind
 from objectives.errors import ObjectiveError, shown
 from objectives.failure_modes import FAILURE_MODES
-from objectives.part import ASKED, Part, Stage
+from objectives.part import REQUIRED, Part, Stage
 
 PartClass = TypeVar("PartClass", bound=type[Part])
 
@@ -340,8 +340,8 @@ def names() -> list[Name]:
             part.stage.name.lower(),
             part.paper,
             (part.__doc__ or "").split("\n")[0],
-            asked=tuple(item.name for item in fields(part) if item.default is ASKED),
-            examples=tuple(part.example(item.name) for item in fields(part) if item.default is ASKED),
+            asked=tuple(item.name for item in fields(part) if item.default is REQUIRED),
+            examples=tuple(part.example(item.name) for item in fields(part) if item.default is REQUIRED),
             troubles=part.troubles,
         )
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))

@@ -11,7 +11,7 @@ from links import write_changed
 from pushes import draw_push
 
 from objectives import (
-    ASKED,
+    REQUIRED,
     Name,
     Objective,
     ObjectiveError,
@@ -162,7 +162,7 @@ def parameter_table(parts: Sequence[dict[str, Any]]) -> str:
 
 def shown(value: object) -> str:
     """As an expression has it."""
-    if value == str(ASKED):
+    if value == str(REQUIRED):
         return "to be given"
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 

@@ -1,7 +1,7 @@
 """Prepared batches as columns of another trainer's data, one set for each pass, and back again.
 
 Columns are named `zoo_PASS_FIELD`; those of a later pass are there only where they differ from the first one's. The
-account goes with them, and in it the state of controllers.
+trace goes with them, and in it the state of controllers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from objectives import Account, Action, Entry, Objective, Prepared
+from objectives import Action, Entry, Objective, Prepared, Trace
 
 _ALWAYS = frozenset({"mask", "length", "group", "selected", "advantage", "policy_mask", "penalty_mask"})
 _UNDER_CURRENT = frozenset({"logp", "entropy", "micro_batch"})
@@ -41,12 +41,12 @@ def batch_of(columns: Mapping[str, Tensor], number: int, max_length: int | None)
     real = (fields["group"] >= 0).nonzero()[:, 0]
     fields = {name: values[real] for name, values in fields.items()}
     entries = [_entry(name, fields.pop(name)) for name in sorted(fields) if name.startswith(_ENTRY)]
-    return Prepared(**fields, max_length=max_length, account=Account(tuple(entries)))
+    return Prepared(**fields, max_length=max_length, trace=Trace(tuple(entries)))
 
 
 def _columns(batch: Prepared, read: frozenset[str]) -> dict[str, Tensor]:
     columns = {name: values for name, values in batch.tensors().items() if name in read}
-    for number, entry in enumerate(batch.account):
+    for number, entry in enumerate(batch.trace):
         values = entry.value
         columns[f"{_ENTRY}{number:03d}:{entry.action}:{entry.part}:{entry.name}"] = (
             values if values.dim() else values.expand(len(batch.mask))

@@ -23,14 +23,14 @@ from objectives import (
     Loop,
     Objective,
     ObjectiveError,
+    PartMetrics,
     Plan,
     Step,
-    Sums,
     TokenBatch,
     concatenated,
     lots,
+    normalise,
     parse,
-    shares,
     writers,
 )
 from objectives.adapters.checkpoint import load_state, save_state
@@ -92,7 +92,7 @@ class ZooGRPOTrainer(GRPOTrainer):
         self._tokens: Mapping[str, Tensor] | None = None
         self._rollout_step: Step
         self._plan: Plan
-        self._sums: Sums
+        self._sums: PartMetrics
 
     def _check_correct(self, correct: str | None, reward_functions: int) -> None:
         if reward_functions > 1 and correct is None and "correct" in self.needs:
@@ -258,7 +258,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             lambda: torch.arange(size, device=device) // self.args.per_device_train_batch_size,
         )
         self._plan = plan.rows(self._share(0, size), plan.batch.mask.shape[1])
-        self._sums = Sums(self.objective, device)
+        self._sums = PartMetrics(self.objective, device)
         self._sums.add_plan(self._plan)
 
     def _share(self, first: int, size: int) -> slice:
@@ -301,7 +301,7 @@ class ZooGRPOTrainer(GRPOTrainer):
         self._sums.add_kl(part, logp)
         self._sums.sums["entropy"] += entropy[part.batch.mask].sum()
         if rows.stop == len(self._plan.batch.mask):
-            for name, value in shares(self._sums.totals(self.accelerator.reduce)).items():
+            for name, value in normalise(self._sums.totals(self.accelerator.reduce)).items():
                 if name != "loss":
                     self._metrics["train"][name].append(value)
 

@@ -1,10 +1,9 @@
 """Policy gradients without a ratio, and what an advantage is measured against."""
 
 from objectives.batch import Prepared, TokenBatch
-from objectives.groups import group_centred, group_index, group_is_constant, group_is_there, group_sum
 from objectives.kinds import Advantage, Weight
 from objectives.lazy import Tensor, torch
-from objectives.order import running_sum
+from objectives.ops import group_centred, group_index, group_is_constant, group_is_there, group_sum, running_sum
 from objectives.part import parameter
 from objectives.recipes import recipe
 from objectives.zoo import register

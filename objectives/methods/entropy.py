@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
-from objectives.groups import centred, group_index, group_sum
 from objectives.kinds import Aggregate, Mask, Penalty, Weight
 from objectives.lazy import Tensor, torch
-from objectives.order import drawn, largest
-from objectives.part import ASKED, parameter
+from objectives.ops import centred, drawn, group_index, group_sum, largest
+from objectives.part import REQUIRED, parameter
 from objectives.recipes import recipe
 from objectives.zoo import register
 
@@ -386,7 +385,7 @@ class PositiveReweighting(Weight):
     name = "positive_reweighting"
     paper = "arXiv:2511.05993"
     troubles = ("entropy_collapse",)
-    target_entropy: float | None = parameter(ASKED, "(0, inf)", "delta in nats; none: the weight stays", example=0.3)
+    target_entropy: float | None = parameter(REQUIRED, "(0, inf)", "delta in nats; none: the weight stays", example=0.3)
     start: float = parameter(1.0, "[0, 1]", "lambda before the first step")
     step: float = parameter(0.05, "[0, 1]", "by how much lambda moves per step")
 
@@ -440,7 +439,7 @@ class ConfidenceShift(Weight):
     paper = "arXiv:2602.05281"
     troubles = ("entropy_collapse", "diversity")
     additive = True
-    alpha: float = parameter(ASKED, "[0, inf)", "weight of the difference between the two confidences", example=0.5)
+    alpha: float = parameter(REQUIRED, "[0, inf)", "weight of the difference between the two confidences", example=0.5)
     fraction: float = parameter(0.2, "(0, 1]", "share of a response's tokens, the least probable, that count")
     groups: str = parameter(
         "mixed", ("mixed", "any_right"), "shifted are groups whose rewards differ, or with one right"

@@ -3,10 +3,17 @@
 import math
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_centred, group_deviation, group_index, group_is_constant, group_mean, group_sum
 from objectives.kinds import Advantage, Select
 from objectives.lazy import Tensor, torch
-from objectives.order import quantile
+from objectives.ops import (
+    group_centred,
+    group_deviation,
+    group_index,
+    group_is_constant,
+    group_mean,
+    group_sum,
+    quantile,
+)
 from objectives.part import parameter
 from objectives.parts.advantages import GroupNorm
 from objectives.recipes import recipe

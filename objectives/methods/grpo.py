@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
-from objectives.groups import centred, group_centred, group_deviation, group_index, group_is_there
 from objectives.kinds import Advantage, Aggregate, Bounds, Penalty
 from objectives.lazy import Tensor, torch
+from objectives.ops import centred, group_centred, group_deviation, group_index, group_is_there
 from objectives.part import parameter
 from objectives.parts.surrogates import Clip
 from objectives.recipes import recipe

@@ -8,7 +8,7 @@ from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads
 from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Mask, Modifier, Penalty, Ratio, Surrogate
 from objectives.lazy import Tensor, torch
-from objectives.order import running_sum
+from objectives.ops import running_sum
 from objectives.part import parameter
 from objectives.parts.ratios import log_ratio
 from objectives.recipes import recipe

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from objectives.batch import Prepared, TokenBatch
-from objectives.groups import group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed
 from objectives.kinds import Advantage, Bounds, Surrogate
 from objectives.lazy import Tensor, torch
+from objectives.ops import group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed
 from objectives.part import parameter
 from objectives.parts.ratios import log_ratio
 from objectives.recipes import recipe

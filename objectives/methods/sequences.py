@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Ratio, Surrogate
 from objectives.lazy import Tensor, torch
+from objectives.ops import recurrence
 from objectives.part import parameter
 from objectives.parts.ratios import log_ratio
 from objectives.recipes import recipe
-from objectives.scan import recurrence
 from objectives.zoo import register
 
 recipe(

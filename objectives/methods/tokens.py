@@ -3,16 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from objectives.account import Action
 from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
-from objectives.groups import group_index
 from objectives.kinds import Mask, Schedule, Weight
 from objectives.lazy import Tensor, torch
-from objectives.order import largest, quantile, uniform_of
-from objectives.part import ASKED, parameter
+from objectives.ops import group_index, largest, quantile, recurrence, uniform_of
+from objectives.part import REQUIRED, parameter
 from objectives.parts.ratios import log_ratio
 from objectives.recipes import recipe
-from objectives.scan import recurrence
+from objectives.trace import Action
 from objectives.zoo import register
 
 
@@ -158,7 +156,7 @@ class RandomTokens(Mask):
 
     name = "random_tokens"
     paper = "arXiv:2504.20834"
-    share: float = parameter(ASKED, "(0, 1]", "P, probability that a token is kept", example=0.4)
+    share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
     needs = frozenset({"lot"})
@@ -262,7 +260,7 @@ class Lopti(Schedule):
         groups = [low, ~low]  # what an environment wrote is among the others
         if self.order == "high_first":
             groups.reverse()
-        batch = batch.entered(self.name, Action.GROUP, low)
+        batch = batch.record(self.name, Action.GROUP, low)
         return [batch.with_fields(policy_mask=group, penalty_mask=group) for group in groups]
 
     def _low(self, batch: TokenBatch) -> Tensor:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 
 from objectives.batch import TokenBatch, over_scope, scope_reads
 from objectives.errors import ObjectiveError
-from objectives.groups import group_index, group_sum
 from objectives.kinds import Bounds, Modifier, Surrogate, Weight
 from objectives.lazy import Tensor, torch
+from objectives.ops import group_index, group_sum
 from objectives.part import Part, parameter
 from objectives.parts.advantages import GroupNorm
 from objectives.parts.ratios import log_ratio

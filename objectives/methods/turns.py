@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from objectives.batch import Prepared
-from objectives.groups import group_centred, group_deviation, group_index
 from objectives.kinds import Aggregate, Penalty, Weight
 from objectives.lazy import Tensor, torch
+from objectives.ops import group_centred, group_deviation, group_index
 from objectives.part import parameter
 from objectives.recipes import recipe
 from objectives.zoo import register

@@ -1,9 +1,9 @@
 """From the rewards of a group, or of the whole batch, to advantages."""
 
 from objectives.batch import TokenBatch
-from objectives.groups import centred, group_centred, group_deviation, group_index, group_sum
 from objectives.kinds import Advantage
 from objectives.lazy import Tensor, torch
+from objectives.ops import centred, group_centred, group_deviation, group_index, group_sum
 from objectives.part import parameter
 from objectives.zoo import register
 

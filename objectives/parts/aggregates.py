@@ -1,9 +1,9 @@
 """What a token's loss is divided by."""
 
 from objectives.batch import TokenBatch, scope_reads
-from objectives.groups import group_index, group_sum
 from objectives.kinds import Aggregate
 from objectives.lazy import Tensor, torch
+from objectives.ops import group_index, group_sum
 from objectives.part import parameter
 from objectives.zoo import register
 

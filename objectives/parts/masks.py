@@ -6,7 +6,7 @@ from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Mask
 from objectives.lazy import Tensor, torch
-from objectives.part import ASKED, parameter
+from objectives.part import REQUIRED, parameter
 from objectives.parts.weights import LEVELS, mismatch
 from objectives.zoo import register
 
@@ -69,7 +69,7 @@ class OffPolicyMask(Mask):
     paper = "arXiv:2512.02556"
     troubles = ("stale_rollouts",)
     delta: float = parameter(
-        ASKED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped", example=0.1
+        REQUIRED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped", example=0.1
     )
     anchor: str = parameter("old", ("old", "sampler"), "the fall since whom: the policy of the rollouts, or the engine")
     shrinks_denominator = False

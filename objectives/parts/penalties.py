@@ -6,7 +6,7 @@ from objectives.batch import Prepared, TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Penalty
 from objectives.lazy import Tensor, torch
-from objectives.part import ASKED, parameter
+from objectives.part import REQUIRED, parameter
 from objectives.parts.ratios import log_ratio
 from objectives.zoo import register
 
@@ -92,7 +92,7 @@ class Drift(Penalty):
     name = "drift"
     paper = "prime-rl 2026"
     troubles = ("many_epochs", "stale_rollouts")
-    beta: float = parameter(ASKED, "[0, inf)", "weight of the penalty in the loss", example=0.1)
+    beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1)
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")
 

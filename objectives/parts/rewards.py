@@ -4,7 +4,7 @@ from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Reward
 from objectives.lazy import Tensor
-from objectives.order import running_sum
+from objectives.ops import running_sum
 from objectives.part import parameter
 from objectives.zoo import register
 

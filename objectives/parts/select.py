@@ -1,9 +1,9 @@
 """Which responses are trained on."""
 
 from objectives.batch import TokenBatch
-from objectives.groups import group_index, group_is_constant
 from objectives.kinds import Select
 from objectives.lazy import Tensor, torch
+from objectives.ops import group_index, group_is_constant
 from objectives.part import parameter
 from objectives.zoo import register
 

@@ -133,7 +133,7 @@ def _check(arguments: Namespace) -> None:
     if arguments.search or arguments.json or not arguments.words:
         raise UserError("--check takes expressions alone: rlzoo objectives --check grpo+my_module:my_part")
 
-    from objectives.laws import LAWS
+    from objectives.contract import LAWS
     from rlzoo.config import RolloutConfig
     from rlzoo.experiment.trial import try_objective
 

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, lots
-from objectives.laws import check_finite, check_laws
-from objectives.watched import BrokenLaw
+from objectives.contract import BrokenLaw, check_finite, check_laws
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.source import is_ours

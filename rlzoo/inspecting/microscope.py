@@ -13,10 +13,10 @@ from torch import Tensor
 from objectives import (
     OF_TURNS,
     UNREPORTED,
-    Account,
     Loop,
     Objective,
     TokenBatch,
+    Trace,
     Writer,
     parse,
     quantile,
@@ -211,7 +211,7 @@ def _scored(
     for rows in whole_groups(batch.require("group", "inspect"), trainer.config.train.minibatches_per_step):
         numbers[rows] = trainer.micro_batch_numbers(collected, rows)
     batch = TokenBatch.of(batch, logp=logp, entropy=entropy, micro_batch=numbers, reward=collected.reward)
-    return batch.with_fields(account=Account(), **{name: values.cpu() for name, values in batch.tensors().items()})
+    return batch.with_fields(trace=Trace(), **{name: values.cpu() for name, values in batch.tensors().items()})
 
 
 def _view(batch: TokenBatch, scoring: Scoring, state: Mapping[str, Mapping[str, float]]) -> View:

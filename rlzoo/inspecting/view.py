@@ -88,7 +88,7 @@ def look(
     state: Mapping[str, Mapping[str, float]] | None = None,
     met: tuple[Tensor, Tensor] | None = None,
 ) -> View:
-    """What an objective does with scored rollouts, as its own account says it.
+    """What an objective does with scored rollouts, as its own trace says it.
 
     `minibatches` is how many a pass has; `state` is that of its controllers. `batch` has `logp_old` and `entropy_old`,
     and the other fields that the objective reads; without `logp` the policy is the one that sampled. `met` are the
@@ -97,7 +97,7 @@ def look(
     if batch.logp is None:
         batch = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
     step = Loop(objective, minibatches, moved=True).begin(batch, state)
-    prepared, (entry,) = step.prepared, step.prepared.account.of(Action.ADVANTAGE)
+    prepared, (entry,) = step.prepared, step.prepared.trace.of(Action.ADVANTAGE)
     tokens = batch.mask.sum(1).clamp(min=1)
     response_advantage = entry.value if entry.value.dim() == 1 else (entry.value * batch.mask).sum(1) / tokens
     zeros = torch.zeros_like(prepared.advantage)
@@ -115,12 +115,12 @@ def look(
             replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
         )
         updated = plan.batch.mask
-        for entered in plan.batch.account.of(Action.PASS):
+        for entered in plan.batch.trace.of(Action.PASS):
             updated = updated & entered.value if entered.name == "policy" else updated
         update_pass[rows] = torch.where(updated, number, update_pass[rows])
         for name, acted in objective.touched(plan, slice(None), logp).items():
             touched.setdefault(name, torch.zeros_like(batch.mask))[rows] |= acted
-        for done in plan.batch.account:
+        for done in plan.batch.trace:
             if done.action in (Action.ADD, Action.WEIGH):
                 weights.setdefault(done.part, zeros.clone())[rows] = torch.where(plan.batch.mask, done.value, 0.0)
                 summands |= {done.part} if done.action is Action.ADD else set()

@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import Objective, Plan, Prepared, Selected, Sums, TokenBatch, k3, shares
+from objectives import Objective, PartMetrics, Plan, Prepared, Selected, TokenBatch, k3, normalise
 from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
@@ -21,7 +21,7 @@ class StepMetrics:
     """
 
     def __init__(self, objective: Objective, rollouts: Rollouts, device: torch.device) -> None:
-        self.rollouts, self.device, self.sums = rollouts, device, Sums(objective, device, overlaps=True)
+        self.rollouts, self.device, self.sums = rollouts, device, PartMetrics(objective, device, overlaps=True)
         self.sampler_differences = [torch.zeros(0, dtype=torch.float64, device=device)]
         self.gradient_norm, self.updates = 0.0, 0
 
@@ -54,7 +54,7 @@ class StepMetrics:
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
         """Mean loss and gradient norm per update; for each part the above, means only where it touched something."""
-        updates, parts = max(1, self.updates), shares(self.sums.totals(accelerator.reduce))
+        updates, parts = max(1, self.updates), normalise(self.sums.totals(accelerator.reduce))
         loss = parts.pop("loss", 0.0)
         metrics = {"loss": loss / updates, "gradient_norm": self.gradient_norm / updates, **parts}
         differences = torch.cat(self.sampler_differences)

@@ -13,7 +13,7 @@ from objectives import (
     parameter,
     register,
 )
-from objectives.groups import group_centred, group_deviation, group_index, group_is_constant, group_mean, group_sum
+from objectives.ops import group_centred, group_deviation, group_index, group_is_constant, group_mean, group_sum
 
 # ---- rewards and selection -------------------------------------------------------------------------------------------
 

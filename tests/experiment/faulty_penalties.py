@@ -123,7 +123,7 @@ class RandomHalves(Schedule):
 
     def passes(self, batch):
         first = batch.mask & (torch.rand(batch.mask.shape, device=batch.mask.device) < 0.5)
-        batch = batch.entered(self.name, Action.GROUP, first)
+        batch = batch.record(self.name, Action.GROUP, first)
         halves = (first, batch.mask & ~first)
         return [batch.with_fields(policy_mask=half, penalty_mask=half) for half in halves]
 
@@ -137,5 +137,5 @@ class GoodThenBad(Schedule):
 
     def passes(self, batch):
         good = batch.mask & (batch.advantage > 0)
-        batch = batch.entered(self.name, Action.GROUP, good)
+        batch = batch.record(self.name, Action.GROUP, good)
         return [batch.with_fields(policy_mask=part, penalty_mask=part) for part in (good, batch.mask & ~good)]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from objectives import Aggregate, Mask, Ratio, Surrogate, Weight, parameter, quantile, register
-from objectives.groups import group_index, group_mean
+from objectives.ops import group_index, group_mean
 
 _THRESHOLDS: dict[Any, Any] = {}
 _ACCURACY: dict[Any, Any] = {}

@@ -26,7 +26,7 @@ from objectives import (
     register,
     scope_reads,
 )
-from objectives.groups import group_index, group_mean, group_sum
+from objectives.ops import group_index, group_mean, group_sum
 from objectives.parts.ratios import log_ratio
 
 # ---- rewards and selection -------------------------------------------------------------------------------------------

@@ -90,11 +90,11 @@ def test_the_page_says_and_marks_what_the_account_has(expression: str) -> None:
     now = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
     view, step = look(objective, batch), Loop(objective, moved=True).begin(now)
     plan = step.plan(next(step.updates()))
-    account, after = plan.batch.account, plan.batch.advantage.abs()
-    before = batch.like_tokens(account.of(Action.ADVANTAGE)[0].value).abs()
-    in_first = [entry.value for entry in account.of(Action.PASS) if entry.name == "policy"]
+    trace, after = plan.batch.trace, plan.batch.advantage.abs()
+    before = batch.like_tokens(trace.of(Action.ADVANTAGE)[0].value).abs()
+    in_first = [entry.value for entry in trace.of(Action.PASS) if entry.name == "policy"]
     for row, t in (batch.mask & plan.batch.mask).nonzero().tolist():
-        assert _details_of(view, row, t + 1)["adds"] == sorted(entry.part for entry in account.of(Action.ADD))
+        assert _details_of(view, row, t + 1)["adds"] == sorted(entry.part for entry in trace.of(Action.ADD))
         marks = set(_marks(view, row, t))
         assert ("w" in marks, "v" in marks) == (
             after[row, t] > 1.05 * before[row, t],

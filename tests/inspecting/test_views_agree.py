@@ -12,19 +12,19 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import (
-    Account,
     Action,
     Entry,
     Loop,
     Objective,
+    PartMetrics,
     Plan,
     Prepared,
     Step,
-    Sums,
     TokenBatch,
+    Trace,
     Weight,
+    normalise,
     parse,
-    shares,
 )
 from objectives import equation as equations
 from objectives.adapters import columns as verls_columns
@@ -55,13 +55,13 @@ def plans(step: Step) -> list[Plan]:
     return [step.plan(update) for update in step.updates()]
 
 
-# ---- the account and the gradient ------------------------------------------------------------------------------------
+# ---- the trace and the gradient ------------------------------------------------------------------------------------
 
 
-def multiplied_out(account: Account, like: Tensor) -> Tensor:
+def multiplied_out(trace: Trace, like: Tensor) -> Tensor:
     """[N, T] the advantage, entry by entry."""
     advantage, tokens = torch.zeros_like(like), torch.zeros_like(like)
-    for entry in account:
+    for entry in trace:
         if entry.action is Action.TOKENS:
             tokens = entry.value
         elif entry.action is Action.ADVANTAGE:
@@ -77,18 +77,18 @@ def multiplied_out(account: Account, like: Tensor) -> Tensor:
 
 def the_account_multiplied_out_is_what_the_gradient_has(objective: Objective) -> None:
     for plan in plans(step_of(objective)):
-        account = plan.batch.account
-        advantage = multiplied_out(account, plan.batch.advantage)
+        trace = plan.batch.trace
+        advantage = multiplied_out(trace, plan.batch.advantage)
         torch.testing.assert_close(advantage, plan.batch.advantage, rtol=1e-14, atol=0)
-        assert torch.equal(account.of(Action.TOKENS)[-1].value, plan.batch.mask)
-        coefficients = {entry.part: entry.value for entry in account if entry.action in PENALISED}
-        written = {entry.part: plan.read for entry in account.of(Action.OBSERVATION)}
+        assert torch.equal(trace.of(Action.TOKENS)[-1].value, plan.batch.mask)
+        coefficients = {entry.part: entry.value for entry in trace if entry.action in PENALISED}
+        written = {entry.part: plan.read for entry in trace.of(Action.OBSERVATION)}
         updated: dict[str, Tensor] = {"policy": plan.batch.mask, "penalty": torch.ones_like(plan.batch.mask)}
-        for entry in account.of(Action.PASS):
+        for entry in trace.of(Action.PASS):
             updated[entry.name] = updated[entry.name] & entry.value
-        for entry in account.of(Action.MASK):
+        for entry in trace.of(Action.MASK):
             updated["policy"] = updated["policy"] & entry.value
-        (policy,) = account.of(Action.COEFFICIENT)
+        (policy,) = trace.of(Action.COEFFICIENT)
         again = replace(
             plan,
             batch=plan.batch.with_fields(advantage=advantage),
@@ -112,16 +112,16 @@ def the_microscope_shows_the_account(objective: Objective) -> None:
     step = step_of(objective)
     push = torch.zeros_like(seen.push)
     for plan in plans(step):
-        account, mask = plan.batch.account, plan.batch.mask
-        weighed = [entry for entry in account if entry.action in (Action.ADD, Action.WEIGH)]
+        trace, mask = plan.batch.trace, plan.batch.mask
+        weighed = [entry for entry in trace if entry.action in (Action.ADD, Action.WEIGH)]
         assert list(seen.weights) == [entry.part for entry in weighed]
         assert seen.summands == {entry.part for entry in weighed if entry.action is Action.ADD}
         for entry in weighed:
             assert torch.equal(seen.weights[entry.part], torch.where(mask, entry.value, 0.0))
-        assert torch.equal(seen.advantage, multiplied_out(account, push))
-        for entry in account.of(Action.MASK):
+        assert torch.equal(seen.advantage, multiplied_out(trace, push))
+        for entry in trace.of(Action.MASK):
             assert torch.equal(seen.silenced[entry.part], mask & ~entry.value)
-        for entry in account.of(Action.SELECT):
+        for entry in trace.of(Action.SELECT):
             assert torch.equal(seen.left_out[entry.part], ~entry.value & batch.mask.any(1))
         push += objective.push(plan)
     again = torch.where(seen.tokens, seen.unweighted, 0.0)
@@ -134,10 +134,10 @@ def the_microscope_shows_the_account(objective: Objective) -> None:
 
 def the_equation_prints_the_order_of_the_account(objective: Objective) -> None:
     formulas = {part.name: part.formula() for part in objective.parts}
-    account = plans(step_of(objective))[0].batch.account
+    trace = plans(step_of(objective))[0].batch.trace
     places = [
         objective.equation.index(f"; {formulas[entry.part]}")
-        for entry in account
+        for entry in trace
         if entry.action in (Action.ADVANTAGE, Action.ADD, Action.WEIGH)
     ]
     assert places == sorted(places)
@@ -151,9 +151,9 @@ def verls_columns_change_nothing(objective: Objective) -> None:
     for number, update in enumerate(step.updates()):
         batch = batch_of(filled, number, step.prepared.max_length)
         assert batch.state == step.prepared.state == step.passes[number].state
-        same(batch.account, step.passes[number].account)
+        same(batch.trace, step.passes[number].trace)
         wanted, made = step.plan(update), step.loop.plan(update, with_current(batch, current))
-        same(made.batch.account, wanted.batch.account)
+        same(made.batch.trace, wanted.batch.trace)
         assert torch.equal(made.policy_coefficient, wanted.policy_coefficient)
         assert torch.equal(made.batch.advantage, wanted.batch.advantage)
         assert torch.equal(objective.push(made), objective.push(wanted))
@@ -169,9 +169,9 @@ def with_filler(name: str, values: Tensor) -> Tensor:
     return torch.cat([values, torch.full_like(values[:1], -1 if name == "zoo_0_group" else 0)])
 
 
-def same(one: Account, other: Account) -> None:
+def same(one: Trace, other: Trace) -> None:
     """The same entries in the same order."""
-    names = [[(entry.part, entry.action, entry.name) for entry in account] for account in (one, other)]
+    names = [[(entry.part, entry.action, entry.name) for entry in trace] for trace in (one, other)]
     assert names[0] == names[1]
     for first, second in zip(one, other, strict=True):
         assert torch.equal(first.value, second.value)
@@ -192,7 +192,7 @@ def the_metrics_of_training_count_the_account(objective: Objective) -> None:
 def the_metrics_count_the_account(objective: Objective) -> None:
     for plan in plans(step_of(objective)):
         sums, n, width = (
-            Sums(objective, torch.device("cpu"), overlaps=True),
+            PartMetrics(objective, torch.device("cpu"), overlaps=True),
             len(plan.batch.mask),
             plan.batch.mask.shape[1],
         )
@@ -201,12 +201,12 @@ def the_metrics_count_the_account(objective: Objective) -> None:
             part = plan.rows(rows, width)
             sums.add_plan(part)
             sums.add_rows(part, logp[rows], torch.tensor(1.0))
-        check_counts(plan, shares(sums.totals(lambda values, _: values)))
+        check_counts(plan, normalise(sums.totals(lambda values, _: values)))
 
 
 def check_counts(plan: Plan, metrics: Mapping[str, float]) -> None:
     tokens, mass = plan.batch.mask.sum().item(), plan.batch.advantage.abs().sum().item()
-    acted = by_hand(plan.batch.account)
+    acted = by_hand(plan.batch.trace)
     for name, here in acted.items():
         assert metrics[f"touched/{name}/tokens"] == pytest.approx(here.sum().item() / max(1, tokens))
         share = plan.batch.advantage.abs()[here].sum().item() / (mass or 1.0)
@@ -216,14 +216,14 @@ def check_counts(plan: Plan, metrics: Mapping[str, float]) -> None:
             assert metrics.get(f"touched/{name}/overlap/{other}", 0.0) == pytest.approx(both / max(1, here.sum()))
 
 
-def by_hand(account: Account) -> dict[str, Tensor]:
-    """Part -> tokens that an entry of the account changes."""
-    acted, tokens = {}, account.entries[0].value
+def by_hand(trace: Trace) -> dict[str, Tensor]:
+    """Part -> tokens that an entry of the trace changes."""
+    acted, tokens = {}, trace.entries[0].value
 
     def wide(values: Tensor) -> Tensor:
         return values if values.dim() == 2 else values[:, None].expand(tokens.shape)
 
-    for entry in account:
+    for entry in trace:
         if entry.action is Action.TOKENS:
             tokens = entry.value
         elif entry.action in (Action.REWARD, Action.ADD, Action.CHOICE):
@@ -259,11 +259,11 @@ def test_every_view_says_what_the_account_says(expression: str) -> None:
 def of_the_weighed_advantage(weight: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Enters what a second calculation on the batch that is weighed already gives."""
 
-    def entered(self: Account, part: str, action: Action, value: Tensor, name: str = "") -> Account:
+    def record(self: Trace, part: str, action: Action, value: Tensor, name: str = "") -> Trace:
         value = 1.1 * value if action is Action.ADD else value
-        return Account((*self.entries, Entry(part, action, value, name)))
+        return Trace((*self.entries, Entry(part, action, value, name)))
 
-    return entered
+    return record
 
 
 def without_state(column: str, values: Tensor) -> Entry:
@@ -298,8 +298,8 @@ def of_other_entries(plans_of: Callable[..., Iterator[Any]]) -> Callable[..., It
 
     def plans_with_others(*arguments: Any) -> Iterator[Any]:
         for number, rows, plan in plans_of(*arguments):
-            account = Account(tuple(map(enlarged, plan.batch.account)))
-            yield number, rows, replace(plan, batch=plan.batch.with_fields(account=account))
+            trace = Trace(tuple(map(enlarged, plan.batch.trace)))
+            yield number, rows, replace(plan, batch=plan.batch.with_fields(trace=trace))
 
     return plans_with_others
 
@@ -319,13 +319,13 @@ def of_half_the_advantage(columns: Callable[..., dict[str, Tensor]]) -> Callable
 
 HERE = sys.modules[__name__]
 BREAKS = {
-    "account": (LAWS[0], Account, "entered", of_the_weighed_advantage, "entropy_advantage"),
+    "trace": (LAWS[0], Trace, "record", of_the_weighed_advantage, "entropy_advantage"),
     "equation": (LAWS[1], equations, "in_working_order", summands_first, "grpo+entropy_advantage+ar"),
     "microscope": (LAWS[2], HERE, "look", in_reverse, "entropy_advantage+ar"),
     "columns": (LAWS[3], verls_columns, "_entry", lambda _: without_state, "stare(target_entropy=0.01)"),
     "inside the microscope": (LAWS[2], production_view, "_plans", of_other_entries, "entropy_advantage+ar"),
     "inside the columns": (LAWS[3], verls_columns, "_columns", of_half_the_advantage, "dapo"),
-    "inside the sums": (LAWS[4], Sums, "_count", twice, "stapo(tau_p=0.5)"),
+    "inside the sums": (LAWS[4], PartMetrics, "_count", twice, "stapo(tau_p=0.5)"),
     "inside the metrics of training": (
         LAWS[5],
         StepMetrics,
@@ -333,8 +333,8 @@ BREAKS = {
         lambda _: lambda self, rows: {"mass": self.rollouts.mask[rows]},
         "dapo+ar",
     ),
-    "sums of the metrics of training": (LAWS[5], Sums, "_count", twice, "stapo(tau_p=0.5)"),
-    "metrics": (LAWS[4], HERE, "shares", miscounting, "stapo(tau_p=0.5)"),
+    "sums of the metrics of training": (LAWS[5], PartMetrics, "_count", twice, "stapo(tau_p=0.5)"),
+    "metrics": (LAWS[4], HERE, "normalise", miscounting, "stapo(tau_p=0.5)"),
 }
 
 

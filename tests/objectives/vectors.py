@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from objectives import Account, Action, Prepared, TokenBatch, parse
+from objectives import Action, Prepared, TokenBatch, Trace, parse
 
 
 def tokens(*rows: list[float]) -> Tensor:
@@ -35,8 +35,8 @@ def small_batch(probability: Tensor, reward: list[float], group: list[int], **mo
 
 def prepared(batch: TokenBatch, advantage: Tensor) -> Prepared:
     """A batch whose advantage [N, T] is that of the rollouts."""
-    account = Account().entered("", Action.TOKENS, batch.mask).entered("given", Action.ADVANTAGE, advantage)
-    return Prepared.of(batch, advantage=advantage, selected=batch.mask[:, 0], account=account)
+    trace = Trace().record("", Action.TOKENS, batch.mask).record("given", Action.ADVANTAGE, advantage)
+    return Prepared.of(batch, advantage=advantage, selected=batch.mask[:, 0], trace=trace)
 
 
 LENGTHS_Z = [4, 2, 3, 1]

@@ -18,7 +18,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
-from objectives import Loop, Objective, Plan, Sums, parse, shares
+from objectives import Loop, Objective, PartMetrics, Plan, normalise, parse
 from objectives.adapters.columns import GROUP, batch_of
 from objectives.adapters.verl.rows import LIMIT, columns_in, everywhere, without_columns
 from objectives.adapters.verl.settings import MARK
@@ -120,10 +120,10 @@ def loss_of(
     assert logp is not None
     loss = objective.loss(plan, rows, logp, entropy)
     part = plan.rows(rows, logp.shape[1])
-    sums = Sums(objective, logp.device)
+    sums = PartMetrics(objective, logp.device)
     sums.add_plan(part, whole=plan)
     sums.add_rows(part, logp.detach(), loss.detach())
     sums.add_kl(part, logp.detach())
-    values = shares(sums.totals(lambda here, _: here))
+    values = normalise(sums.totals(lambda here, _: here))
     values = {"pg_loss" if name == "loss" else name: value for name, value in values.items()}
     return loss * ranks, {name: Metric(AggregationType.SUM, value * ranks) for name, value in values.items()}

@@ -72,12 +72,12 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Account:
+class Trace:
     """Entries in the order in which they were carried out."""
 
     added: tuple[Entry, ...] = ()
     """Those entered since the rows were last cut."""
-    before: "_Cut | None" = None
+    before: "_RowView | None" = None
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -87,21 +87,21 @@ class Account:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
-    def entered(self, part: str, action: Action, value: Tensor | float, name: str = "") -> "Account":
-        """The account with one entry more."""
-        return Account((*self.added, Entry(part, action, value, name)), self.before)
+    def record(self, part: str, action: Action, value: Tensor | float, name: str = "") -> "Trace":
+        """The trace with one entry more."""
+        return Trace((*self.added, Entry(part, action, value, name)), self.before)
 
     def of(self, action: Action) -> list[Entry]:
         """The entries of one action."""
         return [entry for entry in self.entries if entry.action is action]
 
-    def rows(self, index: Tensor | slice) -> "Account":
+    def rows(self, index: Tensor | slice) -> "Trace":
         """That of some rows: positions or a slice."""
-        return Account(before=_Cut(self, index=index))
+        return Trace(before=_RowView(self, index=index))
 
-    def first_tokens(self, width: int) -> "Account":
+    def first_tokens(self, width: int) -> "Trace":
         """That of the first `width` token positions."""
-        return Account(before=_Cut(self, width=width))
+        return Trace(before=_RowView(self, width=width))
 
     @property
     def state(self) -> dict[str, dict[str, float]]:
@@ -149,19 +149,19 @@ class Account:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """Some rows of an account, or the first positions of all."""
+class _RowView:
+    """Some rows of a trace, or the first positions of all."""
 
-    account: Account
+    trace: Trace
     index: Tensor | slice | None = None
     width: int | None = None
 
     def entries(self) -> tuple[Entry, ...]:
         if self.index is None:
-            return tuple(replace(entry, width=self.width) for entry in self.account.entries)
+            return tuple(replace(entry, width=self.width) for entry in self.trace.entries)
         rows: dict[int, Tensor] = {}  # entries that were cut alike share their rows
         entries = []
-        for entry in self.account.entries:
+        for entry in self.trace.entries:
             whole = entry.whole
             if not isinstance(whole, Tensor) or not whole.dim():
                 entries.append(entry)
@@ -189,11 +189,11 @@ def _like_tokens(values: Tensor, tokens: Tensor) -> Tensor:
     return values if values.dim() == 2 else values[:, None].expand(tokens.shape)
 
 
-def joined(accounts: Sequence[Account], pad: Callable[[Tensor], Tensor]) -> Account:
+def joined(traces: Sequence[Trace], pad: Callable[[Tensor], Tensor]) -> Trace:
     """One of the rows of all, which have the same entries; `pad` widens [n, t] values to the widest, others stay."""
     entries = []
-    for same in zip(*(account.entries for account in accounts), strict=True):
+    for same in zip(*(trace.entries for trace in traces), strict=True):
         values = [pad(entry.value) for entry in same]
         first = same[0]
         entries.append(Entry(first.part, first.action, torch.cat(values) if values[0].dim() else values[0], first.name))
-    return Account(tuple(entries))
+    return Trace(tuple(entries))

@@ -10,7 +10,7 @@ from objectives.plan import Plan
 _NOTHING: Mapping[str, Tensor] = {}
 
 
-class Sums:
+class PartMetrics:
     """Sums over rows of mini-batches, on their device; they add up over micro-batches and processes.
 
     `tokens` that the loss sees and their `mass`, the size of the advantage; `loss`; `kl` to the reference (k3); for
@@ -78,7 +78,7 @@ def k3(difference: Tensor) -> Tensor:
     return difference.expm1() - difference
 
 
-def shares(sums: Mapping[str, float]) -> dict[str, float]:
+def normalise(sums: Mapping[str, float]) -> dict[str, float]:
     """Of summed numbers: each part's share of tokens and of mass, means over what it touched, means per token.
 
     `loss` is left as it is; what is a mean over nothing is left out.
