@@ -123,6 +123,7 @@ _MOVED = {
     "PROVENANCE": "rlzoo.report.provenance.PROVENANCE",
     "Provenance": "rlzoo.report.provenance.Provenance",
     "Sums": "objectives.PartMetrics",
+    "TROUBLES": "objectives.FAILURE_MODES",
     "described": "rlzoo.report.description.describe",
     "shares": "objectives.normalise",
 }

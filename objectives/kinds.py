@@ -143,6 +143,10 @@ class Bounds:
         return Bounds(part(self.low), part(self.high), part(self.cap))
 
 
+Extra = Mapping[str, Tensor]
+"""What else a loss takes: [N] or [N, T] by name."""
+
+
 class Surrogate(Part):
     """The objective of a token as a function of ratio and advantage."""
 
@@ -159,13 +163,11 @@ class Surrogate(Part):
         """The bounds before modifiers, for a whole mini-batch."""
         return Bounds()
 
-    def extra(self, batch: Prepared) -> Mapping[str, Tensor]:
-        """What else `loss` takes of a whole mini-batch, settled in the plan: [N] or [N, T] by name."""
+    def extra(self, batch: Prepared) -> Extra:
+        """What else `loss` takes of a whole mini-batch, settled in the plan."""
         return {}
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         """[n, T] with gradient. `bounds` and `extra` are the rows' part of the plan."""
         raise NotImplementedError
 
@@ -180,6 +182,10 @@ class Surrogate(Part):
     def equation(self, numbers: Mapping[str, str]) -> str:
         """The objective of a token in one line; `numbers` are the bounds as modified."""
         return self.formula()
+
+    def formula(self) -> str:
+        has_equation = type(self).equation is not Surrogate.equation
+        return self.equation(self.numbers()) if has_equation else super().formula()
 
 
 class Modifier(Part):

@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from objectives.batch import Prepared
+from objectives.batch import Prepared, scope_reads
 from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 
@@ -80,8 +80,8 @@ class Part:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What it reads with its actual parameters."""
-        return self.reads
+        """What it reads with its actual parameters; one named `scope` takes the field that tells its pools apart."""
+        return self.reads | scope_reads(getattr(self, "scope", ""))
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from objectives.batch import Prepared, TokenBatch
 from objectives.kinds import Advantage, Weight
 from objectives.lazy import Tensor, torch
-from objectives.ops import group_centred, group_index, group_is_constant, group_is_there, group_sum, running_sum
+from objectives.ops import group_index, group_is_constant, group_is_there, group_sum, running_sum
 from objectives.part import parameter
+from objectives.parts.advantages import GroupCenter
 from objectives.recipes import recipe
 from objectives.zoo import register
 
@@ -66,7 +67,7 @@ is the same in every gradient and larger in value by the response's length. verl
 
 
 @register
-class OptimalTokenBaseline(Advantage):
+class OptimalTokenBaseline(GroupCenter):
     """Reward minus the group's mean at each token, weighed by the squared gradients of the log-probs up to there.
 
     OTB's advantage (Li et al., arXiv:2602.07078): a baseline for each token.
@@ -79,16 +80,12 @@ class OptimalTokenBaseline(Advantage):
     name = "optimal_token_baseline"
     paper = "arXiv:2602.07078"
     troubles = ("few_responses", "credit")
-    minimum_group = 2
     reads = frozenset({"reward", "group", "logp_old", "sum_pi_squared_old"})
     alone: str = parameter("baseline", ("baseline", "reward"), "what a token has that no other response has: 0, or R")
 
     @property
     def centred(self) -> bool:
         return self.alone == "baseline"
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
 
     def of(self, batch: TokenBatch) -> Tensor:
         centred, mask = super().of(batch), batch.mask
@@ -119,16 +116,12 @@ class OptimalTokenBaseline(Advantage):
 
 
 @register
-class OptimalBaseline(Advantage):
+class OptimalBaseline(GroupCenter):
     """Reward minus the group's mean weighed by length; exactly zero where all rewards of the group are equal."""
 
     name = "optimal_baseline"
     paper = "arXiv:2505.23585"
     troubles = ("few_responses",)
-    minimum_group = 2
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
 
     def of(self, batch: TokenBatch) -> Tensor:
         centred = super().of(batch)
@@ -183,18 +176,14 @@ differ, by 0.7 of the largest push (median). Left out: the squares of sampler_co
 
 
 @register
-class ScaledCenter(Advantage):
+class ScaledCenter(GroupCenter):
     """Reward minus the group's mean, over the share of the batch's responses that have something to learn from."""
 
     name = "scaled_center"
     paper = "arXiv:2504.02546"
     troubles = ("dead_groups", "zero_loss")
-    minimum_group = 2
     eps: float = parameter(0.0, "[0, inf)", "added to the share")
     counts: str = parameter("differing", ("differing", "rewarded"), "rows in groups that differ, or with a reward")
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
 
     def of(self, batch: TokenBatch) -> Tensor:
         centred, reward = super().of(batch), batch.require("reward", self.name)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from objectives.batch import Prepared, TokenBatch
-from objectives.kinds import Bounds, Surrogate
+from objectives.batch import Prepared
+from objectives.kinds import Bounds, Extra, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.part import parameter
+from objectives.parts.surrogates import Clip
 from objectives.recipes import recipe
 from objectives.zoo import register
 
@@ -20,9 +21,7 @@ class Cispo(Surrogate):
     low: float = parameter(1.0, "[0, 1]", "the weight is clipped to 1 - low below")
     high: float = parameter(4.0, "[0, inf)", "the weight is clipped to 1 + high above")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = ratio.detach().clamp(1 - self.low, 1 + self.high)
         return -weight * advantage * (logp - logp.detach()).exp()
 
@@ -49,7 +48,7 @@ Libraries mean different things by "epsilon": verl clips to 0.8 and 1.2 unless t
 
 
 @register
-class FlippedClip(Surrogate):
+class FlippedClip(Clip):
     """Policy gradient weighed by 1/r where A > 0 and by r where A < 0, both bounded, none beyond PPO's bounds."""
 
     name = "flipped_clip"
@@ -59,29 +58,14 @@ class FlippedClip(Surrogate):
     low: float = parameter(0.2, "[0, 1]", "tokens are dropped below 1 - low where A < 0, above 1 + low where A > 0")
     most: float = parameter(3.0, "[1, inf)", "largest weight")
 
-    def bounds(self, batch: TokenBatch) -> Bounds:
-        return Bounds(self.low, self.low)
-
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = torch.where(advantage > 0, 1 / ratio.detach(), ratio.detach()).clamp(max=self.most)
         live = torch.where(self.clips(ratio, advantage, bounds), 0.0, logp - logp.detach())
         return -weight * advantage * live.exp()
 
-    def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
-        below, above = ratio < 1 - bounds.low, ratio > 1 + bounds.high
-        return (advantage < 0) & below | (advantage > 0) & above
-
-    def numbers(self) -> Mapping[str, str]:
-        return {"low": f"{1 - self.low:g}", "high": f"{1 + self.low:g}"}
-
     def equation(self, numbers: Mapping[str, str]) -> str:
         good = f"sg[min(1/r, {self.most:g})] where A > 0 and r <= {numbers['high']}"
         return f"({good}, sg[min(r, {self.most:g})] where A < 0 and r >= {numbers['low']}) A log p"
-
-    def formula(self) -> str:
-        return self.equation(self.numbers())
 
 
 recipe(
@@ -104,7 +88,7 @@ Deviations: the loss is -w A exp(log pi - sg[log pi]), of the same gradient and 
 
 
 @register
-class GradientPreservingClip(Surrogate):
+class GradientPreservingClip(Clip):
     """Clipped objective in which a token outside keeps a share of the gradient that it has at the bound.
 
     CE-GPPO's clip that keeps a gradient outside (Su et al., arXiv:2509.20712).
@@ -113,17 +97,10 @@ class GradientPreservingClip(Surrogate):
     name = "gradient_preserving_clip"
     paper = "arXiv:2509.20712"
     troubles = ("entropy_collapse", "entropy_explosion")
-    reads_bounds = frozenset({"low", "high", "cap"})
-    low: float = parameter(0.2, "[0, 1]", "the ratio is clipped to 1 - low below, and to 1 + low above")
     beta1: float = parameter(0.5, "[0, inf)", "share of the gradient below the lower bound where A < 0")
     beta2: float = parameter(1.0, "[0, inf)", "share of the gradient above the upper bound where A > 0")
 
-    def bounds(self, batch: TokenBatch) -> Bounds:
-        return Bounds(self.low, self.low)
-
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         step = (logp - logp.detach()).exp()
         below, above = (advantage < 0) & (ratio < 1 - bounds.low), (advantage > 0) & (ratio > 1 + bounds.high)
         edge = torch.where(below, self.beta1 * (1 - bounds.low), ratio.detach())
@@ -134,18 +111,12 @@ class GradientPreservingClip(Surrogate):
     def clips(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
         return (advantage < 0) & (ratio > bounds.cap)
 
-    def numbers(self) -> Mapping[str, str]:
-        return {"low": f"{1 - self.low:g}", "high": f"{1 + self.low:g}"}
-
     def equation(self, numbers: Mapping[str, str]) -> str:
         low, high = numbers["low"], numbers["high"]
         below = f"{self.beta1:g} * {low} p / sg[p] where A < 0 and r < {low}"
         above = f"{self.beta2:g} * {high} p / sg[p] where A > 0 and r > {high}"
         cap = f", {numbers['cap']} where A < 0 and r > {numbers['cap']}" if "cap" in numbers else ""
         return f"({below}, {above}{cap}, r elsewhere) A"
-
-    def formula(self) -> str:
-        return self.equation(self.numbers())
 
 
 recipe(
@@ -177,9 +148,7 @@ class SoftGate(Surrogate):
     tau_pos: float = parameter(1.0, "[1e-6, inf)", "how fast the gate closes where the advantage is positive")
     tau_neg: float = parameter(1.05, "[1e-6, inf)", "how fast it closes elsewhere")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         tau = torch.where(advantage > 0, torch.full_like(advantage, self.tau_pos), self.tau_neg)
         return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
 
@@ -220,9 +189,7 @@ class UnboundedPositive(Surrogate):
     def bounds(self, batch: Prepared) -> Bounds:
         return Bounds(low=self.low)
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         held = torch.where(ratio < 1 - bounds.low, ratio.new_ones(()) - bounds.low, ratio.new_ones(()) * bounds.cap)
         clipped = torch.where(self.clips(ratio, advantage, bounds), held, ratio)
         return -advantage * torch.where(advantage > 0, (logp - logp.detach()).exp(), clipped)
@@ -232,9 +199,6 @@ class UnboundedPositive(Surrogate):
 
     def numbers(self) -> Mapping[str, str]:
         return {"low": f"{1 - self.low:g}"}
-
-    def formula(self) -> str:
-        return self.equation(self.numbers())
 
     def equation(self, numbers: Mapping[str, str]) -> str:
         inner = f"max(r, {numbers['low']})"
@@ -275,9 +239,7 @@ class BandedReinforce(Surrogate):
     far_high: float = parameter(2.0, "(0, inf)", "ring: how far above 1 a bad token counts again")
     weighted: bool = parameter(False, None, "whether a token counts by its ratio")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         kept = torch.where(self.clips(ratio, advantage, bounds), 0.0, ratio.detach() if self.weighted else 1.0)
         return -kept * advantage * (logp - logp.detach()).exp()
 

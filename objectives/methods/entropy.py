@@ -27,16 +27,13 @@ class ClipCov(Mask):
     name = "clip_cov"
     paper = "arXiv:2505.22617"
     troubles = ("entropy_collapse",)
+    reads = frozenset({"logp", "lot"})
     fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is silenced")
     low: float = parameter(1.0, "(-inf, inf)", "covariance above which a token may be drawn")
     high: float = parameter(5.0, "(-inf, inf)", "covariance below which a token may be drawn")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")
     shrinks_denominator = False
     spares_clipped = True
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp", "lot"}) | scope_reads(self.scope)
 
     def keeps(self, batch: Prepared) -> Tensor:
         return over_scope(batch, self.scope, self._keeps)
@@ -94,14 +91,11 @@ class CovPenalty(Penalty):
     name = "cov_penalty"
     paper = "arXiv:2505.22617"
     troubles = ("entropy_collapse",)
+    reads = frozenset({"logp", "logp_old"})
     chooses = True
     fraction: float = parameter(2e-3, "(0, 1]", "k, share of the tokens that bears the penalty")
     beta: float = parameter(1.0, "[0, inf)", "weight of the penalty in the loss")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp", "logp_old"}) | scope_reads(self.scope)
 
     def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
         chosen = over_scope(batch, self.scope, self._chosen)

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
-from objectives.kinds import Advantage, Aggregate, Bounds, Penalty
+from objectives.kinds import Advantage, Aggregate, Bounds, Extra, Penalty
 from objectives.lazy import Tensor, torch
 from objectives.ops import centred, group_centred, group_deviation, group_index, group_is_there
 from objectives.part import parameter
+from objectives.parts.advantages import GroupCenter
 from objectives.parts.surrogates import Clip
 from objectives.recipes import recipe
 from objectives.zoo import register
@@ -89,17 +90,13 @@ Variant authors (vendored verl): dual_clip(cap=10); token mean per micro-batch, 
 
 
 @register
-class CenterBatchStd(Advantage):
+class CenterBatchStd(GroupCenter):
     """Reward minus the group's mean, over the standard deviation (ddof 1) of the batch's rewards."""
 
     name = "center_batch_std"
     paper = "arXiv:2508.08221"
     troubles = ("few_responses",)
-    minimum_group = 2
     eps: float = parameter(1e-4, "[0, inf)", "added to the standard deviation")
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
 
     def of(self, batch: TokenBatch) -> Tensor:
         above, reward = super().of(batch), batch.require("reward", self.name)
@@ -198,9 +195,7 @@ class SymmetricClip(Clip):
     alpha: float = parameter(0.5, "[0, inf)", "weight of PPO's surrogate")
     beta: float = parameter(0.4, "[0, inf)", "weight of the reverse cross-entropy")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         clipped = super().loss(ratio, logp, advantage, bounds, extra)
         reverse = torch.where(self.clips(ratio, advantage, bounds), 0.0, -advantage * ratio)
         return self.alpha * clipped + self.beta * reverse

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads
+from objectives.batch import Prepared, TokenBatch, over_scope
 from objectives.errors import ObjectiveError
-from objectives.kinds import Bounds, Mask, Modifier, Penalty, Ratio, Surrogate
+from objectives.kinds import Bounds, Extra, Mask, Modifier, Penalty, Ratio, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.ops import running_sum
 from objectives.part import parameter
@@ -90,9 +90,7 @@ class Taper(Surrogate):
         if self.low > self.high:
             raise ObjectiveError(f"{self.name}: low={self.low:g} exceeds high={self.high:g}")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = torch.where(advantage > 0, 1.0, ratio.detach().clamp(self.low, self.high))
         return -weight * advantage * (logp - logp.detach()).exp()
 
@@ -193,10 +191,6 @@ class SecondMomentClip(Modifier):
     low: float = parameter(0.0, "[0, 1]", "smallest width below 1")
     high: float = parameter(0.0, "[0, inf)", "smallest width above 1")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the second moment is taken")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return scope_reads(self.scope)
 
     def modify(self, bounds: Bounds, batch: Prepared) -> Bounds:
         if batch.on_policy:  # all ratios are 1, within any bounds

@@ -1,9 +1,7 @@
 """Losses over a group in place of the policy gradient: likelihoods, contrasts, regressions."""
 
-from collections.abc import Mapping
-
 from objectives.batch import Prepared, TokenBatch
-from objectives.kinds import Advantage, Bounds, Surrogate
+from objectives.kinds import Advantage, Bounds, Extra, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.ops import group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed
 from objectives.part import parameter
@@ -22,14 +20,12 @@ class ImplicitNegative(Surrogate):
     reads = frozenset({"correct", "group"})
     eps: float = parameter(1.0, "(0, inf)", "smallest ratio of the implied policy that counts")
 
-    def extra(self, batch: TokenBatch) -> Mapping[str, Tensor]:
+    def extra(self, batch: TokenBatch) -> Extra:
         correct = batch.require("correct", self.name).to(batch.require("advantage", self.name))
         index, groups = group_index(batch.require("group", self.name))
         return {"correct": correct, "success": group_mean(correct, index, groups)[index]}
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         correct, success = extra["correct"][:, None], extra["success"][:, None]
         failure = torch.where(success < 1, 1 - success, 1.0)
         implied = (1 - success * ratio) / failure
@@ -75,7 +71,7 @@ class GroupContrast(Surrogate):
     reads_once_moved = frozenset({"logp", "logp_old"})
     tau: float = parameter(0.5, "(0, inf)", "temperature of the classification")
 
-    def extra(self, batch: TokenBatch) -> Mapping[str, Tensor]:
+    def extra(self, batch: TokenBatch) -> Extra:
         index, groups = group_index(batch.require("group", self.name))
         advantage = batch.require("advantage", self.name)
         change = torch.zeros_like(advantage)
@@ -92,9 +88,7 @@ class GroupContrast(Surrogate):
         terms = {"push": sign * size * (score - total[kind]).exp() / self.tau, "value": total.view(-1, 2).sum(1)[index]}
         return {name: values.where(both, 0.0).to(advantage) for name, values in terms.items()}
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return pushed(extra, logp)
 
     def formula(self) -> str:
@@ -140,7 +134,7 @@ class GroupVariance(Surrogate):
     reads_once_moved = frozenset({"logp", "logp_old"})
     beta: float = parameter(0.1, "(0, inf)", "advantage that one nat of log-prob is worth")
 
-    def extra(self, batch: Prepared) -> Mapping[str, Tensor]:
+    def extra(self, batch: Prepared) -> Extra:
         index, groups = group_index(batch.require("group", self.name))
         tokens, there = batch.mask.sum(1).clamp(min=1), batch.mask.any(1).double()
         change = there * 0
@@ -154,9 +148,7 @@ class GroupVariance(Surrogate):
         terms = {"push": scale * self.beta * left, "value": scale * left.square() / 2 / tokens}
         return {name: values.to(batch.advantage) for name, values in terms.items()}
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return pushed(extra, logp)
 
     def formula(self) -> str:
@@ -234,7 +226,7 @@ class TargetMatch(Surrogate):
     reads_once_moved = frozenset({"logp"})
     eta: float = parameter(1.0, "(0, inf)", "temperature of the advantage in the target")
 
-    def extra(self, batch: Prepared) -> Mapping[str, Tensor]:
+    def extra(self, batch: Prepared) -> Extra:
         index, groups = group_index(batch.require("group", self.name))
         tokens, there = batch.mask.sum(1), batch.mask.any(1)
         old = (batch.require("logp_old", self.name) * batch.mask).double().sum(1)
@@ -247,9 +239,7 @@ class TargetMatch(Surrogate):
         terms = {"push": push, "value": -cross / tokens.clamp(min=1)}
         return {name: values.where(there, 0.0).to(batch.advantage) for name, values in terms.items()}
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return pushed(extra, logp)
 
     def formula(self) -> str:

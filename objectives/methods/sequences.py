@@ -1,10 +1,9 @@
 """Whole responses: one importance ratio, or one smoothed along the response."""
 
 import math
-from collections.abc import Mapping
 
 from objectives.batch import TokenBatch
-from objectives.kinds import Bounds, Ratio, Surrogate
+from objectives.kinds import Bounds, Extra, Ratio, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.ops import recurrence
 from objectives.part import parameter
@@ -151,9 +150,7 @@ class GammaGate(Surrogate):
     k_bad: float = parameter(3.0, "[0, inf)", "power of the ratio where A < 0")
     l_bad: float = parameter(2.0, "[0, inf)", "rate at which a larger ratio counts less where A < 0")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         ratio = ratio.detach()
         good = self.l_good + self.k_good * ratio.log() - self.l_good * ratio
         bad = self.l_bad + self.k_bad * ratio.log() - self.l_bad * ratio

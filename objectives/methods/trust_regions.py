@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from objectives.batch import TokenBatch, over_scope, scope_reads
+from objectives.batch import TokenBatch, over_scope
 from objectives.errors import ObjectiveError
-from objectives.kinds import Bounds, Modifier, Surrogate, Weight
+from objectives.kinds import Bounds, Extra, Modifier, Surrogate, Weight
 from objectives.lazy import Tensor, torch
 from objectives.ops import group_index, group_sum
 from objectives.part import Part, parameter
@@ -42,10 +42,6 @@ class BalancedClip(Modifier):
     measure: str = parameter("share", ("share", "ratio"), "P/(P + N), or P/N")
     weighted: bool = parameter(True, None, "whether tokens count by their old probability")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the sums are taken")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return scope_reads(self.scope)
 
     def check(self, parts: Mapping[str, Part]) -> None:
         super().check(parts)
@@ -194,9 +190,7 @@ class DivergenceClip(Surrogate):
     cap: float | None = parameter(None, "(0, inf)", "largest ratio that counts; none: no bound")
     side: str = parameter("harmful", ("harmful", "both"), "dropped where the advantage pushes on, or wherever it moved")
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = ratio.detach()
         dropped = self._drops(weight, logp, advantage)
         weight = weight if self.cap is None else weight.clamp(max=self.cap)
@@ -368,12 +362,9 @@ class ZoneReweighting(ByEntropy, Weight):
 
     name = "zone_reweighting"
     troubles = ("credit",)
+    reads = frozenset({"logp", "logp_old", "entropy"})
     planned = True
     beta: float = parameter(1.0, "[0, 1]", "how much of h the weight follows")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp", "logp_old", "entropy"}) | scope_reads(self.scope)
 
     def weight(self, batch: TokenBatch) -> Tensor:
         height = self.height(batch)
@@ -402,11 +393,8 @@ class HeterogeneousClip(ByEntropy, Modifier):
 
     name = "heterogeneous_clip"
     troubles = ("exploration",)
+    reads = frozenset({"entropy"})
     sets = frozenset({"low", "high"})
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"entropy"}) | scope_reads(self.scope)
 
     def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
         low, high = self.widths(self.height(batch))

@@ -1,5 +1,7 @@
 """From the rewards of a group, or of the whole batch, to advantages."""
 
+from typing import ClassVar
+
 from objectives.batch import TokenBatch
 from objectives.kinds import Advantage
 from objectives.lazy import Tensor, torch
@@ -49,7 +51,7 @@ class GroupCenter(Advantage):
 
     name = "group_center"
     paper = "arXiv:2503.20783"
-    troubles = ("mixed_difficulty",)
+    troubles: ClassVar[tuple[str, ...]] = ("mixed_difficulty",)
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
@@ -116,21 +118,17 @@ class GlobalNorm(Advantage):
 
 
 @register
-class CenterThenGlobalNorm(Advantage):
+class CenterThenGlobalNorm(GroupCenter):
     """Reward minus the group's mean, over the standard deviation of the whole batch."""
 
     name = "center_then_global_norm"
     paper = "arXiv:2501.03262"
     troubles = ("few_responses",)
-    minimum_group = 2
     over: str = parameter("rows", ("rows", "tokens"), "what counts the same in the deviation")
 
     @property
     def centred(self) -> bool:
         return self.over == "rows"
-
-    def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
-        return group_centred(reward, *group_index(group))
 
     def of(self, batch: TokenBatch) -> Tensor:
         return _whitened(batch, super().of(batch), self.over, shift=not self.centred)

@@ -1,6 +1,6 @@
 """What a token's loss is divided by."""
 
-from objectives.batch import TokenBatch, scope_reads
+from objectives.batch import TokenBatch
 from objectives.kinds import Aggregate
 from objectives.lazy import Tensor, torch
 from objectives.ops import group_index, group_sum
@@ -42,10 +42,6 @@ class TokenMean(Aggregate):
     paper = "arXiv:2503.14476"
     troubles = ("length_growth",)
     scope: str = parameter("minibatch", ("minibatch", "prompt", "microbatch"), "what the mean runs over")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return scope_reads(self.scope)
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         pool, pools = self._pools(batch)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from objectives.batch import TokenBatch
-from objectives.kinds import Bounds, Modifier, Surrogate
+from objectives.kinds import Bounds, Extra, Modifier, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.part import parameter
 from objectives.zoo import register
@@ -24,16 +25,14 @@ class Clip(Surrogate):
 
     name = "clip"
     paper = "arXiv:1707.06347"
-    troubles = ("many_epochs",)
+    troubles: ClassVar[tuple[str, ...]] = ("many_epochs",)
     reads_bounds = frozenset({"low", "high", "cap"})
     low: float = parameter(0.2, "[0, 1]", "the ratio is clipped to 1 - low below, and to 1 + low above")
 
     def bounds(self, batch: TokenBatch) -> Bounds:
         return Bounds(self.low, self.low)
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         lower, upper, cap = (_like(bound, ratio) for bound in (1 - bounds.low, 1 + bounds.high, bounds.cap))
         bound = torch.where(advantage > 0, upper, torch.where(ratio < lower, lower, cap))
         return -advantage * torch.where(self.clips(ratio, advantage, bounds), bound, ratio)
@@ -44,9 +43,6 @@ class Clip(Surrogate):
 
     def numbers(self) -> Mapping[str, str]:
         return {"low": f"{1 - self.low:g}", "high": f"{1 + self.low:g}"}
-
-    def formula(self) -> str:
-        return self.equation(self.numbers())
 
     def equation(self, numbers: Mapping[str, str]) -> str:
         inner = f"min(r A, clip(r, {numbers['low']}, {numbers['high']}) A)"
@@ -117,9 +113,7 @@ class Unclipped(Surrogate):
     name = "unclipped"
     paper = "arXiv:1707.06347"
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return -ratio * advantage
 
     def formula(self) -> str:
@@ -142,9 +136,7 @@ class Reinforce(Surrogate):
     paper = "doi:10.1007/BF00992696"
     reads_ratio = False
 
-    def loss(
-        self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return -advantage * (logp - logp.detach()).exp()
 
     def formula(self) -> str:
