@@ -29,7 +29,7 @@ class Writer(IntEnum):
     """Who wrote a token of a row."""
 
     NONE = 0
-    """Nobody: it is padding."""
+    """No one: it is padding."""
     POLICY = 1
     """The policy chose it, whether the loss sees it or not."""
     ENVIRONMENT = 2
@@ -37,7 +37,7 @@ class Writer(IntEnum):
 
 
 def writers(chosen: Tensor, present: Tensor) -> Tensor:
-    """[N, T] int8: the policy where tokens are `chosen`, nobody where none are `present`, elsewhere the environment."""
+    """[N, T] int8: the policy where tokens are `chosen`, no one where none are `present`, elsewhere the environment."""
     return torch.where(chosen, Writer.POLICY, torch.where(present, Writer.ENVIRONMENT, Writer.NONE)).to(torch.int8)
 
 

@@ -245,9 +245,9 @@ def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, mo
         check_finite(parts, unusual, moved)
     check_finite(Objective((*parts.parts, _Silenced())), batch, moved)
     policy = tuple(part for part in objective.parts if not isinstance(part, Penalty))
-    silenced = gradients(Objective((*policy, _Silenced())), batch, moved)
-    if bool(gradients(Objective(policy), batch, moved).any()) and not bool(silenced.any()):
-        raise BrokenLaw("its gradient vanishes where a mask silences one whole response: divide by no count of 0")
+    masked = gradients(Objective((*policy, _Silenced())), batch, moved)
+    if bool(gradients(Objective(policy), batch, moved).any()) and not bool(masked.any()):
+        raise BrokenLaw("its gradient vanishes where a mask leaves out one whole response: divide by no count of 0")
 
 
 def _heeds_padding(objective: Objective, batches: Sequence[TokenBatch], moved: bool) -> bool:
@@ -337,7 +337,7 @@ def _check_silent(objective: Objective, plan: Plan, logp: Tensor, entropy: Tenso
         _, *parts = derivatives(objective, term, slice(None), logp, entropy)
         if any(bool(part[~takes_part].any()) for part in parts):
             raise BrokenLaw(
-                "tokens that are silenced, or have no advantage, have a gradient: a token's term is to depend on its "
+                "tokens that are masked, or have no advantage, have a gradient: a token's term is to depend on its "
                 "own log-prob, with those of others detached"
             )
 

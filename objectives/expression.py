@@ -177,15 +177,15 @@ def _on_a_base(terms: Sequence[Term]) -> list[Term]:
 def _check_base(base: Term, additions: Sequence[Term], start: Mapping[str, Part], parts: Mapping[str, Part]) -> None:
     """Raises ObjectiveError where additions have put all that makes the base a method out of effect.
 
-    That is its essence, less what was removed in so many words. A part that was typed itself may set it anew.
+    That is its essence, less what was removed by name. A part that was typed itself may set it again.
     """
     recipe = _recipe(base)
     ideas = [name for name in recipe.essential if name in start] if recipe else []
     typed = [term for term in additions if _recipe(term) in (None, recipe)]
-    anew = {part.name for term in typed for part in contributed_parts(term)}
+    again = {part.name for term in typed for part in contributed_parts(term)}
     if base.name == BASE or not ideas or not additions:
         return
-    if not any(name in parts and (name in anew or parts[name] == start[name]) for name in ideas):
+    if not any(name in parts and (name in again or parts[name] == start[name]) for name in ideas):
         for part in parts.values():
             part.check(parts)  # what it says is nearer
         others = " and ".join(dict.fromkeys(term.name for term in additions))
@@ -316,7 +316,7 @@ def canonical(parts: Sequence[Part], typed: Sequence[Term] = ()) -> str:
     """The shortest expression for a composition: a recipe's variant, then additions, then removals.
 
     Fewest terms and parameters win, then fewest terms, then what was typed, then the order of the zoo. A recipe that
-    nobody typed lends its name only where it is the whole composition, and shorter; added, `cispo` is a part. If
+    was not typed lends its name only where it is the whole composition, and shorter; added, `cispo` is a part. If
     nothing was typed, all may: the parts alone decide.
     """
     recipes = [recipe.name for term in typed if term.sign == "+" and (recipe := _recipe(term))]

@@ -205,7 +205,7 @@ class Modifier(Part):
 
 
 class Mask(Part):
-    """Silences the gradient of tokens; several parts AND."""
+    """Masks the gradient of tokens; several parts AND."""
 
     stage = Stage.MASK
     spares_clipped: ClassVar[bool] = False
@@ -213,7 +213,7 @@ class Mask(Part):
 
     @property
     def shrinks_denominator(self) -> bool:
-        """Whether silenced tokens leave the denominator too."""
+        """Whether masked tokens leave the denominator too."""
         return True
 
     def keeps(self, batch: Prepared) -> Tensor:

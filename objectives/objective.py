@@ -38,7 +38,7 @@ Kind = TypeVar("Kind", bound=Part)
 def parse(expression: str, imports: bool = True) -> "Objective":
     """The objective that an expression names, e.g. `stapo(tau_p=0.005)+clip_higher`.
 
-    Whoever typed `my_module:part` has `my_module` imported. An expression out of a file that others may have written is
+    `my_module:part` has `my_module` imported. An expression out of a file that others may have written is
     read with `imports=False`, which knows what is registered already. Raises ObjectiveError, and nothing else, for
     whatever cannot be read or composed.
     """

@@ -28,7 +28,7 @@ class Stage(IntEnum):
 
 
 class _Asked:
-    """Stands for a parameter that nobody has published a value for: whoever uses the part has to give one."""
+    """Stands for the value of a parameter that has to be given, because none is published."""
 
     def __str__(self) -> str:
         return "?"
@@ -131,7 +131,7 @@ class Part:
     def parameters(self) -> list[dict[str, Any]]:
         """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.
 
-        `?` stands where there is none: nobody has published one.
+        `?` stands where there is none, because none is published.
         """
         return [
             {

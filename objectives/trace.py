@@ -1,6 +1,6 @@
 """The account of an objective: what each part did to a batch, in the order in which that was carried out.
 
-`prepare` and `plan` enter what they calculate anyway; whoever shows or counts what an objective did reads it here.
+`prepare` and `plan` enter what they calculate anyway; views and metrics of what an objective did read it here.
 Entries and their values are cut to the rows that are asked for only once they are read.
 """
 

@@ -240,7 +240,7 @@ def _import(module: str, written: str) -> None:
         import_definitions(module)
     except ObjectiveError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
+    except (Exception, SystemExit) as error:  # whatever a user's module may raise
         reason = shown(" ".join(f"{type(error).__name__}: {error}".split()), 200)
         is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         remedy = (

@@ -170,8 +170,8 @@ Open: what is around the advantage; here a plain policy gradient, the sum over t
 Deviations: rewards are centred first, so that equal ones have an advantage of exactly zero; the code's 1e-8 below the
 line is left out, and where the sum of W is 0, as after sure tokens alone, the baseline is the group's mean.
 Variant verl: one response alone keeps its reward (its handle_zero_tail); its PPO loss, clip(0.2) and dual_clip(cap=3),
-mean over all tokens. Its code adds tools' tokens to W: all of 20 batches that have some
-differ, by 0.7 of the largest push (median). Left out: the squares of sampler_correction's weights, which multiply W.
+mean over all tokens. Its code adds tools' tokens to W: all of 20 batches that have some differ, by 0.7 of the largest
+gradient (median). Left out: the squares of sampler_correction's weights, which multiply W.
 """
 
 
@@ -270,7 +270,7 @@ recipe(
 reinforce_pp_baseline (eq. 8, appendix A): A_i = (R_i - mean_group) / std_batch, and + beta k2 in the loss, beta = 1e-5
 as in OpenRLHF's script. Over what the deviation runs is open there; over rows equal groups keep an advantage of zero.
 Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward, the baseline's deviation over tokens.
-Deviations: OpenRLHF bounds each k2 to 10, which takes a push of 1e-5 |log pi/pi_ref| where that is above 4.5; here
+Deviations: OpenRLHF bounds each k2 to 10, which takes a gradient of 1e-5 |log pi/pi_ref| where that is above 4.5; here
 kl(clamp=...) does so.
 Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
 Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.
@@ -292,7 +292,7 @@ recipe(
 reinforce_pp_baseline (eq. 8, appendix A): A_i = (R_i - mean_group) / std_batch, and + beta k2 in the loss, beta = 1e-5
 as in OpenRLHF's script. Over what the deviation runs is open there; over rows equal groups keep an advantage of zero.
 Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward, the baseline's deviation over tokens.
-Deviations: OpenRLHF bounds each k2 to 10, which takes a push of 1e-5 |log pi/pi_ref| where that is above 4.5; here
+Deviations: OpenRLHF bounds each k2 to 10, which takes a gradient of 1e-5 |log pi/pi_ref| where that is above 4.5; here
 kl(clamp=...) does so.
 Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
 Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.

@@ -15,9 +15,9 @@ from objectives.zoo import register
 
 @register
 class ClipCov(Mask):
-    """Silences tokens drawn among those whose log-prob and advantage vary together.
+    """Masks tokens drawn among those whose log-prob and advantage vary together.
 
-    Clip-Cov's mask (Cui et al., arXiv:2505.22617): a few tokens of large covariance are silenced, drawn by lot.
+    Clip-Cov's mask (Cui et al., arXiv:2505.22617): a few tokens of large covariance are masked, drawn at random.
 
     Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A)        means over the response tokens of the mini-batch
 
@@ -73,11 +73,11 @@ recipe(
     Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A)        means over the response tokens of the mini-batch
     rho N tokens, drawn among those with low < Cov < high that the clip spares, have no gradient; the denominator stays
 
-Deviations: at least one token is silenced where any may be; tokens are drawn by a number made of the step, their group,
+Deviations: at least one token is masked where any may be; tokens are drawn by a number made of the step, their group,
 row and position, so that neither the order of groups nor processes and cuts have a say.
 Open: PPO's clip beside it, 0.2 here.
 Variant authors: means, share and token mean per micro-batch, ratios clipped to [0, 2]. Their draw is
-another one: 63 of 1925 tokens of 40 random batches are silenced there or here alone; with fraction=1 none.
+another one: 63 of 1925 tokens of 40 random batches are masked there or here alone; with fraction=1 none.
 """
 
 
@@ -133,7 +133,7 @@ Deviations: at least one token bears the penalty (as in the code); ties at the b
 is not positive, as where all advantages are equal.
 While the policy has not moved the penalty has no gradient. k is 2e-3 for 7B models, 2e-4 for 32B.
 Variant authors: means, share and token mean per micro-batch. Their code penalises a token of every micro-batch, also
-where no Cov is positive: 11 of 1925 tokens of 40 random batches, by up to the largest push.
+where no Cov is positive: 11 of 1925 tokens of 40 random batches, by up to the largest gradient.
 """
 
 
@@ -233,8 +233,8 @@ Adaptive mode: W <- clip(W + 0.01 sgn(H_target - H), 1, 1.5), M <- clip(M - 0.01
 that starts at 1 stays off.
 Deviations: tokens whose weighted advantage is 0 are in neither set; ties at the boundary are all taken, so that the
 order of rows has no influence; equal prefixes tie, so that small batches take more than the share. Theirs takes any of
-the tied: with log-probs in quarters 5 of 40 random batches differ, by 3 % of the largest push (median), otherwise none.
-A truncated response earns nothing; the authors grade its text (here task.grade_truncated=true).
+the tied: with log-probs in quarters 5 of 40 random batches differ, by 3 % of the largest gradient (median), otherwise
+none. A truncated response earns nothing; the authors grade its text (here task.grade_truncated=true).
 Variant authors (their verl): surprisal of the current policy within each micro-batch; dual_clip(cap=10); token mean per
 micro-batch. The paper's set is the whole batch; the old policy's surprisal gives it without another forward.
 """

@@ -46,7 +46,7 @@ recipe(
     "agpo",
     "grpo+agpo",
     paper="arXiv:2503.15952",
-    summary="GRPO in which groups that are right or wrong as a whole push as well",
+    summary="GRPO in which groups that are right or wrong as a whole have a gradient as well",
 )
 """AGPO: adaptive group policy optimisation, version 1 (Li et al., arXiv:2503.15952).
 
@@ -200,7 +200,7 @@ With binary rewards hard prompts train on right answers alone, easy ones on wron
 most 1 - q, else 1. The quantile is the smallest reward R with F(R) >= q; q is 0.6 where the entropy collapses. The
 advantages of a group do not sum to zero.
 Deviations: without soft_overlong, whose shaped rewards the quantile would pick.
-Variant linear: interpolated, as the np.quantile in its README does; nobody's code could be had.
+Variant linear: interpolated, as the np.quantile in its README does; no code could be had.
 """
 
 
@@ -246,9 +246,9 @@ recipe(
 Variants psr and nsr learn from right answers (A = 1), or from wrong ones, alone; the others leave the denominators too.
 No baseline: groups of one kind train as well, which dynamic_sampling would take away. The paper writes plain REINFORCE,
 its code runs PPO's clip. Variant authors: the mean is that of each micro-batch, and an entropy bonus of 0.001, their
-configuration's default that no script overrides; psr_authors and nsr_authors likewise.
-Their return starts anew behind a tool's tokens, so that of a right answer only what comes after the last of them is
-raised: 16 of 20 batches that have some differ, by 0.9 of the largest push for psr_authors, by 1 % for authors (median).
+configuration's default that no script overrides; psr_authors and nsr_authors likewise. Their return starts again behind
+a tool's tokens, so that of a right answer only what comes after the last of them is raised: 16 of 20 batches that have
+some differ, by 0.9 of the largest gradient for psr_authors, by 1 % for authors (median).
 Deviations: right is what is correct in full, whatever the reward, so that nothing that shapes rewards goes with it.
 """
 
@@ -307,9 +307,9 @@ recipe(
 
 A group that is half right keeps right and wrong answers in equal numbers; of the middle, which teaches little, nothing
 is left. The advantages are those of the whole group.
-Deviations: ties are broken by lot, by the order of the rows in their code (other responses in 31 of 40 random batches);
-a middle one of an odd number is in no pair, their code refuses it. Left out: the reshuffle, which fills a step's
-mini-batches with pairs drawn by |A_1| + |A_2|, eight times. A draw has some rows several times and others never, but a
-row of a batch is there once, and no weight of its advantage would change the denominators with it.
+Deviations: ties are broken at random, by the order of the rows in their code (other responses in 31 of 40 random
+batches); a middle one of an odd number is in no pair, their code refuses it. Left out: the reshuffle, which fills a
+step's mini-batches with pairs drawn by |A_1| + |A_2|, eight times. A draw has some rows several times and others never,
+but a row of a batch is there once, and no weight of its advantage would change the denominators with it.
 Variant authors: token mean per micro-batch, weighted by its responses.
 """

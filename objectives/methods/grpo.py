@@ -67,7 +67,7 @@ The recipe leaves overlong_filter out, as the authors' best runs did. A truncate
 graded by its text, as with task.grade_truncated=true.
 Variant authors (verl recipe/dapo): dual_clip(cap=10); token mean per micro-batch, weighted by its rows. Its punishment
 goes on growing behind the limit, where no response of a run is: 7 batches made to have one differ by 0.5 of the largest
-push (median).
+gradient (median).
 """
 
 

@@ -170,7 +170,7 @@ recipe(
     L = - mean_t [ A_it log pi(y_it) - (beta/2) (log pi/pi_old)^2 ]
 
 beta has no published value, so that it is asked for. The penalty is on responses without advantage as well, and on
-tokens that a mask silences. Deviations: the first term is -A exp(log pi - sg[log pi]), of the same gradient.
+tokens that a mask leaves out. Deviations: the first term is -A exp(log pi - sg[log pi]), of the same gradient.
 Open: its base; here GRPO's advantage and the mean over all tokens. Added to another objective, it brings the penalty.
 """
 
@@ -237,7 +237,7 @@ def harmful_squares(batch: Prepared, reader: str) -> Tensor:
 
 @register
 class SecondMomentMask(Mask):
-    """Silences the tokens that have moved furthest with their advantage, until the rest is within a budget."""
+    """Masks the tokens that have moved furthest with their advantage, until the rest is within a budget."""
 
     name = "second_moment_mask"
     paper = "arXiv:2510.01161"
@@ -267,7 +267,7 @@ recipe(
     "grpo+unclipped+second_moment_mask+token_mean-kl",
     authors="grpo+second_moment_clip(scope=microbatch)+token_mean(scope=microbatch)-kl",
     paper="arXiv:2510.01161",
-    summary="the tokens that moved most are silenced, as many as a second moment demands; no clip",
+    summary="the tokens that moved most are masked, as many as a second moment demands; no clip",
     contribution=("unclipped", "second_moment_mask", "second_moment_clip"),
 )
 """M2PO: no more off-policy than a second moment allows (arXiv:2510.01161, Algorithm 1).
@@ -276,11 +276,11 @@ recipe(
     J = 1 / sum |y_i|  sum_i sum_t M_it r_it A_i,
     M_it = 0 for the harmful tokens of the largest z^2, until the mean of z^2 over the other harmful ones is <= 0.04
 
-Searched anew for every mini-batch, over the tokens of all processes. Silenced tokens stay in the denominator. The
-budget is that of the authors' page and scripts. Deviations: tokens of equal z^2 are silenced together, so that the
+Searched again for every mini-batch, over the tokens of all processes. Masked tokens stay in the denominator. The
+budget is that of the authors' page and scripts. Deviations: tokens of equal z^2 are masked together, so that the
 order of rows has no say; a mean may exceed the budget by 1e-6 of it; each z is clamped to [-20, 20].
 Variant authors (their verl): PPO's clip to exp(-tau) .. exp(tau) instead, tau^2 the largest z^2 for which the mean of
 min(z^2, tau^2) over the harmful tokens is below 0.04; bounds and token mean per micro-batch. That token is clipped too,
-as tau is taken 0.1 % smaller: in theirs rounding decides (no token of 40 random batches has another push). Theirs has
-tools' tokens in tau: 6 of 20 batches that have some differ, by 0.3 of the largest push (median).
+as tau is taken 0.1 % smaller: in theirs rounding decides (no token of 40 random batches has another gradient). Theirs
+has tools' tokens in tau: 6 of 20 batches that have some differ, by 0.3 of the largest gradient (median).
 """

@@ -132,7 +132,7 @@ recipe(
 q is the process noise over the observation noise, Q/R. K_t is about t q at first, so that the first hundreds of tokens
 have a ratio near 1, which is why GSPO's tiny widths go with it.
 Deviations: tokens that the loss does not see (a tool's) are not there, whereas the code lets them pull the filter to 0
-(by less than 1e-5 of the largest push in 20 batches that have some);
+(by less than 1e-5 of the largest gradient in 20 batches that have some);
 each log-ratio is clamped to [-20, 20]; the gains are exact, those of the code's closed form are off by up to 2.4 %.
 An upper bound that it is added to gives way to its own.
 """

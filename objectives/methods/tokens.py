@@ -16,9 +16,9 @@ from objectives.zoo import register
 
 @register
 class S2T(Mask):
-    """Silences spurious tokens: rare, in low-entropy places, and rewarded.
+    """Masks spurious tokens: rare, in low-entropy places, and rewarded.
 
-    STAPO's mask (arXiv:2602.15620): tokens that are rare, in low-entropy places, and rewarded are silenced.
+    STAPO's mask (arXiv:2602.15620): tokens that are rare, in low-entropy places, and rewarded are masked.
 
     I_it = 0  iff  A_it > 0  and  pi(y_it) < tau_p  and  H_it < the q-quantile of H over the tokens with the first two
     """
@@ -65,7 +65,7 @@ recipe(
     v1="justrl+s2t(q=0.8)",
     justrl="justrl(variant=authors)+s2t",
     paper="arXiv:2602.15620",
-    summary="JustRL with spurious tokens silenced: rare, low-entropy, rewarded",
+    summary="JustRL with spurious tokens masked: rare, low-entropy, rewarded",
 )
 """STAPO (arXiv:2602.15620, v4, eq. of section 4): JustRL without the gradient of spurious tokens.
 
@@ -74,7 +74,7 @@ recipe(
     tau_h = the q-quantile of H over the tokens with the first two
 
 Probability and entropy are the current policy's (Algorithm 1), the quantile is taken over the mini-batch, interpolated
-linearly, and the comparison is strict: an empty pool, or a pool of one, silences nothing.
+linearly, and the comparison is strict: an empty pool, or a pool of one, masks nothing.
 Deviations: the sign is that of the weighted advantage; a token whose weight is zero has none and is in no pool.
 Open: the printed mask writes pi without saying whose; source=old takes the rollouts' statistics and saves a forward.
 Variant v1 (February 2026): q = 0.8; what its quantile runs over was not spelled out and is read as in v4.
@@ -142,7 +142,7 @@ tau keeps the top 20 % of all response tokens of the batch by the current policy
 Open: "(micro-)batch"; here the mini-batch.
 Deviations: ties at tau are kept, so that the order of rows does not matter; equal prefixes tie, so that small batches
 keep more than the share. The code takes any of the tied: with entropies in eighths 20 of 40 random batches differ, by
-0.6 of the largest push (median); without ties none.
+0.6 of the largest gradient (median); without ties none.
 Variant authors: threshold and token mean per micro-batch, dual_clip(cap=10); behind the limit as dapo's.
 Variant v1 (June 2025): denominator=all.
 Until 29 November 2025 the authors' public script set the share under `model`, where the actor did not read it, and
@@ -187,7 +187,7 @@ recipe(
 """S-GRPO (Lee and Tong, Token-Efficient RL for LLM Reasoning, arXiv:2504.20834), as a public review quotes it.
 
     J = 1/|G| sum_i 1/|T_i| sum_{t in T_i} pi / sg[pi] A_it
-    t in T_i:  always if t < alpha,  else by lot with probability P while |T_i| < k
+    t in T_i:  always if t < alpha,  else at random with probability P while |T_i| < k
 
 The policy gradient of a random part of the tokens, which alone are in the denominator. It is right for one update per
 rollout only. Here it saves neither time nor memory: the log-prob of every token is calculated.
@@ -235,7 +235,7 @@ Knaves, 0.1 for maths. The paper writes pi_theta; its code, and this part, take 
 Open: over what the token mean runs; here the mini-batch.
 Variant authors (their verl): alpha = 0.2; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
 weighted by its responses. Their code weighs micro-batches equally: the same where their sizes are, as in their scripts;
-a third of the largest push away where they are not (median of 23 random batches).
+a third of the largest gradient away where they are not (median of 23 random batches).
 """
 
 
@@ -295,7 +295,7 @@ each pass; here it is that of the rollouts.
 Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=".
 Variant authors: eta = 0.4; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
 weighted by its responses. Their code weighs micro-batches equally: the same where their sizes are, as in their scripts;
-a third of the largest push away where they are not (median of 23 random batches).
+a third of the largest gradient away where they are not (median of 23 random batches).
 """
 
 
@@ -346,7 +346,7 @@ advantage, which is the same, for it is positive. There one number, delta, is th
 clip; here fipo(cap=...) and dual_clip(cap=...), of which adding fipo brings the first alone. low=0.8 lets f fall too.
 Open: its base; here GRPO's clip at 0.2, mean over all tokens. Deviations: each log-ratio is clamped to [-20, 20];
 tokens that the loss does not see are not there, and do not lengthen the distance either. There they do: 9 of 20 batches
-with tools' tokens differ, by 0.04 % of the largest push (median; 0.2 % at most).
+with tools' tokens differ, by 0.04 % of the largest gradient (median; 0.2 % at most).
 """
 
 
@@ -446,5 +446,5 @@ of the group's responses within Tukey's fences, 1.5 times the distance of the qu
 count more. On DAPO, with all its parts.
 Variant authors: token mean per micro-batch, weighted by its responses. It is what their function does with use_ppl_high
 and alpha = -0.01. Their script takes the branch that calculates the same weight and never applies it: as published it
-trains as DAPO does, which differs by 1 % of a token's push for each standard deviation, 20 % at most.
+trains as DAPO does, which differs by 1 % of a token's gradient for each standard deviation, 20 % at most.
 """

@@ -110,7 +110,7 @@ recipe(
     P = sum_{A > 0} pi_old min(r, upper) A,   N = sum_{A < 0} pi_old max(r, lower) |A|
     from [0.6, 1.2] on, while P/(P + N) < 0.4:  upper += 0.05 up to 3.0, then lower += 0.02 up to 0.9
 
-The bounds of PPO's clip are searched anew for every mini-batch, over the tokens of all processes. Eq. 8 prints |P - N|
+The bounds of PPO's clip are searched again for every mini-batch, over the tokens of all processes. Eq. 8 prints |P - N|
 below the line; the text means the share, which is taken here. A clipped token counts with the bound, so that a higher
 lower bound cannot raise the share: once the upper bound is exhausted, the lower one runs to its end.
 Deviations: a share that is the target up to 1e-6 has reached it. Bounds that it is added to give way.

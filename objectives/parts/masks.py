@@ -13,14 +13,14 @@ from objectives.zoo import register
 
 @register
 class SamplerMask(Mask):
-    """Silences responses (or tokens) that trainer and sampling engine find differently likely.
+    """Masks responses (or tokens) that trainer and sampling engine find differently likely.
 
     Rejection of what the sampling engine and the trainer disagree on (ProRL v2 in NeMo-RL).
 
         I_it = 1[ low <= w_it <= high ],   w as in sampler_correction: of the token, or of the response
 
     As it stands, the mask of NeMo-RL's seq-mask-tis: responses whose geometric mean is in [0.999, 1.002]; with it goes
-    sampler_correction(cap=none). Silenced tokens stay in the denominator unless shrinks=true. verl's rollout_rs is the
+    sampler_correction(cap=none). Masked tokens stay in the denominator unless shrinks=true. verl's rollout_rs is the
     inverse: its k1 is log(pi_sampler/pi_old), and "0.9_1.2" there is low=1/1.2, high=1/0.9 here.
     """
 
@@ -31,7 +31,7 @@ class SamplerMask(Mask):
     level: str = parameter("geometric", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
     low: float = parameter(0.999, "[0, inf)", "smallest ratio of trainer to engine that is kept")
     high: float = parameter(1.002, "(0, inf)", "largest ratio that is kept")
-    shrinks: bool = parameter(False, None, "whether silenced tokens leave the denominator")
+    shrinks: bool = parameter(False, None, "whether masked tokens leave the denominator")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,13 +54,13 @@ class SamplerMask(Mask):
 
 @register
 class OffPolicyMask(Mask):
-    """Silences responses with a negative advantage that have become much less likely since they were sampled.
+    """Masks responses with a negative advantage that have become much less likely since they were sampled.
 
     Off-policy sequence masking (DeepSeek-V3.2, arXiv:2512.02556): bad responses that the policy has left are dropped.
 
         I_it = 0  iff  A_it < 0  and  mean_t ( log pi_anchor(y_it) - log pi(y_it) ) > delta
 
-    The anchor is the policy of the rollouts, or the engine that sampled. Silenced tokens stay in the denominator (TRL,
+    The anchor is the policy of the rollouts, or the engine that sampled. Masked tokens stay in the denominator (TRL,
     slime); ms-swift takes them out. No delta is published, so that one is asked for: TRL's example has 0.5, slime 1e-4.
     Deviations: each difference is clamped to [-20, 20].
     """

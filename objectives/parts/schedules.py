@@ -31,7 +31,7 @@ class Epochs(Schedule):
 
     The rollouts of a step are passed over `count` times, mini-batch after mini-batch in the same order; the ratio is to
     the policy that sampled, so that only the first update of the first pass is on-policy. What is settled once per step
-    (rewards, selection, advantages, weights of the rollouts) stays; what reads the current policy is settled anew for
+    (rewards, selection, advantages, weights of the rollouts) stays; what reads the current policy is settled again for
     each mini-batch of each pass. Lopti's two passes are another thing: each token is in one of them. Both are
     schedules, and an objective has one of those. A surrogate without a ratio (reinforce) does not know that the policy
     has moved.

@@ -81,7 +81,8 @@ class AnswerFilter(Select):
 
     Positive or negative samples alone (Zhu et al., arXiv:2506.01347): right answers, or wrong ones, are left out.
 
-    Whoever is left out leaves the denominators as well. The advantages of the others are those of the whole group.
+    A response that is left out leaves the denominators as well. The advantages of the others are those of the whole
+    group.
     """
 
     name = "answer_filter"

@@ -63,7 +63,7 @@ class PeerTable:
     name: str
     version: str
     defaults: Mapping[str, Any]
-    """Every setting that its objective may depend on, and what it is if nobody sets it."""
+    """Every setting that its objective may depend on, and what it is unless it is set."""
     stages: Mapping[str, Sequence[Rule]]
     elsewhere: tuple[str, ...]
     """Settings, or what their names begin with, which are those of a run and not of its objective."""

@@ -151,7 +151,7 @@ VERL = PeerTable(
         "rejection": (
             Rule("", {REJECT: None}),
             Rule(None, {REJECT: _DIVERGENCES}, "it bounds an estimate of the divergence, here the ratio is bounded"),
-            Rule(None, {BYPASS: True}, "in bypass_mode it rejects anew in every update"),
+            Rule(None, {BYPASS: True}, "in bypass_mode it rejects again in every update"),
             *(
                 Rule(
                     f"sampler_mask(low=LOW,high=HIGH{level})",
