@@ -303,6 +303,8 @@ class Name:
     paper: str
     summary: str
     variants: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+    """What each variant was declared as; empty for one that was given as parts."""
     aliases: tuple[str, ...] = ()
     doc: str = ""
     """A recipe's own words: equations, what is open, deviations, variants."""
@@ -326,6 +328,7 @@ def names() -> list[Name]:
             entry.paper,
             entry.summary,
             tuple(entry.variants),
+            tuple(entry.expressions.get(variant, "") for variant in entry.variants),
             entry.aliases,
             entry.doc,
             *_asked(next(iter(entry.variants.values()))),

@@ -48,7 +48,8 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
     pieces = [
         f"# {name.name}",
         f"{name.summary[0].upper()}{name.summary[1:]}. {paper_link(name.paper)}.",
-        f"In expressions: `{name.name}`{aliases}. Variants: {', '.join(f'`{it}`' for it in name.variants)}.",
+        f"In expressions: `{name.name}`{aliases}.",
+        variant_table(name),
         open_numbers(name),
         "## Equation",
         "\n".join(f"- {mathematics(line)}" for line in described["equation"].split("; ")),
@@ -74,6 +75,12 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
         combination_words(name.name, others),
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def variant_table(name: Name) -> str:
+    """What each variant is, as an expression."""
+    rows = [f"| `{variant}` | `{text}` |" for variant, text in zip(name.variants, name.expressions, strict=True)]
+    return "\n".join(["| variant | is |", "|---|---|", *rows])
 
 
 def contribution_of(name: Name) -> tuple[str, ...]:
@@ -214,8 +221,11 @@ def list_page(recipes: Sequence[Name]) -> str:
         f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share, "
         "and [what each was held against](provenance.md).",
     ]
-    rows = ["| method | paper | what it does |", "|---|---|---|"]
-    rows += [f"| [{it.name}]({it.name}.md) | {paper_link(it.paper)} | {escaped(it.summary)} |" for it in recipes]
+    rows = ["| method | is | what it does | paper |", "|---|---|---|---|"]
+    rows += [
+        f"| [{it.name}]({it.name}.md) | `{it.expressions[0]}` | {escaped(it.summary)} | {paper_link(it.paper)} |"
+        for it in recipes
+    ]
     tree = ["```{toctree}", ":hidden:", "", "parts", "provenance", *(it.name for it in recipes), "```"]
     return "\n\n".join([*lines, "\n".join(rows), "\n".join(tree)]) + "\n"
 

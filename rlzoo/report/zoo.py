@@ -100,12 +100,15 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     _print_parameters(written, objective, console)
     for line in costs(objective):
         console.print(f"- {line}")
-    docs = {name: entry.doc for entry in names() if entry.doc for name in (entry.name, *entry.aliases)}
-    for term in read_terms(written):
-        if term.name in docs:
-            console.print()
-            for line in paragraphs(docs[term.name]):
-                console.print(line)
+    recipes = {name: entry for entry in names() if entry.variants for name in (entry.name, *entry.aliases)}
+    for entry in (recipes[term.name] for term in read_terms(written) if term.name in recipes):
+        console.print()
+        for variant, expression in zip(entry.variants, entry.expressions, strict=True):
+            if expression:
+                console.print(f"{entry.name}(variant={variant}) is {expression}", soft_wrap=True)
+        console.print()
+        for line in paragraphs(entry.doc):
+            console.print(line)
 
 
 def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], console: Console | None = None) -> None:
