@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from collections import Counter
 from pathlib import Path
 
@@ -65,6 +66,10 @@ def test_a_page_names_every_method_with_its_paper() -> None:
         elif name.kind == "recipe" and ":" not in name.name:
             assert f"`{name.name}` ({name.paper})" in METHODS
     assert linked == {}
+
+
+def test_the_page_of_methods_is_what_they_declare() -> None:
+    assert runpy.run_path(str(ROOT / "docs" / "list_methods.py"))["page"]() == METHODS
 
 
 def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> None:
