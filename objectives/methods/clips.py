@@ -123,7 +123,7 @@ recipe(
     "ce_gppo",
     "grpo+dynamic_sampling+gradient_preserving_clip+dual_clip(cap=10)+token_mean-kl",
     paper="arXiv:2509.20712",
-    summary="a clip outside of which tokens keep a bounded gradient",
+    summary="a clip that leaves tokens outside a bounded gradient",
     contribution=("gradient_preserving_clip", "dual_clip"),
     essence=("gradient_preserving_clip",),
 )

@@ -169,7 +169,7 @@ recipe(
     "grpo+evidence_reweighting-kl",
     authors="justrl+evidence_reweighting(steps=60,source=current)+dual_clip",
     paper="arXiv:2604.03128",
-    summary="rewards say in which direction a token is pushed, a teacher that knows the answer how far",
+    summary="rewards say in which direction a token moves, a teacher that knows the answer how far",
 )
 """RLSD: self-distillation weighs what the verifier says (Yang et al., Self-Distilled RLVR, arXiv:2604.03128, Alg. 1).
 

@@ -65,7 +65,7 @@ recipe(
     "grpo+dynamic_sampling+clip_cov+token_mean-kl",
     authors="clip_cov(scope=microbatch)+clip(low=1)+token_mean(scope=microbatch)",
     paper="arXiv:2505.22617",
-    summary="a few tokens whose log-prob and advantage vary together are silenced",
+    summary="a few tokens whose log-prob and advantage vary together are masked",
     contribution=("clip_cov",),
 )
 """Clip-Cov (Cui et al., The Entropy Mechanism of RL for Reasoning, arXiv:2505.22617).

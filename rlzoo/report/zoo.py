@@ -105,7 +105,7 @@ def print_objective(written: str, objective: Objective, console: Console | None 
         console.print()
         for variant, expression in zip(entry.variants, entry.expressions, strict=True):
             if expression:
-                console.print(f"{entry.name}(variant={variant}) is {expression}", soft_wrap=True)
+                console.print(f"{entry.name}(variant={variant}) is {' +'.join(expression.split('+'))}")
         console.print()
         for line in paragraphs(entry.doc):
             console.print(line)
