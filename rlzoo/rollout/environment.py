@@ -12,13 +12,11 @@ from rlzoo.rollout.stateful import StatefulToolUse
 from rlzoo.rollout.turns import ToolUse
 from rlzoo.tasks import written_outside
 from rlzoo.tasks.environment_class import environment_named, tool_keys
-from rlzoo.tasks.episode import EpisodeSettings
-from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.episodes import EpisodePool, EpisodeSettings
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.reward import load_rewards, weights_of
-from rlzoo.tasks.tool_pool import ToolPool
-from rlzoo.tasks.tools import load_tools
+from rlzoo.tasks.tools import ToolPool, load_tools
 
 
 def environment_of(config: TaskConfig) -> type[Environment]:

@@ -9,10 +9,10 @@ import torch
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.turns import Conversation, Turns, row_lots, seed_of
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.episodes import EpisodePool
 from rlzoo.tasks.grading import Graded
 from rlzoo.tasks.text import Prompt, asked, asking
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tools import Answer
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from rlzoo.rollout.base import Rollouts, Sampling, answers_side_by_side, convers
 from rlzoo.rollout.sampler import GradedRollouts, SingleTurn, span
 from rlzoo.rollout.stop import cut_at_stop
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.tool_calls import MOST_CALLS, TOO_MANY, Answer
-from rlzoo.tasks.tool_pool import ToolPool
-from rlzoo.tasks.tools import calls_in
+from rlzoo.tasks.tools import MOST_CALLS, TOO_MANY, Answer, ToolPool, calls_in
 
 
 @dataclass

@@ -1,131 +1,151 @@
 """The kernel's boundary around a process that grades: no writing, no network, no new process, no hand on another one.
 
-Landlock denies every way of changing what lies in folders; a filter of system calls (seccomp) denies the rest. Neither
-needs rights, and neither can be taken back. Reading stays allowed, and so do threads. The packages that wrap them are a
-wrapper of Landlock without a release, one that needs a library of the system (pyseccomp), and one that cannot filter
-the calls of the process that it runs in (sandlock): so this talks to the kernel itself.
+Landlock denies every way of changing what lies in folders. A filter of system calls (seccomp) allows those that
+`system_calls.csv` marks `yes`, some of them (`if`) with some arguments alone, and refuses all others, also those that
+future kernels add. Neither needs rights, and neither can be taken back. Reading stays allowed, and so do threads. The
+packages that wrap them are a wrapper of Landlock without a release, one that needs a library of the system (pyseccomp),
+and one that cannot filter the calls of the process that it runs in (sandlock): so this talks to the kernel itself.
 
 Sources: Linux, `Documentation/userspace-api/landlock.rst` and `seccomp_filter.rst`; `include/uapi/linux/{landlock,
 seccomp,filter,audit}.h`; the numbers of calls are those of `arch/x86/entry/syscalls/syscall_64.tbl` and
 `include/uapi/asm-generic/unistd.h`.
 """
 
+import csv
 import ctypes
 import errno
 import os
 import platform
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 
-_X86, _ARM = 0, 1
-_MACHINES = {"x86_64": (_X86, 0xC000003E), "aarch64": (_ARM, 0xC00000B7)}
-"""Machine -> its column below, and how the kernel names it to a filter."""
-
-_DENIED = {
-    # processes
-    **{"fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281)},
-    **{"ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271)},
-    **{"pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424)},
-    **{"rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "tkill": (200, 130)},
-    # connections, and what outlives a process
-    **{"socket": (41, 198), "mq_open": (240, 180), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186)},
-    **{"io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427)},
-    # what Landlock does not see of files: rights, owners, times, attributes; before its third version, their length
-    **{"truncate": (76, 45)},
-    **{"chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)},
-    **{"chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54)},
-    **{"utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88)},
-    **{"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463)},
-    **{"removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466)},
-    # the machine, where a grader runs as root
-    **{"mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97)},
-    **{"setns": (308, 268), "open_by_handle_at": (304, 265), "bpf": (321, 280), "perf_event_open": (298, 241)},
-    **{"add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "userfaultfd": (323, 282)},
-    **{"init_module": (175, 105), "finit_module": (313, 273), "kexec_load": (246, 104), "reboot": (169, 142)},
-    **{"sethostname": (170, 161), "settimeofday": (164, 170), "clock_settime": (227, 112), "swapon": (167, 224)},
-}
-"""Call -> its number by column; None where a machine has no such call."""
-_CLONE, _CLONE3 = (56, 220), (435, 435)
-_KILL, _TGKILL = (62, 129), (234, 131)
-_LANDLOCK_CREATE, _LANDLOCK_RESTRICT, _SECCOMP = (444, 444), (446, 446), (317, 277)
+_MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""Machine -> how the kernel names it to a filter; `system_calls.csv` has a column for each."""
 
 _WRITES = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 """Version of Landlock -> the rights that it added: to write, remove and make files; to link; to cut; to use devices."""
 _CLONE_THREAD = 0x00010000
-_NO_NEW_PRIVILEGES, _FILTER, _VERSION, _ACTION_KNOWN = 38, 1, 1, 2
+_DUPLICATE, _GET_FLAGS, _SET_FLAGS, _GET_STATUS, _DUPLICATE_AND_CLOSE = 0, 1, 2, 3, 1030
+_END_WITH_PARENT, _NO_NEW_PRIVILEGES, _FILTER, _VERSION, _ACTION_KNOWN = 1, 38, 1, 1, 2
 _ALLOW, _ERROR, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
-_X32 = 0x40000000
+_LOAD, _EQUAL, _ANY_BIT, _ABOVE, _RETURN = 0x20, 0x15, 0x45, 0x25, 0x06
+_NUMBER, _MACHINE = 0, 4
+_ANSWERS = {"clone3": errno.ENOSYS, "ioctl": errno.ENOTTY}
+"""The error of a refused call where EPERM would not do: the C library then takes `clone`, whose flags a filter sees;
+and a file is no terminal."""
 
 
 @cache
-def lacking() -> str:
+def missing_kernel_features() -> str:
     """What of the boundary this machine does not have, in words; empty if it has all."""
     if not sys.platform.startswith("linux") or platform.machine() not in _MACHINES:
         return f"{platform.system()} on {platform.machine()} has none that rlzoo knows"
     if _landlock_version() < 1:
         return "its kernel has no Landlock"
     known = ctypes.c_uint32(_ERROR)
-    if _call(_SECCOMP, _ACTION_KNOWN, 0, ctypes.byref(known)) != 0:
+    if _call("seccomp", _ACTION_KNOWN, 0, ctypes.byref(known)) != 0:
         return "its kernel has no seccomp"
     return ""
 
 
 def enter() -> None:
     """Puts this process inside, for good. Raises OSError if the kernel refuses."""
-    if _libc().prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))) != 0:
+    if _prctl(_NO_NEW_PRIVILEGES, 1) != 0:
         raise _error("prctl")
     version = _landlock_version()
     rights = struct.pack("=Q", sum(bits for since, bits in _WRITES.items() if since <= version))
-    rules = _call(_LANDLOCK_CREATE, rights, len(rights), 0)
-    if rules < 0 or _call(_LANDLOCK_RESTRICT, rules, 0) != 0:
+    rules = _call("landlock_create_ruleset", rights, len(rights), 0)
+    if rules < 0 or _call("landlock_restrict_self", rules, 0) != 0:
         raise _error("Landlock")
     os.close(rules)
-    column, machine = _MACHINES[platform.machine()]
-    code = b"".join(_filter(column, machine, os.getpid()))
+    code = b"".join(_filter(platform.machine(), os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    if _call(_SECCOMP, _FILTER, 0, program) != 0:
+    if _call("seccomp", _FILTER, 0, program) != 0:
         raise _error("seccomp")
 
 
-def _filter(column: int, machine: int, process: int) -> Iterator[bytes]:
-    """Instructions of the filter: each denied call is an error; signals may go to this process, clones be threads."""
-    refused, allowed = _ERROR | errno.EPERM, _ALLOW
-    yield from (_step(_LOAD, _MACHINE), _step(_EQUAL, machine, otherwise=0, then=1), _step(_RETURN, _KILL_PROCESS))
-    yield _step(_LOAD, _NUMBER)
-    if column == _X86:  # the calls of x32 have other numbers
-        yield from (_step(_AT_LEAST, _X32, otherwise=1), _step(_RETURN, refused))
-    for numbers in _DENIED.values():
-        if numbers[column] is not None:
-            yield from (_step(_EQUAL, numbers[column], otherwise=1), _step(_RETURN, refused))
-    # Its flags lie in memory, where a filter does not look: without it, the C library takes the older call.
-    yield from (_step(_EQUAL, _CLONE3[column], otherwise=1), _step(_RETURN, _ERROR | errno.ENOSYS))
-    yield from (_step(_EQUAL, _CLONE[column], otherwise=4), _step(_LOAD, _FIRST_ARGUMENT))
-    yield from (_step(_ANY_BIT, _CLONE_THREAD, otherwise=1), _step(_RETURN, allowed), _step(_RETURN, refused))
-    for numbers in (_KILL, _TGKILL):
-        yield from (_step(_EQUAL, numbers[column], otherwise=4), _step(_LOAD, _FIRST_ARGUMENT))
-        yield from (_step(_EQUAL, process, otherwise=1), _step(_RETURN, allowed), _step(_RETURN, refused))
-    yield _step(_RETURN, allowed)
+def prepare() -> None:
+    """Reads what `enter` needs, once for all processes that are forked from this one."""
+    if not missing_kernel_features():
+        system_calls(platform.machine())
 
 
-def _step(code: int, value: int | None, then: int = 0, otherwise: int = 0) -> bytes:
+def end_with_parent(signal: int) -> None:
+    """Has the kernel send this process the signal when the one that it was forked from is gone, where it can."""
+    if sys.platform.startswith("linux"):
+        _prctl(_END_WITH_PARENT, signal)
+
+
+@cache
+def system_calls(machine: str) -> Mapping[str, tuple[int, str]]:
+    """Call -> its number on a machine, and whether it is allowed: `yes`, `if` with some arguments alone, or ``."""
+    text = Path(__file__).with_name("system_calls.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {row["call"]: (int(row[machine]), row["allowed"]) for row in rows if row[machine]}
+
+
+def _filter(machine: str, process: int) -> Iterator[bytes]:
+    """Instructions of the filter: each call that is not allowed is an error, and one that no table knows is not there.
+
+    Signals may go to this process alone, new tasks be threads of it; limits of resources may be read, and files be
+    described and duplicated, which neither sends signals nor waits for them.
+    """
+    calls, refused = system_calls(machine), _step(_RETURN, _ERROR | errno.EPERM)
+    of_files = (_DUPLICATE, _GET_FLAGS, _SET_FLAGS, _GET_STATUS, _DUPLICATE_AND_CLOSE)
+    conditions = {
+        "clone": _matches(_argument(0), [_CLONE_THREAD], _ANY_BIT),
+        "kill": _matches(_argument(0), [process]),
+        "tgkill": _matches(_argument(0), [process]),
+        "fcntl": _matches(_argument(1), of_files),
+        "prlimit64": b"".join(_matches(word, [0]) for word in (_argument(0), _argument(2), _argument(2) + 4)),
+    }
+    yield from (_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], otherwise=0, then=1))
+    yield from (_step(_RETURN, _KILL_PROCESS), _step(_LOAD, _NUMBER))
+    for call, (number, allowed) in calls.items():
+        if allowed == "yes":
+            yield from (_step(_EQUAL, number, otherwise=1), _step(_RETURN, _ALLOW))
+        if allowed == "if":
+            yield _step(_EQUAL, number, otherwise=len(conditions[call]) // 8 + 1)
+            yield from (conditions[call], _step(_RETURN, _ALLOW))
+    for call, answer in _ANSWERS.items():
+        yield from (_step(_EQUAL, calls[call][0], otherwise=1), _step(_RETURN, _ERROR | answer))
+    yield _step(_ABOVE, max(number for number, _ in calls.values()), otherwise=1)  # those of x32 among them
+    yield from (_step(_RETURN, _ERROR | errno.ENOSYS), refused)
+
+
+def _matches(word: int, values: "list[int] | tuple[int, ...]", comparison: int = _EQUAL) -> bytes:
+    """Instructions that refuse a call unless the word is one of the values, or has such a bit."""
+    compared = [_step(comparison, value, then=len(values) - place) for place, value in enumerate(values)]
+    return b"".join([_step(_LOAD, word), *compared, _step(_RETURN, _ERROR | errno.EPERM)])
+
+
+def _argument(place: int) -> int:
+    """Where the lower half of an argument lies."""
+    return 16 + 8 * place
+
+
+def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
     """One instruction, with how many are passed over where it compares."""
-    return struct.pack("=HBBI", code, then, otherwise, value or 0)
+    return struct.pack("=HBBI", code, then, otherwise, value)
 
 
 def _landlock_version() -> int:
-    return _call(_LANDLOCK_CREATE, None, 0, _VERSION)
+    return _call("landlock_create_ruleset", None, 0, _VERSION)
 
 
-def _call(numbers: tuple[int, int], *arguments: object) -> int:
+def _call(name: str, *arguments: object) -> int:
     """A system call; -1 if it fails."""
-    column, _ = _MACHINES[platform.machine()]
     typed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    result: int = _libc().syscall(ctypes.c_long(numbers[column]), *typed)
+    result: int = _libc().syscall(ctypes.c_long(system_calls(platform.machine())[name][0]), *typed)
+    return result
+
+
+def _prctl(option: int, value: int) -> int:
+    result: int = _libc().prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
     return result
 
 

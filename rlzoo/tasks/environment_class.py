@@ -21,8 +21,7 @@ from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks.openenv import OPENENV, connect
 from rlzoo.tasks.outside import load_outside
-from rlzoo.tasks.tool_calls import Answer
-from rlzoo.tasks.tools import load_tools, schema_of
+from rlzoo.tasks.tools import Answer, load_tools, schema_of
 
 _RESET = "reset"
 REWARD, TURN_REWARD, TURN_STATE, TURN_ANSWER, DONE = "get_reward", "turn_reward", "turn_state", "turn_answer", "done"

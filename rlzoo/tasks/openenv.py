@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import requests
 
 from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tools import Answer
 
 OPENENV = "openenv:"
 _STEP = "step"

@@ -18,13 +18,15 @@ questions in every process unless PYTHONHASHSEED is set.
 """
 
 import dataclasses
+import inspect
 import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any, overload
 
@@ -42,6 +44,7 @@ Entry = Mapping[str, Any]
 _HELD_OUT_SEED = 0
 _EXAMPLES_SEED = 500_000
 _TRAIN_SEED = 1_000_000
+_BASE = ProceduralDataset.__module__
 
 
 @dataclass(frozen=True)
@@ -220,10 +223,33 @@ class DatasetScorer:
     source: GymDataset
     wrong_reward: float = 0.0
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether the scorer may run an answer as Python, by what the source of its module names."""
+        return _evaluates(self.source.dataset)
+
+    def is_harmless(self, problem: Problem, response: str) -> bool:
+        """Whether the answer can do nothing but be slow, wherever it is run: it has no name and no text in quotes."""
+        return _PLAIN.fullmatch(extract_answer(response, problem.answer)) is not None
+
     def __call__(self, problem: Problem, response: str) -> Grade:
         answer = extract_answer(response, problem.answer)
         score = _score(self.source, answer, problem.data["entry"]) if answer else 0.0
         return Grade(self.wrong_reward + (1.0 - self.wrong_reward) * score, float(score == 1.0))
+
+
+_EVALUATES = re.compile(
+    r"\b(eval|exec|compile|sympy|parse_expr|sympify|literal_eval|pickle|yaml|__import__|importlib|create_dataset|"
+    r"get_score_answer_fn)\b"
+)
+_PLAIN = re.compile(r"[0-9\s+*/().,=<>^!%|&~\[\]{}:;-]*")
+
+
+@cache
+def _evaluates(dataset: str) -> bool:
+    """Whether the modules of a dataset's class have a word for what runs text, or lend it from another dataset."""
+    own = [kind.__module__ for kind in DATASETS[dataset][0].__mro__ if kind.__module__.startswith("reasoning_gym.")]
+    return any(_EVALUATES.search(inspect.getsource(sys.modules[name])) for name in own if name != _BASE)
 
 
 def _score(source: GymDataset, answer: str, entry: Entry) -> float:

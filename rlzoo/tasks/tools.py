@@ -5,19 +5,33 @@ the model, as in transformers. A model calls in the form that the templates of Q
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as many as it likes in a turn.
 """
 
+import json
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import numpy
 
 from rlzoo.config import TaskConfig
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.tasks.outside import load_outside
+from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox
 
 CALLS = "<tool_call>"
 """What a chat template has that tells the model how to call."""
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+LONGEST_ANSWER = 8192
+"""Characters of an answer that go back to the model."""
+LONGEST_CALL = 65_536
+"""Characters of a call that are read."""
+
+MOST_CALLS = 32
+"""Calls of a turn that are made."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +87,123 @@ def load_tools(config: TaskConfig) -> tuple[Tool, ...]:
 def calls_in(text: str) -> list[str]:
     """What a turn calls: the text of each call, in order."""
     return [call.strip() for call in _CALL.findall(text)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes back to the model for a call, or for a turn."""
+
+    text: str
+    is_error: bool = False
+    """Whether the call was malformed, or its tool unknown, raised, or took too long."""
+    role: str = "tool"
+    """Of the message that it becomes: `tool` for a call; an environment may also speak as `user`."""
+
+
+TOO_MANY = Answer(f"error: no more than {MOST_CALLS} calls of a turn are made, and there were more", is_error=True)
+"""What stands in place of the answers to the others."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool's name, and its arguments by name."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def read_call(text: str, names: Collection[str]) -> Call | Answer:
+    """The call of one of these tools, or what the model is told is wrong with it."""
+    try:
+        read = json.loads(text) if len(text) <= LONGEST_CALL else None
+    except (ValueError, RecursionError):
+        read = None
+    arguments = read.get("arguments", {}) if isinstance(read, dict) else None
+    if not isinstance(read, dict) or not isinstance(arguments, dict) or not isinstance(read.get("name"), str):
+        return Answer('error: a call is {"name": ..., "arguments": {...}} in JSON', is_error=True)
+    if read["name"] not in names:
+        close = nearest(read["name"][:100], names)
+        return Answer(f"error: there is no tool of that name{close}; there are {', '.join(names)}", True)
+    return Call(read["name"], arguments)
+
+
+def answer_text(value: Any) -> str:
+    """What a tool returned as the model reads it: text as it is, anything else as JSON."""
+    return shortened(value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False))
+
+
+def shortened(text: str) -> str:
+    """At most `LONGEST_ANSWER` characters, with how many are left out; lone surrogates, which no tokenizer takes,
+    become question marks.
+    """
+    cut = f"\n... {len(text) - LONGEST_ANSWER} characters more" if len(text) > LONGEST_ANSWER else ""
+    return text[:LONGEST_ANSWER].encode("utf-8", "replace").decode("utf-8") + cut
+
+
+class ToolPool:
+    """Answers calls in `workers` processes, each call in at most `timeout` seconds; a context manager.
+
+    No call ends a run: whatever goes wrong with one is told to the model. A tool that has taken all of its time often
+    gets less until `begin` is called again. The tools are the user's code and may do what that may; what a model writes
+    reaches them as arguments alone.
+    """
+
+    def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
+        self.tools, self.timeout = {tool.name: tool for tool in tools}, timeout
+        self._sandbox = Sandbox(partial(_caller, tuple(tools)), "task.tools", workers)
+        self.begin()
+
+    def __enter__(self) -> Self:
+        if self.tools:
+            self._sandbox.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.tools:
+            self._sandbox.__exit__(kind, error, traceback)
+
+    def begin(self) -> None:
+        """A round of rollouts begins: each tool has all of its time again."""
+        self._patience = {
+            name: Patience(self.timeout, "task.tool_timeout", f"calls of {name}", is_bounded=True)
+            for name in self.tools
+        }
+
+    def answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
+        """To each call, with a seed for what its tool draws, the answer, in order; threads wait for each other.
+
+        Raises Fault if no process can be started.
+        """
+        read = [read_call(call, self.tools) for call, _ in calls]
+        asked = [
+            Request((call.name, call.arguments, seed), self._patience[call.name])
+            for call, (_, seed) in zip(read, calls, strict=True)
+            if isinstance(call, Call)
+        ]
+        answers = iter(map(_answer_of, self._sandbox.ask(asked)) if asked else ())
+        return [call if isinstance(call, Answer) else next(answers) for call in read]
+
+
+def _answer_of(outcome: Outcome) -> Answer:
+    if outcome.kind == "answered":
+        return Answer(str(outcome.value))
+    return Answer(shortened(f"error: {one_line(outcome.told_of('the tool'))}"), is_error=True)
+
+
+def _caller(tools: Sequence[Tool]) -> Callable[[str, Mapping[str, Any], int], str]:
+    """What a worker does."""
+    functions = {tool.name: tool.function for tool in tools}
+
+    def called(name: str, arguments: Mapping[str, Any], seed: int) -> str:
+        seed_generators(seed)
+        return answer_text(functions[name](**arguments))
+
+    return called
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds those of Python and of numpy."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tools import Answer
 
 _EXTRA = "pip install 'rlzoo-llm[verifiers]'"
 

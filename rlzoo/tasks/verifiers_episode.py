@@ -15,8 +15,7 @@ import verifiers
 from verifiers.types import Response, ResponseMessage, ToolCall
 
 from rlzoo.errors import one_line
-from rlzoo.tasks.tool_calls import Answer, Call, read_call
-from rlzoo.tasks.tools import CALLS, calls_in
+from rlzoo.tasks.tools import CALLS, Answer, Call, calls_in, read_call
 
 
 class PolicyClient(verifiers.OpenAIChatCompletionsClient):

@@ -21,7 +21,7 @@ from rlzoo.files import read_json_lines
 from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_schemas
-from rlzoo.tasks.episode_pool import EpisodePool
+from rlzoo.tasks.episodes import EpisodePool
 from tests.environments.package_environments import OPENENV
 from tests.rollout.calling_model import save_calling_model
 

@@ -18,8 +18,8 @@ from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks import load_task
-from rlzoo.tasks.episode_pool import EpisodePool
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.episodes import EpisodePool
+from rlzoo.tasks.tools import Answer
 from rlzoo.tasks.verifiers import load_verifiers
 from tests.environments.package_environments import VERIFIERS
 from tests.rollout.calling_model import ADDS, FAILS, MALFORMED, UNKNOWN, save_calling_model

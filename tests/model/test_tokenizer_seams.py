@@ -20,7 +20,7 @@ from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.turns import Conversation, Turns
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.tool_calls import Answer
+from rlzoo.tasks.tools import Answer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -17,7 +17,7 @@ from rlzoo.rollout.environment import environment_opened
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.tool_calls import LONGEST_ANSWER, MOST_CALLS
+from rlzoo.tasks.tools import LONGEST_ANSWER, MOST_CALLS
 from tests.rollout.calling_model import TOOLS, save_calling_model
 from tests.rollout.episodes import ENVIRONMENTS
 from tests.thinned import thinned

@@ -132,7 +132,7 @@ def test_our_graders_give_the_same_inside() -> None:
 
 
 def test_to_enter_costs_milliseconds() -> None:
-    timed = "start = time.monotonic(); boundary.lacking(); boundary.enter(); print(time.monotonic() - start)"
+    timed = "boundary.prepare(); start = time.monotonic(); boundary.enter(); print(time.monotonic() - start)"
     code = f"import time; from rlzoo.tasks import boundary; {timed}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert float(done.stdout) < 0.02
@@ -147,7 +147,7 @@ def test_where_the_kernel_has_no_boundary_that_is_said_once(
     grader: Grader, says: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grading._tell_of_no_boundary.cache_clear()
-    monkeypatch.setattr(boundary, "lacking", lambda: "its kernel has no Landlock")
+    monkeypatch.setattr(boundary, "missing_kernel_features", lambda: "its kernel has no Landlock")
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             with GraderPool(grader):
@@ -171,7 +171,7 @@ def test_where_the_kernel_has_no_boundary_a_command_that_grades_with_evaluated_a
         return grade(*arguments)
 
     monkeypatch.setattr(GraderPool, "grade", watched)
-    monkeypatch.setattr(boundary, "lacking", lambda: "its kernel has no Landlock")
+    monkeypatch.setattr(boundary, "missing_kernel_features", lambda: "its kernel has no Landlock")
     grading._tell_of_no_boundary.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert main(["regrade", str(tmp_path / "kept.jsonl")]) == 0

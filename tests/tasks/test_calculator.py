@@ -19,8 +19,7 @@ from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.calculator import CALL_RATES, LONGEST, MOST_DIGITS, Calculator, CalculatorGrader, calculate
-from rlzoo.tasks.tool_pool import ToolPool
-from rlzoo.tasks.tools import calls_in, load_tools
+from rlzoo.tasks.tools import ToolPool, calls_in, load_tools
 
 TASK = Calculator()
 ASKED = Problem("123*45", "123*45=", "5535")

@@ -15,8 +15,7 @@ from rlzoo.commands import main
 from rlzoo.config import TaskConfig, load_config
 from rlzoo.files import read_json_lines
 from rlzoo.tasks.outside import load_outside
-from rlzoo.tasks.tool_pool import ToolPool
-from rlzoo.tasks.tools import load_tools
+from rlzoo.tasks.tools import ToolPool, load_tools
 from tests.rollout.calling_model import save_calling_model
 
 ROOT = Path(__file__).parents[2]

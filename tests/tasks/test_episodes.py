@@ -2,8 +2,6 @@
 
 import json
 import logging
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
+import psutil
 import pytest
 
 from rlzoo.config import TaskConfig
@@ -21,9 +20,9 @@ from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks import check_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_schemas
-from rlzoo.tasks.episode_pool import EpisodePool
-from rlzoo.tasks.grading import MOST_TIMED_OUT
-from rlzoo.tasks.tool_calls import LONGEST_ANSWER
+from rlzoo.tasks.episodes import EpisodePool
+from rlzoo.tasks.sandbox import MOST_TIMED_OUT
+from rlzoo.tasks.tools import LONGEST_ANSWER
 from tests.rollout.episodes import ENVIRONMENTS
 
 PROBLEM = Problem("1", "What is 2+3?", "5")
@@ -155,8 +154,8 @@ def test_episodes_act_side_by_side_and_the_calls_of_one_in_turn() -> None:
         hung = episodes.answers([(row, [called("hang")]) for row in range(1, 20)])
         assert time.monotonic() - started < 20, "19 calls that hang take 38 s one after another"
         told = [answer.text for (answer,) in hung]
-        assert told.count("error: it took more than 2 seconds") == told.index("error: it took more than 0.2 seconds")
-        assert len(set(told)) == 2 and told.count(told[0]) >= MOST_TIMED_OUT
+        assert told.count("error: it took more than 2 seconds") == told.index("error: it took more than 1 seconds")
+        assert told.count(told[0]) >= MOST_TIMED_OUT
         (several,) = episodes.answers([(0, [ADD] * 40)])
         assert [answer.text.split()[0] for answer in several] == [f"{0.125 + 0.25 * it:g}" for it in range(1, 41)]
         assert episodes.grades([""] * 20)[0].grade.reward == 10.125
@@ -185,18 +184,20 @@ def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
 
 
 def killed(episodes: EpisodePool, while_asked: bool) -> None:
-    """Ends a nursery, before it is asked again or while it is."""
-    process = episodes._nurseries[1]._process
+    """Ends the processes of all episodes, before they are asked again or while they are."""
+    template = psutil.Process(episodes._sandbox._template._process.pid)
     if not while_asked:
-        process.kill()
-        process.join()
+        template.kill()
+        template.wait()
         return
-    os.kill(process.pid, signal.SIGSTOP)
-    Timer(0.2, process.kill).start()
+    template.suspend()
+    for worker in template.children():
+        worker.suspend()
+    Timer(0.2, template.kill).start()
 
 
 @pytest.mark.parametrize("while_asked", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_what_a_nursery_has_that_is_killed_from_outside_is_done_and_graded_as_if_it_had_not_been(
+def test_what_a_template_has_that_is_killed_from_outside_is_done_and_graded_as_if_it_had_not_been(
     while_asked: bool,
 ) -> None:
     outcomes = []
@@ -216,23 +217,23 @@ def test_what_a_nursery_has_that_is_killed_from_outside_is_done_and_graded_as_if
     assert [graded.grade.reward for graded in outcomes[1][2]] == [0.0, 0.75, 1.5, 2.25]
 
 
-def test_an_episode_that_kills_its_nursery_ends_no_run_and_no_episode_of_another(
+def test_an_episode_that_kills_its_template_ends_no_run_and_no_episode_of_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pool(config("Striking"), workers=2) as episodes:
         shown = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
         answers = episodes.answers([(0, [ADD]), (1, [called("strike")]), (2, [ADD]), (3, [ADD])])
-        assert [row[0].is_error for row in answers] == [False, True, False, True]
-        assert [graded.grade.reward for graded in episodes.grades([""] * 4)] == [0.25, 0.0, 0.25, 0.0]
+        assert [row[0].is_error for row in answers] == [False, True, False, False]
+        assert [graded.grade.reward for graded in episodes.grades([""] * 4)] == [0.25, 0.0, 0.25, 0.25]
         assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == shown
-    assert "an episode is lost: its process was ended from outside" in caplog.text
+    assert "an episode is lost: it was ended from outside" in caplog.text
 
 
 @pytest.mark.parametrize("asked", [(0, 1), (0,)])
 def test_an_episode_that_is_another_once_it_is_begun_again_is_lost(asked: Sequence[int]) -> None:
     with pool(config("Fickle"), workers=2) as episodes:
         episodes.begin([PROBLEM] * 2, [1, 2])
-        killed(episodes, while_asked=False)
+        psutil.Process(episodes._sandbox._by_name[1].process).kill()
         answers = episodes.answers([(row, [ADD]) for row in asked])
         assert not answers[0][0].is_error
         assert all("did something else" in answer.text for row in answers[1:] for answer in row)
@@ -257,8 +258,8 @@ from pathlib import Path
 from rlzoo.config import TaskConfig
 from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.episode_pool import EpisodePool
-from rlzoo.tasks.grading import MOST_TIMED_OUT
+from rlzoo.tasks.episodes import EpisodePool
+from rlzoo.tasks.sandbox import MOST_TIMED_OUT
 
 if __name__ == "__main__":
     config = TaskConfig(environment="./envs.py:Noted", tool_timeout=3.0)

@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from rlzoo.errors import Fault, UserError
-from rlzoo.tasks import grading
+from rlzoo.tasks import sandbox
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.dataset import DatasetGrader
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.tools import ToolPool
 
 PROBLEM = Problem("p", "?", "7", {"data_source": ""})
 WORST = Grade(-1.0, 0.0)
@@ -64,12 +65,9 @@ def grader(problem: Problem, response: str) -> Grade:
     return Grade(float(len(response)), 1.0)
 
 
-def kill(workers: int, number: signal.Signals, first: int | None = None) -> None:
-    children = [child for child in multiprocessing.active_children() if child.name == "pebble_pool_worker"]
-    assert len(children) == workers
-    for child in children[:first]:
-        assert child.pid is not None
-        os.kill(child.pid, number)
+def workers_of(pool: GraderPool | ToolPool) -> list[psutil.Process]:
+    """The processes that are forked from the pool's template."""
+    return psutil.Process(pool._sandbox._template._process.pid).children()
 
 
 @pytest.mark.smoke
@@ -118,7 +116,8 @@ def test_a_grader_has_no_right_to_act_on_the_world(deed: str, tmp_path: Path) ->
 def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> None:
     with GraderPool(grader, workers=2) as pool:
         pool.grade([PROBLEM] * 4, ["sleep 0.2"] * 4)
-        kill(2, signal.SIGKILL)
+        for worker in workers_of(pool):
+            worker.kill()
         graded = pool.grade([PROBLEM] * 4, ["a"] * 4)
     assert [g.outcome for g in graded] == ["graded"] * 4
 
@@ -127,36 +126,30 @@ def test_the_pool_mends_itself_when_its_workers_are_killed_from_outside() -> Non
 def test_a_worker_that_dies_with_nothing_to_do_costs_nothing() -> None:
     with GraderPool(grader, workers=2) as pool:
         pool.grade([PROBLEM] * 4, ["a"] * 4)
-        kill(2, signal.SIGKILL, first=1)
+        workers_of(pool)[0].kill()
         time.sleep(0.5)
         graded = pool.grade([PROBLEM] * 4, ["a"] * 4)
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 4
 
 
 @pytest.mark.slow
-def test_a_response_whose_worker_is_killed_from_outside_is_graded_again() -> None:
+@pytest.mark.parametrize("killed", ["worker", "template"])
+def test_a_response_whose_worker_is_killed_from_outside_is_graded_again(killed: str) -> None:
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
-        killing = threading.Timer(0.3, kill, (1, signal.SIGKILL))
+        process = workers_of(pool)[0] if killed == "worker" else psutil.Process(pool._sandbox._template._process.pid)
+        killing = threading.Timer(0.3, process.kill)
         killing.start()
         graded = pool.grade([PROBLEM] * 2, ["sleep 0.8", "a"])
         killing.join()
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 9.0), ("graded", 1.0)]
 
 
-@pytest.mark.slow
 def test_a_response_that_no_worker_takes_is_graded_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "STALLED", 0.5)
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
-        kill(1, signal.SIGSTOP)
-        start = pool._start
-
-        def begin_again() -> None:
-            monkeypatch.undo()
-            start()
-
-        monkeypatch.setattr(pool, "_start", begin_again)
-        monkeypatch.setattr(grading, "STALLED", 0.5 - 2 * pool.timeout)
+        workers_of(pool)[0].suspend()
         graded = pool.grade([PROBLEM] * 3, ["a"] * 3)
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 3
 
@@ -164,12 +157,12 @@ def test_a_response_that_no_worker_takes_is_graded_by_another(monkeypatch: pytes
 def test_workers_leave_signals_that_ask_to_end_to_the_parent() -> None:
     with GraderPool(grader, workers=1) as pool:
         pool.grade([PROBLEM], ["a"])
-        before = multiprocessing.active_children()
+        before = workers_of(pool)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            kill(1, number)
+            before[0].send_signal(number)
         time.sleep(0.3)
         graded = pool.grade([PROBLEM], ["a"])
-        assert multiprocessing.active_children() == before
+        assert workers_of(pool) == before
     assert graded[0].outcome == "graded"
 
 
@@ -221,12 +214,12 @@ def test_workers_import_no_torch_though_the_parent_has() -> None:
 
 
 ORPHANS = """
-import multiprocessing, sys, time
+import time
 import test_grader_pool as t
 if __name__ == "__main__":
     with t.GraderPool(t.grader, workers=2, timeout=1.0) as pool:
         pool.grade([t.PROBLEM] * 2, ["sleep 0.2"] * 2)
-        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        print(*(worker.pid for worker in t.workers_of(pool)), flush=True)
         pool.grade([t.PROBLEM] * 2, ["calculate", "a"])
         time.sleep(100)
 """

@@ -1,7 +1,6 @@
 """Tools of the user: how they are named, what the model is told of a call, and that no call ends a run."""
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,14 +12,12 @@ import pytest
 from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
-from rlzoo.tasks import check_task, tool_pool
-from rlzoo.tasks.grading import MOST_TIMED_OUT
-from rlzoo.tasks.tool_calls import LONGEST_ANSWER, LONGEST_CALL, Answer
-from rlzoo.tasks.tool_pool import ToolPool
-from rlzoo.tasks.tools import calls_in, load_tools
+from rlzoo.tasks import check_task, sandbox
+from rlzoo.tasks.sandbox import MOST_TIMED_OUT
+from rlzoo.tasks.tools import LONGEST_ANSWER, LONGEST_CALL, Answer, ToolPool, calls_in, load_tools
 from tests.conftest import error_of
 from tests.rollout.calling_model import TOOLS
-from tests.tasks.test_grader_pool import kill
+from tests.tasks.test_grader_pool import workers_of
 
 
 @pytest.fixture
@@ -79,7 +76,8 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
 def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskConfig, amid: bool) -> None:
     with ToolPool(load_tools(tools), 2, 20.0) as pool:
         assert [it.text for it in answers_of(pool, [called("add", a=1, b=2)] * 8)] == ["3"] * 8
-        killing = threading.Timer(0.3 if amid else 0.0, kill, (2, signal.SIGKILL, None if amid else 1))
+        doomed = workers_of(pool) if amid else workers_of(pool)[:1]
+        killing = threading.Timer(0.3 if amid else 0.0, lambda: [worker.kill() for worker in doomed])
         killing.start()
         if not amid:
             killing.join()
@@ -91,7 +89,7 @@ def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskCon
 
 @pytest.mark.slow
 def test_threads_may_ask_at_once(tools: TaskConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_pool, "STALLED", -1.5)  # a call that waited for all others would be taken for lost
+    monkeypatch.setattr(sandbox, "STALLED", 0.5)  # a call that waited for all others would be taken for lost
     with ToolPool(load_tools(tools), 1, 2.0) as pool, ThreadPoolExecutor(4) as threads:
         answers_of(pool, [called("add", a=1, b=2)])
         begun = [
@@ -117,14 +115,10 @@ def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
         assert all(it.is_error for it in answers[::2]) and [it.text for it in answers[1::2]] == ["3"] * 100
         told = [it.text for it in answers[::2]]
         assert told[0] == "error: the tool took more than 0.5 seconds" and told.count(told[0]) >= MOST_TIMED_OUT
-        assert "error: the tool took more than 0.05 seconds" in told
-        assert told[-1] == "error: the tool took too long too often"
+        assert "error: the tool took more than 0.025 seconds" in told
         pool.begin()
         assert answers_of(pool, [called("hang")])[0].text == told[0]
-    told_once = (
-        "8 calls of hang have timed out in a round of rollouts (task.tool_timeout=0.5): its further ones get 0.05 s"
-    )
-    assert told_once in caplog.text
+    assert "8 calls of hang have timed out (task.tool_timeout=0.5): others of the same step get half" in caplog.text
 
 
 def test_memory_is_bounded_and_what_a_tool_prints_goes_nowhere(
