@@ -141,6 +141,8 @@ class RegradeConfig:
     """Processes that grade."""
     timeout: Positive = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
+    allow_unconfined: bool = False
+    """Grade by scorers that run what a model wrote also where no kernel confines them (macOS, Linux before 5.13)."""
     show: Natural = 10
     """How many changed grades are listed for each file."""
     verifier: VerifierConfig = field(default_factory=VerifierConfig)

@@ -140,6 +140,8 @@ class TaskConfig:
     """Processes that grade; as many answer the calls of tools."""
     grader_timeout: Annotated[Positive, MACHINE, EVALUATES | TASK] = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
+    allow_unconfined: Annotated[bool, MACHINE, EVALUATES | TASK, Mark.NAMES_CODE] = False
+    """Grade by scorers that run what a model wrote also where no kernel confines them (macOS, Linux before 5.13)."""
 
     @property
     def episodes(self) -> str:

@@ -144,7 +144,7 @@ def _evaluate(
     run: Mapping[str, Any] | None,
 ) -> None:
     grader = parts[0].problem_set.task.grader  # of all: the task is alone, and benchmarks share one
-    with GraderPool(grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+    with GraderPool.of(config.task, grader) as graders:
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with (
             closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,

@@ -65,7 +65,7 @@ def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView, t
     for file, records in read.items():
         _check_grades_text(file, records)
     for file, target, verifier in zip(files, targets, verifiers, strict=True):
-        records = regraded(read[file], config.workers, config.timeout)
+        records = regraded(read[file], config.workers, config.timeout, config.allow_unconfined)
         if verifier:
             with view.judging() as judged:
                 records = verified(records, verifier, judged)
@@ -77,19 +77,21 @@ def regrade(files: Sequence[Path], config: RegradeConfig, view: RegradingView, t
     return targets
 
 
-def regraded(records: Sequence[Record], workers: int = 1, timeout: float = 10.0) -> list[Record]:
+def regraded(
+    records: Sequence[Record], workers: int = 1, timeout: float = 10.0, allow_unconfined: bool = False
+) -> list[Record]:
     """The records with the grades of today; a truncated response stays wrong unless its run graded such texts."""
     result: list[Record] = []
     for _, group in groupby(records, key=lambda record: json.dumps(record["task"], sort_keys=True)):
-        result += _regraded(list(group), workers, timeout)
+        result += _regraded(list(group), workers, timeout, allow_unconfined)
     return result
 
 
-def _regraded(records: Sequence[Record], workers: int, timeout: float) -> list[Record]:
+def _regraded(records: Sequence[Record], workers: int, timeout: float, allow_unconfined: bool) -> list[Record]:
     task = grading_task(records[0]["task"])
     problems = [problem_of(record) for record in records]
     responses = ["" if _counts_as_empty(record) else record["response"] for record in records]
-    with GraderPool(task.grader, workers, timeout) as pool:
+    with GraderPool(task.grader, workers, timeout, allow_unconfined) as pool:
         graded = pool.grade(problems, responses)
         changed = _changed(task, records, problems, graded)
         return with_votes(pool, problems, list(changed))

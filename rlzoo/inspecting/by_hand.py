@@ -65,7 +65,7 @@ def episodes_by_hand(config: Config, write: Write, begin: Callable[[int], None])
     tokenizer = load_tokenizer(config.model, config.task)
     task = load_task(config.task, config.seed, is_rendered=tokenizer.is_rendered)
     sampling = Sampling(config.rollout.max_response_tokens)
-    with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+    with GraderPool.of(config.task, task.grader) as graders:
         typist = Typist(tokenizer, write)
         with environment_opened(config.task, typist, graders, tokenizer) as environment:  # type: ignore[arg-type]
             for number, problem in enumerate(drawn_problems(config, task)):

@@ -84,7 +84,7 @@ class TaskLook:
         """As many responses to each problem as a group has. The model is loaded when this is first asked for."""
         config, rollout = self.config, self.config.rollout
         accelerator = make_accelerator(config.model.precision)
-        with GraderPool(self.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+        with GraderPool.of(config.task, self.task.grader) as graders:
             policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
             with (
                 closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine,
@@ -202,7 +202,7 @@ def _probes(
     task: Task, problems: Sequence[Problem], config: Config
 ) -> tuple[Probe, Probe, Probe] | tuple[None, None, Probe]:
     """Of golds, of wrong answers, and of empty ones."""
-    with GraderPool(task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+    with GraderPool.of(config.task, task.grader) as graders:
         golds = _golds([problem for problem in problems if problem.answer][:PROBED], graders, config)
         return *golds, _probe("empty", problems[:PROBED], lambda problem: "", graders)
 

@@ -20,6 +20,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
@@ -65,6 +66,11 @@ class GraderPool:
         self.patience = Patience(timeout, "task.grader_timeout")
         self._evaluates = getattr(grader, "evaluates", False)
         self._is_instant = getattr(grader, "instant", False)
+
+    @classmethod
+    def of(cls, config: TaskConfig, grader: Grader) -> Self:
+        """The pool that a task's configuration describes."""
+        return cls(grader, config.grader_workers, config.grader_timeout, config.allow_unconfined)
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
@@ -144,7 +150,7 @@ class GraderPool:
         if missing and self._evaluates and not self.is_unconfined_allowed:
             raise UserError(
                 f"task.allow_unconfined=false: the scorer runs what a model wrote, and nothing confines it here, as "
-                f"{missing}; use a container and task.allow_unconfined=true, or another machine"
+                f"{missing}. Use a container and set it to true, or use another machine."
             )
         if missing:
             _tell_of_no_boundary(missing)

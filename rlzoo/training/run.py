@@ -216,7 +216,7 @@ def load_trainer(
     config = experiment.config
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
-    with GraderPool(experiment.task.grader, config.task.grader_workers, config.task.grader_timeout) as graders:
+    with GraderPool.of(config.task, experiment.task.grader) as graders:
         needs = experiment.objective.needs | needs
         sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device) if learns else None
         models = load_models(experiment, needs, checkpoint, accelerator.device, sharding)
