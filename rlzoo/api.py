@@ -99,8 +99,8 @@ def compare(
 
     `seeds=3` are 0, 1 and 2; `seeds="auto(up_to=5)"` adds some where they decide something. `ablate` are expressions
     that are also trained without each of their parts. `jobs`, `launcher`, `output`, `baseline` and the like are the
-    command's; other keys are given as to `train` and hold for all runs, or are lists, of which each value makes a row.
-    Done runs are not run again. Raises UserError for what cannot be compared.
+    command's; other keys are given as to `train` and hold for all runs, or in a row for it alone:
+    `"grpo train.learning_rate=1e-4"`. Done runs are not run again. Raises UserError for what cannot be compared.
     """
     seeds = native(seeds)
     numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
@@ -159,16 +159,16 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     if not names:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
 
-    if config.baseline:
-        parse(config.baseline)  # what is typed is imported; what the folders name is not
-    from rlzoo.comparing.default_folder import GRID
     from rlzoo.comparing.evaluated_runs import read_folders
     from rlzoo.comparing.grid import Grid
+    from rlzoo.comparing.grid_words import GRID, RowWords
     from rlzoo.comparing.leaderboard import make_leaderboard
     from rlzoo.comparing.looks import count_look
     from rlzoo.report.leaderboard import records, show_leaderboard
     from rlzoo.statistics.sequential import looks
 
+    if config.baseline:
+        parse(RowWords.read(config.baseline).expression)  # what is typed is imported; what the folders name is not
     runs, baseline, notes = read_folders(names, config.benchmarks)
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
     counts = [count_look(grid.folder, [run for run in runs if run.folder.path.parent == grid.folder]) for grid in grids]

@@ -20,8 +20,8 @@ from benchmarks.faults.comparing import (
 )
 from benchmarks.faults.starting import LOG, Started, import_all, start
 from benchmarks.faults.workloads import OUTPUT, Workload
-from rlzoo.comparing.default_folder import GRID
 from rlzoo.comparing.grid import Grid
+from rlzoo.comparing.grid_words import GRID
 from rlzoo.comparing.launchers import is_held
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.run_folder import RunFolder

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rlzoo.comparing.default_folder import GRID
-from rlzoo.comparing.grid import NO_SWEEP, Grid, GridCell, Identity
+from rlzoo.comparing.grid import Grid, GridCell, Identity
+from rlzoo.comparing.grid_words import GRID, meant
 from rlzoo.comparing.on_the_way import EvaluatedStep, read_evaluated_steps
-from rlzoo.comparing.sweep import Sweep
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import outside_names
@@ -35,14 +34,15 @@ class FinishedRun:
     """How the objective was asked for; of an ablation the whole."""
     files: Mapping[Decoding, Path]
     """The responses to held-out problems after the last step."""
-    sweep: Sweep = NO_SWEEP
+    settings: tuple[str, ...] = ()
+    """Those that its row alone has."""
     without: str = ""
     """Of an ablation, what was taken out of the whole."""
 
     @property
     def identity(self) -> Identity:
         """Of its row."""
-        return self.objective.key, self.sweep.meant
+        return self.objective.key, meant(self.settings)
 
     @cached_property
     def objective(self) -> RecordedRun:
@@ -139,9 +139,6 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
                 f"Runs of {entry.asked} with earlier code, {path / entry.name}-SEED, are left out."
                 for entry in grid.earlier
             ]
-            notes += [
-                f"{entry.asked} is left out, as was asked; {path / entry.name}-SEED keep it." for entry in grid.left_out
-            ]
         elif not RunFolder(path).config.exists() and (inside := sorted(path.glob("*/config.yaml"))):
             configs = {folder: folder.read_config() for folder in (RunFolder(file.parent) for file in inside)}
             done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]
@@ -161,7 +158,7 @@ def _left_out(missing: int, count: int, path: Path) -> list[str]:
 def finished_run(cell: GridCell) -> FinishedRun:
     """Of a cell that is done."""
     run = _finished(cell.folder, cell.config)
-    return replace(run, asked=cell.entry.asked, sweep=cell.entry.sweep, without=cell.entry.without)
+    return replace(run, asked=cell.entry.asked, settings=cell.entry.settings, without=cell.entry.without)
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
@@ -254,9 +251,9 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
-        swept = run.sweep.keys & first.sweep.keys
+        own = dict(run.identity[1]).keys() & dict(first.identity[1]).keys()
         for key, value in deciding(run.config, GRID_IDENTITY).items():
-            if settings.get(key) != value and key not in swept:
+            if settings.get(key) != value and key not in own:
                 raise UserError(
                     f"{first.folder.path} and {run.folder.path} cannot be compared: "
                     f"{key} is {settings.get(key)} in one and {value} in the other"

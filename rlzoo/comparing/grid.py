@@ -3,22 +3,19 @@
 import itertools
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from objectives import Objective, parse
-from rlzoo.comparing.ablation import leave_one_out
-from rlzoo.comparing.default_folder import GRID, default_folder, schedule_held
-from rlzoo.comparing.grid_words import SCHEDULE, read_grid_words, with_schedule
-from rlzoo.comparing.sweep import Sweep, variants
+from objectives import Objective, ObjectiveError, parse
+from rlzoo.comparing.grid_words import GRID, RowWords, default_folder, meant, read_grid_words, with_schedule
 from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
-from rlzoo.errors import UserError, nearest
+from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_changed, read_objective, unique_labels
@@ -29,7 +26,6 @@ from rlzoo.records import name_inside, text
 from rlzoo.source import digest as source_digest
 
 _logger = logging.getLogger(__name__)
-NO_SWEEP = Sweep()
 Identity = tuple[str, tuple[tuple[str, float | str], ...]]
 """What a row is known by: the key of its objective, and the settings that it alone has."""
 
@@ -72,15 +68,25 @@ class GridEntry(Recorded):
     """Of its folders, before the seed; settled when it was first asked for."""
     asked: str
     """How it was first asked for; of an ablation the whole."""
-    sweep: Sweep = NO_SWEEP
+    settings: tuple[str, ...] = ()
+    """Those that it alone has, `train.learning_rate=1e-5`; an expression does not show them."""
     without: str = ""
     """Of an ablation, the part that was taken out of the whole."""
 
     @classmethod
-    def of(cls, objective: Objective, asked: str, sweep: Sweep = NO_SWEEP, without: str = "") -> "GridEntry":
+    def of(cls, objective: Objective, asked: RowWords, without: str = "") -> "GridEntry":
         """An objective that is asked for now."""
-        name = folder_name(str(RowName(asked, asked, without, sweep.words)), objective.key)
-        return cls(objective.key, str(objective), name, asked, sweep, without)
+        text = asked.expression
+        name = folder_name(str(RowName(text, text, without, asked.settings)), objective.key)
+        return cls(objective.key, str(objective), name, text, asked.settings, without)
+
+    @classmethod
+    def read(cls, saved: Mapping[str, Any]) -> "GridEntry":
+        """An entry of `grid.json`, also as versions wrote it that had lists of values."""
+        settings = saved["settings"] if "settings" in saved else saved["sweep"]["words"]
+        read: dict[str, Any] = {"settings": tuple(map(text, settings)), "code": Code.read(saved.get("code"))}
+        others = {name: text(value) for name, value in saved.items() if name not in (*read, "sweep")}
+        return cls(**{**others, **read})
 
     @property
     def suffix(self) -> str:
@@ -94,17 +100,17 @@ class GridEntry(Recorded):
 
     def row_name(self, shown: str) -> RowName:
         """With the shortest expression as it is shown beside others."""
-        return RowName(shown, self.asked, self.without, self.sweep.words)
+        return RowName(shown, self.asked, self.without, self.settings)
 
     @property
     def row(self) -> tuple[str, ...]:
         """How it was asked for, whatever its code means by now."""
-        return self.asked, self.without, *self.sweep.words
+        return self.asked, self.without, *self.settings
 
     @property
     def identity(self) -> Identity:
         """What no two of a grid have in common."""
-        return self.key, self.sweep.meant
+        return self.key, meant(self.settings)
 
 
 @dataclass(frozen=True)
@@ -135,8 +141,6 @@ class Grid:
     """Names of entries and seeds that were added so."""
     earlier: tuple[GridEntry, ...] = ()
     """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
-    left_out: tuple[GridEntry, ...] = ()
-    """Entries that are no part of it until they are asked for again; their runs are kept."""
 
     @cached_property
     def cells(self) -> list[GridCell]:
@@ -164,20 +168,20 @@ class Grid:
         folder = RunFolder(self.folder / name_inside(f"{entry.name}-{seed}"))
         config = replace(self._configured(entry), seed=seed, output=str(folder.path), resume=True)
         of_cell = (f"objective={entry.expression}", f"seed={seed}", f"output={folder.path}", "resume=true")
-        return GridCell(entry, row, seed, folder, config, (*self.words, *entry.sweep.words, *of_cell))
+        return GridCell(entry, row, seed, folder, config, (*self.words, *entry.settings, *of_cell))
 
     def _configured(self, entry: GridEntry) -> Config:
-        return replace(self._configurations[(*self.words, *entry.sweep.words)], objective=entry.expression)
+        return replace(self._configurations[(*self.words, *entry.settings)], objective=entry.expression)
 
     @cached_property
     def _configurations(self) -> dict[tuple[str, ...], Config]:
         """By words; to read one takes a while."""
-        every = {(*self.words, *entry.sweep.words) for entry in self.objectives}
+        every = {(*self.words, *entry.settings) for entry in self.objectives}
         return {words: load_config(words) for words in every}
 
     def save(self) -> None:
         """Writes `grid.json`."""
-        entries = {"objectives": self.objectives, "earlier": self.earlier, "left_out": self.left_out}
+        entries = {"objectives": self.objectives, "earlier": self.earlier}
         saved = {name: [asdict(entry) for entry in several] for name, several in entries.items()}
         values = {"seeds": self.seeds, "words": self.words, "baseline": self.baseline, "up_to": self.up_to}
         write_json(self.folder / GRID, {**saved, **values, "further": self.further})
@@ -189,17 +193,16 @@ class Grid:
             values = read_json_file(folder / GRID)
             seeds, words = tuple(map(int, values["seeds"])), tuple(map(text, values["words"]))
             further, up_to = tuple((str(key), int(seed)) for key, seed in values["further"]), int(values["up_to"])
-            entries = _once(map(_read_entry, values["objectives"]))
-            earlier = (_as_earlier(_read_entry(saved), entries) for saved in values.get("earlier", ()))
-            others = tuple(earlier), tuple(map(_read_entry, values.get("left_out", ())))
-            return cls(folder, entries, seeds, words, text(values["baseline"]), up_to, further, *others)
+            entries = _once(map(GridEntry.read, values["objectives"]))
+            earlier = tuple(_as_earlier(GridEntry.read(saved), entries) for saved in values.get("earlier", ()))
+            return cls(folder, entries, seeds, words, text(values["baseline"]), up_to, further, earlier)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / GRID} is not readable: {error}") from None
 
     def configured(self) -> list[dict[str, Any]]:
         """The keys of its runs, and its baseline's."""
-        rows = [asdict(self._configurations[(*self.words, *entry.sweep.words)]) for entry in self.objectives]
-        expressions = [*(entry.expression for entry in self.objectives), self.baseline]
+        rows = [asdict(self._configurations[(*self.words, *entry.settings)]) for entry in self.objectives]
+        expressions = [*(entry.expression for entry in self.objectives), RowWords.read(self.baseline).expression]
         return [*map(flat, rows), *({"objective": expression} for expression in expressions)]
 
     def joined(self, trust: Sequence[str] = ()) -> "Grid":
@@ -211,7 +214,7 @@ class Grid:
             check_recorded([], trust=trust)
             return self
         old = Grid.load(self.folder)
-        every = replace(old, words=self.words, objectives=(*old.objectives, *old.left_out, *old.earlier))
+        every = replace(old, words=self.words, objectives=(*old.objectives, *old.earlier))
         recorded = [RecordedKeys(self.folder / GRID, keys) for keys in every.configured()]
         check_recorded(recorded, self.configured(), trust)
         if self.up_to and old.up_to and self.up_to != old.up_to:
@@ -219,45 +222,22 @@ class Grid:
                 f"seeds=auto(up_to={self.up_to}), but the grid in {self.folder} looks at its rows as up_to={old.up_to} "
                 f"has it, and changing that on the way would make verdicts err; further seeds can be given by number"
             )
-        asked = {name for entry in self.objectives for name in (entry.identity, entry.row)}
-        again = [entry for entry in old.left_out if asked & {entry.identity, entry.row}]
         return replace(
             self,
-            objectives=_once([*old.objectives, *again, *self.objectives]),
+            objectives=_once([*old.objectives, *self.objectives]),
             seeds=tuple(sorted({*old.seeds, *self.seeds})),
             baseline=self.baseline or old.baseline,
             up_to=self.up_to or old.up_to,
             further=old.further,
             earlier=old.earlier,
-            left_out=tuple(entry for entry in old.left_out if entry not in again),
         )
 
-    def without(self, names: Sequence[str]) -> "Grid":
-        """Without some rows, as the table calls them or as they were asked for. Raises UserError for none of them."""
-        entries = (*self.objectives, *self.left_out)
-        shown = unique_labels(entries)
-        rows = [entry.row_name(shown[entry.key]) for entry in entries]
-        left_out = list(self.left_out)
-        for name in names:
-            matching = [
-                entry for entry, row in zip(entries, rows, strict=True) if name.replace(" ", "") in _called(row)
-            ]
-            if not matching:
-                there = nearest(name, map(str, rows)) or f"; they are {', '.join(map(str, rows))}"
-                raise UserError(f"leave_out={name} is no row of the grid in {self.folder}{there}")
-            left_out += [entry for entry in matching if entry not in left_out]
-        kept = tuple(entry for entry in self.objectives if entry not in left_out)
-        if not kept:
-            raise UserError(f"leave_out={','.join(names)} leaves no row of the grid in {self.folder}; keep one")
-        return replace(self, objectives=kept, left_out=tuple(left_out))
-
-    def tell_of_others(self, asked: Iterable[GridEntry]) -> None:
-        """Says which rows nobody has asked for now that are trained as well, as they are of an earlier call."""
+    def warn_of_other_rows(self, asked: Iterable[GridEntry]) -> None:
+        """Warns about rows from earlier calls that will be trained too."""
         named = {entry.identity for entry in asked}
         waiting = [cell for cell in self.cells if not cell.folder.finished(cell.config)]
-        message = "%s is trained as well, as an earlier call asked for it; leave_out='%s' leaves it out"
         for row in dict.fromkeys(str(cell.row) for cell in waiting if cell.entry.identity not in named):
-            _logger.warning(message, row, row)
+            _logger.warning("%s is trained as well: an earlier call asked for it in this output=", row)
 
     def of_todays_code(self) -> "Grid":
         """An entry whose runs are of other code from outside, or another key, gives way to one in new folders.
@@ -276,8 +256,7 @@ class Grid:
                 _logger.warning("%s: the runs in %s are kept, and %s", change, self.folder / f"{entry.name}-SEED", anew)
             entries.setdefault(now.identity, same[0] if same else now)
         names = {entry.name for entry in entries.values()}
-        kept_names = names | {entry.name for entry in self.left_out}
-        further = tuple((name, seed) for name, seed in self.further if name in kept_names)
+        further = tuple((name, seed) for name, seed in self.further if name in names)
         kept = tuple(entry for entry in earlier.values() if entry.name not in names)
         return replace(self, objectives=tuple(entries.values()), further=further, earlier=kept)
 
@@ -313,11 +292,6 @@ class Grid:
                 _check_continues(cell)
 
 
-def _called(row: RowName) -> set[str]:
-    """What a row is called, without spaces; of an ablation, how the whole was asked for is no name."""
-    return {name.replace(" ", "") for name in (str(row), row.objective, "" if row.without else row.asked) if name}
-
-
 def _once(entries: Iterable[GridEntry]) -> tuple[GridEntry, ...]:
     """Each objective once; one whose name another has already gets a digest behind it."""
     by_identity: dict[Identity, GridEntry] = {}
@@ -330,14 +304,8 @@ def _once(entries: Iterable[GridEntry]) -> tuple[GridEntry, ...]:
 
 def _digest(entry: GridEntry) -> str:
     """Of its identity: a long name says no more than how it begins."""
-    swept = " ".join(entry.sweep.words)
-    return blake2b(f"{entry.key} {swept}".encode(), digest_size=4).hexdigest() if swept else digest(entry.key)
-
-
-def _read_entry(saved: Mapping[str, Any]) -> GridEntry:
-    """An objective of `grid.json`."""
-    read: dict[str, Any] = {"sweep": Sweep.read(saved["sweep"]), "code": Code.read(saved.get("code"))}
-    return GridEntry(**{**{name: text(value) for name, value in saved.items() if name not in read}, **read})
+    settings = " ".join(entry.settings)
+    return blake2b(f"{entry.key} {settings}".encode(), digest_size=4).hexdigest() if settings else digest(entry.key)
 
 
 def _as_earlier(entry: GridEntry, objectives: Iterable[GridEntry]) -> GridEntry:
@@ -356,51 +324,80 @@ def _check_continues(cell: GridCell) -> None:
         raise UserError(f"{error}; another output= keeps both grids") from None
 
 
+# ---- from words ------------------------------------------------------------------------------------------------------
+
+
 def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, int]:
     """The grid that a command line asks for, and how many runs it wants at a time.
 
     Raises UserError or ObjectiveError for what cannot be compared.
     """
-    asked = read_grid_words(words)
-    objectives = _objectives(asked.expressions, ablated, asked.swept)
-    settings = with_schedule(asked.settings)
+    asked = read_grid_words(words, ablated)
+    entries, settings = _entries(asked.rows, [RowWords.read(text) for text in ablated]), with_schedule(asked.settings)
     folder = Path(asked.keys.output) if asked.keys.output else default_folder(asked.settings)
-    if settings != asked.settings:
-        settings = (*asked.settings, schedule_held(folder) or SCHEDULE)
-    is_ablation = bool(ablated) and not asked.expressions and not (folder / GRID).exists()
-    baseline = asked.keys.baseline or (next(variants(ablated[0], ()))[0] if is_ablation else "")
-    baseline = baseline and str(parse(baseline))
-    grid = Grid(folder, objectives, tuple(asked.keys.seeds), settings, baseline, asked.up_to)
-    grid = grid.joined([path for path in asked.trust if f"trust={path}" not in settings])
-    grid = grid.without(asked.keys.leave_out).of_todays_code()
-    _check(grid)
+    is_ablation = bool(ablated) and not asked.rows and not (folder / GRID).exists()
+    baseline = asked.keys.baseline or (ablated[0] if is_ablation else "")
+    grid = Grid(folder, entries, tuple(asked.keys.seeds), settings, _in_full(baseline), asked.up_to)
+    grid = grid.joined([path for path in asked.trust if f"trust={path}" not in settings]).of_todays_code()
+    _check_baseline(grid)
     grid.warn_of_versions()
-    grid.tell_of_others(objectives)
+    grid.warn_of_other_rows(entries)
     return grid, asked.keys.jobs
 
 
-def _objectives(written: Sequence[str], ablated: Sequence[str], swept: Sequence[str]) -> tuple[GridEntry, ...]:
-    entries = [GridEntry.of(parse(text), text, sweep) for word in written for text, sweep in variants(word, swept)]
+def _entries(rows: Sequence[RowWords], ablated: Sequence[RowWords]) -> tuple[GridEntry, ...]:
+    entries = [GridEntry.of(parse(row.expression), row) for row in rows]
     entries += [
-        GridEntry.of(objective, text, sweep, without)
-        for expression in ablated
-        for text, sweep in variants(expression, swept)
-        for objective, without in leave_one_out(text)
+        GridEntry.of(objective, row, without) for row in ablated for objective, without in leave_one_out(row.expression)
     ]
     if not entries:
         raise UserError("there is nothing to compare; name objectives, for example: rlzoo compare grpo dapo stapo")
     return _once(entries)
 
 
-def _check(grid: Grid) -> None:
-    if grid.baseline and parse(grid.baseline).key not in {entry.key for entry in grid.objectives}:
-        compared = ", ".join(unique_labels(grid.objectives).values())
-        if parse(grid.baseline).key in {entry.key for entry in grid.left_out}:
-            raise UserError(
-                f"leave_out: {grid.baseline} is the baseline of the grid in {grid.folder}; give another, baseline=ROW; "
-                f"there are {compared}"
-            )
-        raise UserError(f"baseline={grid.baseline} is not among what is compared: {compared}")
+def leave_one_out(expression: str) -> Iterator[tuple[Objective, str]]:
+    """An expression's objective, then those without one part, with its name; what must stay is passed over."""
+    whole = parse(expression)
+    yield whole, ""
+    for part in whole.parts:
+        try:
+            yield whole.without(part.name), part.name
+        except ObjectiveError:
+            continue
+
+
+def _in_full(baseline: str) -> str:
+    """The row that is the baseline, with its expression in full; empty if none is named."""
+    row = RowWords.read(baseline)
+    return str(RowWords(str(parse(row.expression)), row.settings)) if baseline else ""
+
+
+def identity_of(row: RowWords) -> Identity:
+    """What a row that is asked for is known by; nothing is imported for it."""
+    return parse(row.expression, imports=False).key, meant(row.settings)
+
+
+def choose_baseline(asked: str, rows: Mapping[Identity, str], where: str) -> Identity:
+    """The row that `asked` names, or else that of grpo without settings, of grpo, or the first. Rows have their names.
+
+    Raises UserError if it is not among them, or if it is the name of several.
+    """
+    wanted = identity_of(RowWords.read(asked or "grpo"))
+    of_key = [row for row in rows if row[0] == wanted[0]]
+    if wanted in rows:
+        return wanted
+    if not asked:
+        return next(iter([*of_key, *rows]))
+    if of_key and not wanted[1]:
+        several = ", ".join(f"baseline='{rows[row]}'" for row in of_key)
+        raise UserError(f"baseline={asked} has rows with settings of their own {where}; write {several}")
+    raise UserError(f"baseline={asked} is not among what is compared {where}: {', '.join(rows.values())}")
+
+
+def _check_baseline(grid: Grid) -> None:
+    shown = unique_labels(grid.objectives)
+    rows = {entry.identity: str(entry.row_name(shown[entry.key])) for entry in grid.objectives}
+    choose_baseline(grid.baseline, rows, f"in {grid.folder}")
 
 
 def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:

@@ -1,24 +1,52 @@
-"""The words of a grid's command line, told apart before torch is imported."""
+"""What the words of `rlzoo compare` ask for, read before torch is imported: rows, settings, and the grid's folder."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 from objectives import parse
-from rlzoo.comparing.sweep import split_settings, variants
-from rlzoo.config import GridConfig, TrustConfig, load_config, own_words, resolve, split_words
+from rlzoo.config import Config, GridConfig, TrustConfig, keys, load_config, own_words, resolve, split_words, words_of
+from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.config.recorded import is_of_a_run
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
+from rlzoo.files import read_json, slug
 from rlzoo.statistics.sequential import FIRST
 
 AUTO = "seeds=auto"
 SCHEDULE = "train.schedule=linear"
-"""The schedule of a comparison that is told none: with a rate that ends near 0, what is measured after the last step is
+"""The schedule of a comparison that names none: with a rate that ends near 0, what is measured after the last step is
 not that step's luck (successive evaluations differ by 0.35 points, at a constant rate by 1.5)."""
 UP_TO = 10
 """Seeds that an objective may get where the number is not given."""
+GRID = "grid.json"
+FOLDER = Path("runs/compare")
+LONGEST_NAME = 60
+OF_THE_GRID = ("objective", "seed", "output", "resume")
+"""Keys that a row cannot have of its own."""
+_LIST = re.compile(r"([\w.]+)\s*=\s*\[([^\[\]]*)\]")
+
+
+@dataclass(frozen=True)
+class RowWords:
+    """A row as it was asked for: an objective, and settings that this row alone has."""
+
+    expression: str
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> "RowWords":
+        """A row from `'grpo train.learning_rate=1e-4'`."""
+        expression, *settings = _outside_brackets(text)
+        while settings and not is_setting(settings[0]):
+            expression += f" {settings.pop(0)}"
+        return cls(expression, tuple(settings))
+
+    def __str__(self) -> str:
+        return " ".join([self.expression, *self.settings])
 
 
 @dataclass(frozen=True)
@@ -28,11 +56,9 @@ class GridWords:
     keys: GridConfig
     up_to: int
     """How many seeds a row may get where they decide something; 0 if they are given."""
-    expressions: list[str]
+    rows: list[RowWords]
     settings: tuple[str, ...]
     """Files and keys that all its runs share."""
-    swept: tuple[str, ...]
-    """Keys with a list of values, of which every objective is trained with each."""
     trust: tuple[str, ...] = ()
     """Files and folders whose code may run."""
 
@@ -42,14 +68,89 @@ def is_setting(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or re.match(r"[\w.]+=", word) is not None
 
 
+def read_grid_words(words: Sequence[str], ablated: Sequence[str] = ()) -> GridWords:
+    """Reads the words; `ablated` are rows as well. Raises UserError or ObjectiveError for what no grid could use."""
+    up_to = max((_up_to(word) for word in words if word.startswith(AUTO)), default=0)
+    trusted, others = own_words([word for word in words if not word.startswith(AUTO)], TrustConfig)
+    refuse_lists([*others, *ablated])
+    keys, others = split_words("compare", others)
+    if up_to:
+        keys.seeds = list(range(FIRST))
+    if not keys.seeds or len(set(keys.seeds)) < len(keys.seeds):
+        raise UserError(f"seeds={keys.seeds} must be one or more different numbers")
+    keys.check()
+    settings = tuple(word for word in others if is_setting(word))
+    if any(is_of_a_run(Path(word)) for word in settings):
+        settings = (*settings, *(f"trust={path}" for path in trusted.trust))
+    check_words(load_config(settings))
+    rows = [RowWords.read(word) for word in others if not is_setting(word)]
+    for row in (*rows, *map(RowWords.read, ablated)):
+        _check_row(row, settings)
+    return GridWords(keys, up_to, rows, settings, tuple(trusted.trust))
+
+
+def _check_row(row: RowWords, settings: Sequence[str]) -> None:
+    parse(row.expression)
+    for word in row.settings:
+        if word.partition("=")[0] in OF_THE_GRID or word.endswith((".yaml", ".yml")):
+            raise UserError(f"{word} in {str(row)!r}: a row cannot have it of its own; give it to the whole grid")
+    if row.settings:
+        check_words(load_config([*settings, *row.settings]))
+
+
+def refuse_lists(words: Sequence[str]) -> None:
+    """Raises UserError for a list where one value belongs: earlier versions made a row of each value."""
+    of_one_value = {key.name for key in keys(Config) if not isinstance(key.default, (list, tuple, dict))}
+    of_several = {key.name for key in keys(Config)} - of_one_value
+    for word in words:
+        for match in _LIST.finditer(word):
+            is_inside = match[0] != word
+            if match[1] in of_several or not (is_inside or match[1] in of_one_value):
+                continue
+            row = word if is_inside else f"grpo {word}"
+            each = (row.replace(match[0], f"{match[1]}={value.strip()}") for value in match[2].split(","))
+            rows = " ".join(f"'{text}'" for text in each)
+            raise UserError(f"{word}: a row has one value of {match[1]}; name a row for each: {rows}")
+
+
+def meant(settings: Sequence[str]) -> tuple[tuple[str, float | str], ...]:
+    """What the settings of a row are, however numbers are written: 1e-5 is 0.00001."""
+    pairs = [(name, value) for name, _, value in (word.partition("=") for word in settings)]
+    return tuple((name, value if name in _keys_of_text() else _number(value)) for name, value in pairs)
+
+
+@cache
+def _keys_of_text() -> frozenset[str]:
+    return frozenset(key.name for key in keys(Config) if isinstance(key.default, str))
+
+
+def _number(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _outside_brackets(text: str) -> list[str]:
+    """The words of a text, cut at spaces that no bracket encloses."""
+    pieces, depth = [""], 0
+    for letter in text.strip():
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter.isspace() and depth <= 0:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece for piece in pieces if piece] or [""]
+
+
 def with_schedule(settings: Sequence[str]) -> tuple[str, ...]:
-    """The settings of a comparison, with its own schedule where they say none; what is swept comes later and wins."""
+    """The settings of a comparison, with its own schedule where they name none."""
     is_given = resolve(settings).origins["train.schedule"] != "default"
     return tuple(settings) if is_given else (*settings, SCHEDULE)
 
 
 def _up_to(word: str) -> int:
-    """Of `seeds=auto(up_to=10)`."""
+    """The number in `seeds=auto(up_to=10)`."""
     written = re.fullmatch(r"seeds=auto(\(up_to=(\d+)\))?", word.replace(" ", ""))
     if written is None:
         raise UserError(f"{word!r} is written seeds=auto or seeds=auto(up_to={UP_TO})")
@@ -59,33 +160,48 @@ def _up_to(word: str) -> int:
     return up_to
 
 
-def _whole(pieces: Sequence[str]) -> list[str]:
-    """Expressions that were cut at the commas inside their brackets."""
-    whole: list[str] = []
-    for piece in pieces:
-        is_open = bool(whole) and whole[-1].count("(") > whole[-1].count(")")
-        whole = [*whole[:-1], f"{whole[-1]},{piece}"] if is_open else [*whole, piece]
-    return whole
+# ---- the folder of a grid that names none ----------------------------------------------------------------------------
 
 
-def read_grid_words(words: Sequence[str]) -> GridWords:
-    """Tells words apart. Raises UserError or ObjectiveError for those that no grid could use."""
-    up_to = max((_up_to(word) for word in words if word.startswith(AUTO)), default=0)
-    trusted, others = own_words([word for word in words if not word.startswith(AUTO)], TrustConfig)
-    keys, others = split_words("compare", others)
-    if up_to:
-        keys.seeds = list(range(FIRST))
-    if not keys.seeds or len(set(keys.seeds)) < len(keys.seeds):
-        raise UserError(f"seeds={keys.seeds} must be one or more different numbers")
-    keys.leave_out = _whole(keys.leave_out)
-    keys.check()
-    settings, swept = split_settings([word for word in others if is_setting(word)])
-    if any(is_of_a_run(Path(word)) for word in settings):
-        settings = (*settings, *(f"trust={path}" for path in trusted.trust))
-    for _, sweep in variants("", swept):
-        check_words(load_config([*settings, *sweep.words]))
-    expressions = [word for word in others if not is_setting(word)]
-    for expression in expressions:
-        for text, _ in variants(expression, ()):
-            parse(text)
-    return GridWords(keys, up_to, expressions, settings, swept, tuple(trusted.trust))
+def default_folder(words: Sequence[str]) -> Path:
+    """The folder that holds a grid of these files and keys, or else a new one.
+
+    It is named after the settings, so that grids never mix, and each is found again.
+    """
+    settings = _settings(with_schedule(words))
+    names = _names([setting for setting in settings if setting != SCHEDULE])
+    held = [folder for folder in names if _held(folder) == settings]
+    return next(iter(held), next((folder for folder in names if not folder.exists()), names[-1]))
+
+
+def _names(settings: Sequence[str]) -> list[Path]:
+    """A readable name where that is possible, and one that is never another grid's."""
+    text = "-".join([FOLDER.name, *settings])
+    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    readable = [FOLDER.with_name(text)] if slug(text) == text and len(text) <= LONGEST_NAME else []
+    return [*readable, FOLDER.with_name("-".join([FOLDER.name, *_shown(settings), digest]))]
+
+
+def _shown(settings: Sequence[str]) -> list[str]:
+    """As many whole settings as a name has room for, and how many more there are; grid.json has them all."""
+    shown = [slug(setting) for setting in settings]
+    while len("-".join([FOLDER.name, *shown])) > LONGEST_NAME:
+        shown.pop()
+    left = len(settings) - len(shown)
+    return [*shown, f"and-{left}-more"] if left else shown
+
+
+def _settings(words: Sequence[str]) -> list[str]:
+    """What differs from the defaults and makes another grid, however it was said; with its schedule in any case."""
+    config = load_config(words)
+    settings = [word.replace('"', "") for word in words_of(config, GRID_IDENTITY)]
+    is_said = any(setting.startswith("train.schedule=") for setting in settings)
+    return settings if is_said else [*settings, f"train.schedule={config.train.schedule}"]
+
+
+def _held(folder: Path) -> list[str] | None:
+    """The settings of the grid in a folder; None if there is none that can be read."""
+    try:
+        return _settings(read_json((folder / GRID).read_text(encoding="utf-8"))["words"])
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        return None

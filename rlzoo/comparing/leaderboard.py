@@ -10,16 +10,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
-from rlzoo.comparing.grid import NO_SWEEP, Identity, RowName, command_of
+from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
 from rlzoo.comparing.on_the_way import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
 from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, make_results
-from rlzoo.comparing.sweep import Sweep, number
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
 from rlzoo.config.decoding import Decoding
-from rlzoo.errors import UserError
 from rlzoo.experiment.identity import unique_labels
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Verdicts
@@ -71,7 +68,6 @@ class BoardRow:
     results: Mapping[Place, Result]
     training: Training | None = None
     """None where only results are known."""
-    sweep: Sweep = NO_SWEEP
 
 
 @dataclass(frozen=True)
@@ -175,7 +171,8 @@ def make_leaderboard(
     steps = {decoding: shared_steps([run.folder for run in runs], decoding) for decoding in runs[0].decodings}
     scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
     names = _names(of_row)
-    base = _baseline(baseline, names, runs[0].objective.key)
+    shown = {run.identity: str(names[run.identity]) for run in runs}
+    base = choose_baseline(baseline, shown, "of the runs that are done")
     results, target = make_results(scored, base, decodings, equivalence / 100, looks), _last_accuracy(of_row[base])
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
@@ -189,7 +186,7 @@ def make_leaderboard(
         samples_at=results.samples,
         averages=results.averages,
         problems=_problems(scored[base][0]),
-        setting=_setting(runs[0], _swept(rows)),
+        setting=_setting(runs[0], _own_settings(rows)),
         environment=_environment(runs),
         looks=looks,
         alike=results.alike,
@@ -235,27 +232,9 @@ def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     names = {}
     for identity, runs in of_row.items():
         run = next((run for run in runs if run.without), runs[0])
-        names[identity] = RowName(shown[identity[0]], run.asked, run.without, run.sweep.words)
+        names[identity] = RowName(shown[identity[0]], run.asked, run.without, run.settings)
     times = Counter(map(str, names.values()))
     return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
-
-
-def _baseline(asked: str, names: Mapping[Identity, RowName], first: str) -> Identity:
-    """The row that `asked` names, as the table calls it or by an expression; `first` is the key if nothing is asked."""
-    called = [row for row, name in names.items() if str(name) == asked]
-    if called:
-        return called[0]
-    key, keys = parse(asked or "grpo", imports=False).key, {row[0] for row in names}
-    if asked and key not in keys:
-        raise UserError(f"baseline={asked} is not among the runs that are done: {', '.join(map(str, names.values()))}")
-    rows = [row for row in names if row[0] == (key if key in keys else first)]
-    plain = [row for row in rows if not row[1]] or rows
-    if len(plain) > 1:
-        several = ", ".join(f"baseline='{names[row]}'" for row in plain)
-        raise UserError(
-            f"baseline={asked or names[plain[0]].objective} is what several rows are called; give {several}"
-        )
-    return plain[0]
 
 
 def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
@@ -277,7 +256,6 @@ def _row(
         seeds=tuple(run.config.seed for run in runs),
         results=results,
         training=_training(runs, baseline_accuracy),
-        sweep=runs[0].sweep,
     )
 
 
@@ -321,7 +299,7 @@ def _title(run: FinishedRun) -> str:
     return f"{config.model.name} on {config.task.name}, {config.train.steps} steps"
 
 
-def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
+def _setting(run: FinishedRun, own: Mapping[str, str]) -> dict[str, str]:
     config, rollout, train = run.config, run.config.rollout, run.config.train
     prompts, group = rollout.prompts_per_step, rollout.responses_per_prompt
     return {
@@ -329,11 +307,11 @@ def _setting(run: FinishedRun, swept: Mapping[str, str]) -> dict[str, str]:
         "task": config.task.name,
         "rollouts": f"{prompts} prompts x {group} responses = {prompts * group} a step",
         "steps": str(train.steps),
-        "learning rate": swept.get("train.learning_rate", f"{train.learning_rate:g}"),
-        "schedule": swept.get("train.schedule", train.schedule),
+        "learning rate": own.get("train.learning_rate", f"{train.learning_rate:g}"),
+        "schedule": own.get("train.schedule", train.schedule),
         "precision": config.model.precision,
         "evaluation": _evaluation(run),
-        **{f"{name} (swept)": values for name, values in swept.items()},
+        **{f"{name} (by row)": values for name, values in own.items()},
     }
 
 
@@ -347,18 +325,15 @@ def _evaluation(run: FinishedRun) -> str:
     return ", ".join(sizes)
 
 
-def _swept(rows: Sequence[BoardRow]) -> dict[str, str]:
-    """All values of what differs from row to row."""
-    values: dict[str, set[str]] = {}
+def _own_settings(rows: Sequence[BoardRow]) -> dict[str, str]:
+    """All values of the settings that rows have of their own."""
+    values: dict[str, dict[str, float | str]] = {}
     for row in rows:
-        for name, value in row.sweep.values:
-            values.setdefault(name, set()).add(value)
-    return {name: ", ".join(sorted(swept, key=_by_number)) for name, swept in values.items()}
-
-
-def _by_number(value: str) -> tuple[float, str]:
-    place = number(value)
-    return (np.inf if place is None else place, value)
+        for (name, number), word in zip(row.identity[1], row.name.settings, strict=True):
+            values.setdefault(name, {})[word.partition("=")[2]] = number
+    return {
+        name: ", ".join(sorted(of, key=lambda text: (str(type(of[text])), of[text]))) for name, of in values.items()
+    }
 
 
 def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:

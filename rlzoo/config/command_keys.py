@@ -67,13 +67,11 @@ class GridConfig:
     """The folder of the grid; if empty, runs/compare with its settings behind it, so that a grid of other settings is
     another. What is done there is not done again; further objectives and seeds join it."""
     baseline: Expression = ""
-    """What differences are taken to. If empty: what is ablated, or `grpo` if it is there, or the first objective."""
+    """The row that differences are taken to; with its own settings, `baseline='grpo train.learning_rate=1e-4'`.
+    If empty: what is ablated, or `grpo` if it is there, or the first row."""
     equivalence: Annotated[Number, Ge(0), Le(100)] = 0.0
     """As of `rlzoo leaderboard`: a row that is surely less than so many points from the baseline is called the same.
     `seeds=auto` then adds seeds to the rows that are not yet better, worse or the same."""
-    leave_out: list[str] = field(default_factory=list)
-    """Rows of the grid that are neither trained nor shown from now on, as its table calls them: `leave_out=dapo`. Their
-    runs are kept, and a row that is asked for again goes on with them."""
 
     def check(self) -> None:
         """Raises UserError for a launcher that is not there or not as it is set up."""

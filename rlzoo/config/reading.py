@@ -369,6 +369,7 @@ ABSENT = {
     "bf16": "write model.precision=bfloat16",
     "fp16": "write model.precision=bfloat16",
     "use_vllm": "write rollout.engine=vllm",
+    "leave_out": "compare the other rows in another output=, or show runs that you name: rlzoo leaderboard RUN RUN",
 }
 """Names of what is no key at all, alone, before the first dot or behind the last -> what there is."""
 

@@ -92,12 +92,14 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
     assert best.results[AIME].difference.mean == pytest.approx(np.mean(means[3:]) - np.mean(means[:3]))  # type: ignore[union-attr]
 
 
-def test_on_benchmarks_a_sweep_has_a_row_of_each_value(tmp_path: Path) -> None:
+def test_on_benchmarks_rows_with_settings_of_their_own_are_rows(tmp_path: Path) -> None:
     same = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
-    grid, _ = read_grid(["grpo", "train.learning_rate=[1e-5,1e-4]", "seeds=0,1", f"output={tmp_path}", *same])
+    grid, _ = read_grid(
+        [*(f"grpo train.learning_rate={rate}" for rate in ("1e-5", "1e-4")), "seeds=0,1", f"output={tmp_path}", *same]
+    )
     grid.save()
     for cell in grid.cells:
-        make_run(cell.folder.path, "grpo", cell.seed, 0.5, *cell.entry.sweep.words)
+        make_run(cell.folder.path, "grpo", cell.seed, 0.5, *cell.entry.settings)
         make_evaluation(cell.folder.path, "aime24", 0.5)
     found, baseline, _ = read_folders([str(tmp_path)], ["aime24"])
     rows = make_leaderboard(found, baseline or "grpo train.learning_rate=1e-5").rows
@@ -189,9 +191,11 @@ def test_where_nothing_is_right_a_macro_average_is_as_unsure_as_the_problems_it_
     assert 0.02 < rows["grpo"].estimate.high < single["grpo"].estimate.high
 
 
-def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(tmp_path: Path) -> None:
+def test_a_grid_and_its_evaluations_may_be_named_together_and_those_of_rows_with_settings_alone(tmp_path: Path) -> None:
     words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
-    found, _ = read_grid(["grpo", "train.learning_rate=[1e-5,1e-4]", "seeds=0", f"output={tmp_path}", *words])
+    found, _ = read_grid(
+        [*(f"grpo train.learning_rate={rate}" for rate in ("1e-5", "1e-4")), "seeds=0", f"output={tmp_path}", *words]
+    )
     found.save()
     places = []
     for cell in found.cells:
@@ -200,7 +204,7 @@ def test_a_grid_and_its_evaluations_may_be_named_together_and_swept_ones_alone(t
         places.append(make_evaluation(cell.folder.path, "aime24", 0.5).parent)
     for names in ([str(tmp_path), *map(str, places)], list(map(str, places))):
         runs, _, _ = read_folders(names, ())
-        assert [run.sweep.words for run in runs] == [cell.entry.sweep.words for cell in found.cells]
+        assert [run.settings for run in runs] == [cell.entry.settings for cell in found.cells]
         assert list(make_leaderboard(runs, "grpo train.learning_rate=1e-5").decodings) == [AIME]
 
 
