@@ -159,11 +159,11 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     if not names:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
 
-    from rlzoo.comparing.evaluated_runs import read_folders
+    from rlzoo.comparing.finished_runs import read_folders
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.grid_words import GRID, RowWords
+    from rlzoo.comparing.interim_analyses import count_analysis
     from rlzoo.comparing.leaderboard import make_leaderboard
-    from rlzoo.comparing.looks import count_look
     from rlzoo.report.leaderboard import records, show_leaderboard
     from rlzoo.statistics.sequential import looks
 
@@ -171,7 +171,9 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
         parse(RowWords.read(config.baseline).expression)  # what is typed is imported; what the folders name is not
     runs, baseline, notes = read_folders(names, config.benchmarks)
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
-    counts = [count_look(grid.folder, [run for run in runs if run.folder.path.parent == grid.folder]) for grid in grids]
+    counts = [
+        count_analysis(grid.folder, [run for run in runs if run.folder.path.parent == grid.folder]) for grid in grids
+    ]
     looked = max([1, *counts, *(len(looks(grid.up_to)) for grid in grids)])
     board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence, looked)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
@@ -182,8 +184,8 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
 def _leaderboard_of_table(
     tables: Sequence[Results], names: Sequence[str], config: LeaderboardConfig, progress: bool
 ) -> Table:
+    from rlzoo.comparing.leaderboard import make_table_leaderboard
     from rlzoo.comparing.result_table import as_result_table, is_result_table, read_result_table
-    from rlzoo.comparing.table_board import make_table_board
     from rlzoo.report.leaderboard import records, show_leaderboard
 
     folders = [name for name in names if not is_result_table(name)]
@@ -193,7 +195,7 @@ def _leaderboard_of_table(
         raise UserError("benchmarks= is of runs; a table says in its column set what its problems are of")
     (given,) = tables
     table = read_result_table(given) if isinstance(given, Path) else as_result_table(given)
-    board = make_table_board(table, config.baseline, config.title, config.equivalence)
+    board = make_table_leaderboard(table, config.baseline, config.title, config.equivalence)
     show_leaderboard(board, Path(config.output or "runs/leaderboard"), not progress)
     return _table(records(board))
 

@@ -9,8 +9,8 @@ from benchmarks.doctor.faults import Fault
 from benchmarks.doctor.observing import observing
 from objectives import ObjectiveError, parse
 from rlzoo.config import Config, key_and_value, load_config
-from rlzoo.doctor.columns import Table
-from rlzoo.doctor.reading import run_records, table_of
+from rlzoo.doctor.indicators import Table
+from rlzoo.doctor.readers import run_records, table_of
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.lab.suite.catalogue import load_experiment

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.doctor.cells import STEPS, Base, Cell
 from benchmarks.doctor.faults import FAULTS, Fault
-from rlzoo.doctor.signals import FEWEST_STEPS
+from rlzoo.doctor.indicators import FEWEST_STEPS
 
 FRESH = {"train.minibatches_per_step": 2, "train.learning_rate": 5e-4}
 """Of an experiment whose own keys are the trouble: what its healthy arms have."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.doctor.cells import Cell, run_cell
-from rlzoo.doctor.columns import Table
 from rlzoo.doctor.detectors import DETECTORS
+from rlzoo.doctor.indicators import Table
 from rlzoo.files import append_json_line, read_json_lines
 
 RESULTS = Path(__file__).parent / "results"

@@ -18,7 +18,7 @@ def declare(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Says what is found; 1 if anything is."""
     from rlzoo.doctor.detectors import examine
-    from rlzoo.doctor.reading import read_table
+    from rlzoo.doctor.readers import read_table
     from rlzoo.report.doctor import as_data, print_examination
 
     examination = examine(read_table(Path(arguments.source)))

@@ -17,9 +17,9 @@ from typing import IO, Protocol
 from objectives import parse
 from rlzoo.comparing.finished_runs import finished_run
 from rlzoo.comparing.grid import Grid, GridCell, RowName
-from rlzoo.comparing.launchers import LOST, POLL, Elsewhere, Job, Launcher, Local, is_held, stop
+from rlzoo.comparing.initial_eval import share_initial_eval
+from rlzoo.comparing.launchers import LOST, POLL, ExternalRun, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.comparing.untrained import share_untrained
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
@@ -230,14 +230,14 @@ class _Scheduler:
                             statuses[id(run)] = run.status()
                 self.view.show(list(statuses.values()))
         finally:
-            stop([run.job for run in slots.values() if run.job and not isinstance(run.job, Elsewhere)])
+            stop([run.job for run in slots.values() if run.job and not isinstance(run.job, ExternalRun)])
         return self.failures
 
     def _start(self, run: CellRun, slot: int) -> None:
         is_trained = is_held(run.lock)
         if not is_trained:
-            share_untrained(run.cell, (other.cell for other in self.runs))
-        run.job = Elsewhere(run.lock) if is_trained else self.launcher.start(run.cell.words, run.log, slot, self.lock)
+            share_initial_eval(run.cell, (other.cell for other in self.runs))
+        run.job = ExternalRun(run.lock) if is_trained else self.launcher.start(run.cell.words, run.log, slot, self.lock)
 
     def _is_edited(self, run: CellRun) -> bool:
         """Whether its code is no longer what the comparison began with, which it then counts as failed for."""
@@ -252,10 +252,10 @@ class _Scheduler:
         return is_edited
 
     def _end(self, run: CellRun, status: int) -> None:
-        was_elsewhere, run.job = isinstance(run.job, Elsewhere), None
+        was_external, run.job = isinstance(run.job, ExternalRun), None
         if run.cell.folder.finished(run.cell.config) and (run.is_drawn or status >= 0):
             return
-        if was_elsewhere or ((status < 0 or is_held(run.lock)) and run.may_go_on()):
+        if was_external or ((status < 0 or is_held(run.lock)) and run.may_go_on()):
             self.waiting.appendleft(run)
             return
         run.failed = True

@@ -1,17 +1,18 @@
 """Where the runs of a grid are trained: processes of this machine, jobs of Slurm, or tasks of a Ray cluster."""
 
+import ctypes
 import logging
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from rlzoo.comparing.training_process import PATIENCE, run, start
 from rlzoo.config import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import locked, opened_to_append
@@ -19,9 +20,18 @@ from rlzoo.scripts import script_folder
 
 POLL = 0.2
 """Seconds between looks at the jobs."""
-_logger = logging.getLogger(__name__)
 LOST = -128
 """The status of a job whose worker is gone, which no signal has."""
+PATIENCE = 300.0
+"""Seconds that a process which is told to end has for that: it finishes its step, and saves it."""
+TORCHRUNS_PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE) - 10)}
+"""The seconds that torchrun, 30 otherwise, gives its processes; versions that do not know it keep to these."""
+RESTARTS = 2
+"""How often torchrun starts the processes of a run again when one of them is lost."""
+
+_logger = logging.getLogger(__name__)
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Job(Protocol):
@@ -77,7 +87,7 @@ def stop(jobs: Sequence[Job]) -> None:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalRun:
     """A run whose folder a process holds that this call did not start: it has ended when that lets go."""
 
     lock: Path
@@ -98,6 +108,61 @@ def is_held(lock: Path) -> bool:
     return file is None and lock.exists()
 
 
+# ---- the process of a run --------------------------------------------------------------------------------------------
+
+# It is started here, or by a worker of a cluster, which need not import torch for that.
+
+
+def command(words: Sequence[str], gpus: int) -> list[str]:
+    """What trains with these words: one process, or by torchrun one for each of several GPUs."""
+    launched = ["torch.distributed.run", "--standalone", f"--nproc_per_node={gpus}", f"--max-restarts={RESTARTS}", "-m"]
+    return [sys.executable, "-P", "-m", *(launched if gpus > 1 else []), "rlzoo", "train", *words]
+
+
+def start_training(
+    words: Sequence[str],
+    gpus: int,
+    log: Path,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    lock: IO[str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts it in `folder`; it ends with its parent, holds the lock until then, and adds what it prints to `log`."""
+    log.parent.mkdir(exist_ok=True)
+    with opened_to_append(log) as output:
+        return subprocess.Popen(
+            command(words, gpus),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**TORCHRUNS_PATIENCE, **(os.environ if environment is None else environment)},
+            pass_fds=[lock.fileno()] if lock else [],
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children
+            preexec_fn=_end_with_parent,
+        )
+
+
+def train_to_the_end(words: Sequence[str], gpus: int, log: Path, folder: Path) -> int:
+    """What a worker of a cluster does: trains in `folder` to the end. Returns the exit status."""
+    process = start_training(words, gpus, log, folder)
+    try:
+        return process.wait()
+    finally:  # the worker itself may be told to end
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end_with_parent() -> None:
+    """Has Linux end this process when its parent is gone, however that ended; elsewhere, it works on to its end."""
+    if sys.platform == "linux" and _prctl is not None:
+        _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)  # SIGTERM would leave it its step, and its folder taken
+
+
 # ---- this machine ----------------------------------------------------------------------------------------------------
 
 
@@ -114,7 +179,7 @@ class Local:
             raise UserError(f"gpus={self.gpus} for each of jobs={self.jobs} are {wanted}; there are {there} here")
 
     def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
-        return _LaunchedChild(start(words, self.gpus, log, environment=self.environment(slot), lock=lock))
+        return _LaunchedChild(start_training(words, self.gpus, log, environment=self.environment(slot), lock=lock))
 
     def environment(self, slot: int) -> dict[str, str]:
         """An equal share of the cores unless the user has settled that, and of several GPUs those whose turn it is."""
@@ -172,7 +237,7 @@ class Slurm:
             gpus_per_node=self.gpus or None,
             slurm_additional_parameters={name: value for name, value in options.items() if value != ""},
         )
-        return _Submitted(executor.submit(run, words, self.gpus, log.resolve(), Path.cwd()))
+        return _Submitted(executor.submit(train_to_the_end, words, self.gpus, log.resolve(), Path.cwd()))
 
 
 @dataclass(frozen=True)
@@ -221,7 +286,7 @@ class Ray:
     def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
         import ray
 
-        task = ray.remote(run).options(num_gpus=self.gpus, max_retries=0, name=log.stem)
+        task = ray.remote(train_to_the_end).options(num_gpus=self.gpus, max_retries=0, name=log.stem)
         return _Task(task.remote(words, self.gpus, log.resolve(), Path.cwd()), log)
 
 

@@ -10,13 +10,15 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rlzoo.comparing.eval_history import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
-from rlzoo.comparing.on_the_way import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
+from rlzoo.comparing.result_table import ResultTable, scores_of
 from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, make_results
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
 from rlzoo.config.decoding import Decoding
+from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import unique_labels
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Verdicts
@@ -363,3 +365,53 @@ def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
         text = prompt if isinstance(prompt, str) else asked(prompt)
         examples.append(BoardExample(text, records[0]["answer"], responses))
     return examples
+
+
+# ---- tables of results -----------------------------------------------------------------------------------------------
+
+
+def make_table_leaderboard(
+    table: ResultTable, baseline: str = "", title: str = "", equivalence: float = 0.0
+) -> Leaderboard:
+    """Compares the methods of a table with one of them: `baseline`, or `grpo` if it is there, or the first.
+
+    A row that is surely less than `equivalence` points from it is called the same. Raises UserError for a table that
+    cannot be compared, and for a baseline that is not in it.
+    """
+    scores = scores_of(table)
+    if baseline and baseline not in scores.runs:
+        methods = ", ".join(scores.runs)
+        raise UserError(
+            f"baseline={baseline} is no method of {table.name}, which has {methods}{nearest(baseline, scores.runs)}"
+        )
+    base = baseline or ("grpo" if "grpo" in scores.runs else next(iter(scores.runs)))
+    runs = {_identity(method): of_method for method, of_method in scores.runs.items()}
+    results = make_results(runs, _identity(base), scores.places, equivalence / 100)
+    rows = [
+        BoardRow(
+            _identity(method),
+            RowName(method),
+            method == base,
+            tuple(run.seed for run in of_method),
+            {place: by_row[_identity(method)] for place, by_row in results.rows.items()},
+        )
+        for method, of_method in scores.runs.items()
+    ]
+    return Leaderboard(
+        title=title or f"Results in {table.name}",
+        rows=best_first(rows),
+        decodings=list(results.rows),
+        samples_at=results.samples,
+        averages=results.averages,
+        problems=scores.problems,
+        setting={"table": table.name, "responses": f"{len(table.columns['value']):,}"},
+        environment={},
+        looks=1,
+        alike=results.alike,
+        notes=[],
+        examples=[],
+    )
+
+
+def _identity(method: str) -> Identity:
+    return method, ()

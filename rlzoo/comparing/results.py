@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlzoo.comparing.eval_history import Area
 from rlzoo.comparing.grid import Identity
-from rlzoo.comparing.on_the_way import Area
 from rlzoo.comparing.problem_sets import Place, set_of, with_macro_averages
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.statistics.aggregates import macro_problems, macro_values, pass_at_k, powers_of_two

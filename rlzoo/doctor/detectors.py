@@ -4,15 +4,120 @@ They know nothing of runs. Thresholds were fixed on some tasks, recipes and seed
 (`benchmarks/doctor`).
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from rlzoo.doctor import reasons, signals
-from rlzoo.doctor.columns import Array, Flags, Table, column
+from rlzoo.doctor import indicators
+from rlzoo.doctor.indicators import Array, Flags, Table, column, right
 
 Reason = Callable[[Table, int], str]
+
+
+# ---- why a finding shows ---------------------------------------------------------------------------------------------
+
+# Each says it as far as the other numbers of the finding's step tell.
+
+EMPTY = 1.5
+"""Tokens at most of a response that says nothing: its end alone, and sometimes one more."""
+
+
+def nothing_more(table: Table, step: int) -> str:
+    """Of a finding that says all by itself."""
+    return ""
+
+
+def why_no_signal(table: Table, row: int) -> str:
+    """What the responses of each group have in common at a row of the table, and whether training has made it so."""
+    return _alike(table, row) + _broken(table, row)
+
+
+def _broken(table: Table, row: int) -> str:
+    """Of a model that had a signal in its first step and has earned less ever since it has none."""
+    reward = column(table, "reward")
+    had_signal = _at(table, "groups_without_signal", 0) < 1 and not _at(table, "updates_skipped", 0) > 0
+    lost = np.flatnonzero(column(table, "groups_without_signal")[: row + 1] < 1)
+    if not had_signal or not (reward[lost[-1] + 1 : row + 1] < reward[0]).all():
+        return ""
+    rate = _at(table, "learning_rate", row)
+    value = f"={rate:.3g}" if np.isfinite(rate) else ""
+    return (
+        f"; training has broken the model, which earned {reward[0]:.3g} in step {_at(table, 'step', 0):g} and "
+        f"{reward[row]:.3g} in step {_at(table, 'step', row):g}: lower train.learning_rate{value}, the likely cause"
+    )
+
+
+def _alike(table: Table, row: int) -> str:
+    length, share = _at(table, "length", row), float(right(table)[row])
+    loss = _at(table, "loss", row)
+    so = " (so the loss is 0)" if loss == 0 else ""
+    if length <= EMPTY:
+        return f"the responses are empty: {length:.3g} tokens on average{so}"
+    if _at(table, "truncated", row) >= 0.9:
+        return f"nearly all responses are truncated, and earn the same{so}"
+    if not np.isfinite(share):
+        return f"all rewards of a group are equal{_mean_reward(table, row)}{so}"
+    if share <= 0.02:
+        return f"all wrong: {share:.0%} right{so}"
+    return f"all rewards of a group are equal, though {share:.0%} are right{so}" if share < 0.98 else f"all right{so}"
+
+
+def _mean_reward(table: Table, row: int) -> str:
+    """Which they are, if rewards are logged: those that do not lie between 0 and 1 are no share of right ones."""
+    reward = _at(table, "reward", row)
+    return f": {reward:.3g} on average" if np.isfinite(reward) else ""
+
+
+def why_silent(table: Table, row: int) -> str:
+    """Who took the gradient."""
+    share = _at(table, "clipped", row)
+    if share > 0.5:
+        return f"the clip takes {share:.0%} of the tokens"
+    seen = f"the clip takes only {share:.0%}: " if np.isfinite(share) else ""
+    return f"{seen}a mask silences the tokens, or a divisor makes the advantages tiny (a large eps)"
+
+
+def why_idle(table: Table, row: int) -> str:
+    """The rate."""
+    rate = _at(table, "learning_rate", row)
+    return f"the learning rate is {rate:.3g}" if np.isfinite(rate) else ""
+
+
+def why_truncated(table: Table, row: int) -> str:
+    """How long responses are."""
+    length = _at(table, "length", row)
+    return f"responses have {length:.4g} tokens on average" if np.isfinite(length) else ""
+
+
+def why_stale(table: Table, row: int) -> str:
+    """How old the policy of the tokens is."""
+    behind = _at(table, "staleness", row)
+    return f"the policy of a token is {behind:.3g} updates old on average before the step" if behind > 0 else ""
+
+
+def why_fallen(table: Table, row: int) -> str:
+    """What the reward was at its best, and what it is."""
+    reward = column(table, "reward")
+    best = int(np.nanargmax(reward[: row + 1]))
+    return f"from {reward[best]:.3g} to {reward[row]:.3g}"
+
+
+def why_mismatch(table: Table, row: int) -> str:
+    """What becomes of the difference, where that is known."""
+    if _at(table, "old_of_sampler", row) != 1:
+        return ""
+    return "the ratio is to the sampler, and takes this for a change of the policy; not so with rollout.old_logp=policy"
+
+
+def _at(table: Table, name: str, row: int) -> float:
+    return float(column(table, name)[row])
+
+
+# ---- detectors -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -33,7 +138,7 @@ class Detector:
     """What to do besides, or instead."""
     below: bool = False
     """Whether less of the signal is worse."""
-    reason: Reason = reasons.nothing_more
+    reason: Reason = nothing_more
     silence: str = "no step tells: there are too few, or another trouble hides it"
     """Why it may not say anything although its columns are there."""
     instead_of: str = ""
@@ -100,17 +205,17 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "entropy_collapse",
         ("entropy",),
-        signals.fallen_entropy,
+        indicators.fallen_entropy,
         0.2,
         "of a response's entropy at the start, over the share of errors that is left",
         "entropy_collapse",
         below=True,
-        silence=f"no step tells: too few, all solved, or below {signals.LEAST_ENTROPY} nats from the start",
+        silence=f"no step tells: too few, all solved, or below {indicators.LEAST_ENTROPY} nats from the start",
     ),
     Detector(
         "entropy_explosion",
         ("entropy",),
-        signals.risen_entropy,
+        indicators.risen_entropy,
         0.5,
         "nats per token above the start",
         "entropy_explosion",
@@ -118,39 +223,39 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "sampler_mismatch",
         ("sampler_difference",),
-        signals.sampler_difference,
+        indicators.sampler_difference,
         0.05,
         "nats between a token's log-probs of sampler and trainer",
         "engine_mismatch",
         _SAME_IN_BOTH,
-        reason=reasons.why_mismatch,
+        reason=why_mismatch,
     ),
     Detector(
         "sampler_divergence",
         ("sampler_kl",),
-        signals.sampler_kl,
+        indicators.sampler_kl,
         0.05,
         "nats per token (k3) between sampler and trainer",
         "engine_mismatch",
         _SAME_IN_BOTH,
-        reason=reasons.why_mismatch,
+        reason=why_mismatch,
         instead_of="sampler_mismatch",
     ),
     Detector(
         "sampler_probabilities",
         ("sampler_probability_difference",),
-        signals.sampler_probability_difference,
+        indicators.sampler_probability_difference,
         0.05,
         "between a token's probabilities of sampler and trainer; log-probs differ by more",
         "engine_mismatch",
         _SAME_IN_BOTH,
-        reason=reasons.why_mismatch,
+        reason=why_mismatch,
         instead_of="sampler_mismatch",
     ),
     Detector(
         "length_runaway",
         ("length",),
-        signals.risen_length,
+        indicators.risen_length,
         1.75,
         "times the length at the start, with no fewer errors",
         "length_growth",
@@ -158,28 +263,28 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "truncation",
         ("truncated",),
-        signals.truncated,
+        indicators.truncated,
         0.5,
         "of the responses are cut off",
         "truncation",
         "raise the limit (rollout.max_response_tokens)",
-        reason=reasons.why_truncated,
+        reason=why_truncated,
     ),
     Detector(
         "dead_groups",
         ("groups_without_signal",),
-        signals.dead_groups,
+        indicators.dead_groups,
         0.95,
         "of the groups without a signal",
         "dead_groups",
         "look at responses and rewards: rlzoo task shows both",
-        reason=reasons.why_no_signal,
+        reason=why_no_signal,
         stops_learning=True,
     ),
     Detector(
         "reward_saturation",
         ("groups_without_signal",),
-        signals.solved_groups,
+        indicators.solved_groups,
         0.95,
         "of the groups all right",
         setting="stop here, or take harder problems",
@@ -187,17 +292,17 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "reward_falls",
         ("reward", "reward_deviation"),
-        signals.fallen_reward,
+        indicators.fallen_reward,
         0.7,
         "deviations of the rewards below the best",
         "stale_rollouts",
         "lower the learning rate (train.learning_rate); check the sign of log-probs and advantages",
-        reason=reasons.why_fallen,
+        reason=why_fallen,
     ),
     Detector(
         "skipped_updates",
         ("updates_skipped",),
-        signals.skipped_updates,
+        indicators.skipped_updates,
         0.4,
         "of the last five steps skipped an update",
         "precision",
@@ -207,27 +312,27 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "silenced_gradient",
         ("gradient_norm",),
-        signals.silenced_gradient,
+        indicators.silenced_gradient,
         5e-4,
         "is the gradient's norm, although groups have a signal",
         setting="rlzoo inspect RUN shows which part takes it",
         below=True,
-        reason=reasons.why_silent,
+        reason=why_silent,
         stops_learning=True,
     ),
     Detector(
         "stale_rollouts",
         ("clipped",),
-        signals.clipped,
+        indicators.clipped,
         0.07,
         "of the tokens are clipped: the policy has left that of the rollouts",
         "stale_rollouts",
-        reason=reasons.why_stale,
+        reason=why_stale,
     ),
     Detector(
         "grader_fails",
         ("grading_lost",),
-        signals.grading_lost,
+        indicators.grading_lost,
         0.02,
         "of the responses were not graded",
         setting="raise task.grader_timeout, or mend the grader: rlzoo regrade names the responses",
@@ -235,7 +340,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "repetition",
         ("repetition",),
-        signals.risen_repetition,
+        indicators.risen_repetition,
         0.2,
         "more of the text than at the start is one unit repeated",
         "entropy_collapse",
@@ -243,13 +348,13 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "idle_learning_rate",
         ("reward",),
-        signals.surest_trend,
+        indicators.surest_trend,
         3.5,
         "is the surest trend (F) of reward and entropy: neither moves",
         setting="try a higher learning rate (train.learning_rate), step by step; a slow run may only need more steps",
         below=True,
-        reason=reasons.why_idle,
-        silence=f"there are fewer than {signals.FEWEST_STEPS} steps, or nothing could be learnt in most",
+        reason=why_idle,
+        silence=f"there are fewer than {indicators.FEWEST_STEPS} steps, or nothing could be learnt in most",
         live=False,
     ),
 )
@@ -298,3 +403,43 @@ def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detec
         trouble=detector.trouble,
         setting=detector.setting,
     )
+
+
+# ---- how often detectors err -----------------------------------------------------------------------------------------
+
+RATES = Path(__file__).parents[1] / "embedded" / "evidence" / "doctor.json"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Counts of one detector, at the threshold that it has."""
+
+    threshold: float
+    found: int
+    """Of the runs with a fault that it is for, in how many it showed."""
+    faulty: int
+    alarms: int
+    """Of the healthy runs, in how many it showed."""
+    healthy: int
+    """In how many healthy runs it could say anything."""
+    steps: int
+    """Of these runs."""
+    alarms_longer: int = 0
+    """As `alarms`, in longer runs."""
+    healthy_longer: int = 0
+    """Of so many."""
+    steps_longer: int = 0
+    """Of each of these."""
+
+
+@cache
+def shipped_rates() -> Mapping[str, Rates]:
+    """By the name of the detector."""
+    detectors = json.loads(RATES.read_text(encoding="utf-8"))["detectors"]
+    return {name: Rates(**measured) for name, measured in detectors.items()}
+
+
+def rates_of(finding: Detection) -> Rates | None:
+    """Those of its detector; None where they are of another threshold, or no healthy run let it say anything."""
+    rates = shipped_rates().get(finding.name)
+    return rates if rates and rates.threshold == finding.threshold and rates.healthy else None

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo.config import Config
-from rlzoo.doctor.columns import Table
 from rlzoo.doctor.detectors import DETECTORS, Detection, examine, standstill
-from rlzoo.doctor.reading import Record, run_records, table_of
-from rlzoo.doctor.repetition import repetition
+from rlzoo.doctor.indicators import Table
+from rlzoo.doctor.readers import Record, repetition, run_records, table_of
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines, read_json
 

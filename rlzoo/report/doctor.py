@@ -8,8 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rlzoo.doctor.detectors import Detection, Examination
-from rlzoo.doctor.rates import Rates, rates_of
+from rlzoo.doctor.detectors import Detection, Examination, Rates, rates_of
 from rlzoo.report.failure_modes import Remedy, addressing
 from rlzoo.report.table import plain_console
 

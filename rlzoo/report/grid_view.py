@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlzoo.comparing.compare import CellStatus
-from rlzoo.comparing.pace import Pace
+from rlzoo.comparing.eta import Eta
 from rlzoo.report.table import plain_console
 from rlzoo.report.terminal import clock
 
@@ -25,14 +25,14 @@ class GridView:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or plain_console(quiet)
         self.live: Live | None = None
-        self.last_line, self.pace = 0.0, Pace()
+        self.last_line, self.eta = 0.0, Eta()
         self.states: list[str] = []
 
     @contextmanager
     def showing(self, cells: Sequence[CellStatus]) -> Iterator[None]:
         """While runs are going on. `cells` is where they stand at the start."""
-        self.last_line, self.pace = time.monotonic(), Pace()
-        self.pace.see(cells, self.last_line)
+        self.last_line, self.eta = time.monotonic(), Eta()
+        self.eta.see(cells, self.last_line)
         self.states = [cell.state for cell in cells]
         if not self.console.is_terminal:
             yield
@@ -42,7 +42,7 @@ class GridView:
 
     def show(self, cells: Sequence[CellStatus]) -> None:
         """Where they stand now."""
-        self.pace.see(cells, time.monotonic())
+        self.eta.see(cells, time.monotonic())
         if self.live is not None:
             self.live.update(self.table(cells), refresh=True)
             return
@@ -63,7 +63,7 @@ class GridView:
     def summary(self, cells: Sequence[CellStatus]) -> str:
         """How many runs are done, and how long the others will take at the pace of this call."""
         text = f"{sum(cell.state == 'done' for cell in cells)}/{len(cells)} runs done"
-        left = self.pace.left(cells, time.monotonic())
+        left = self.eta.left(cells, time.monotonic())
         return f"{text}, {clock(left)} left" if left else text
 
     def table(self, cells: Sequence[CellStatus]) -> Group:

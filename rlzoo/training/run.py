@@ -19,7 +19,7 @@ from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
-from rlzoo.doctor.signals import PATIENCE
+from rlzoo.doctor.indicators import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
 from rlzoo.experiment.check import check

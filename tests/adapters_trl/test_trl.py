@@ -24,7 +24,7 @@ from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.trl import STATISTICS, ZooGRPOTrainer
 from objectives.adapters.trl_settings import check_peer, settled
 from rlzoo.config import load_config
-from rlzoo.doctor.reading import read_table
+from rlzoo.doctor.readers import read_table
 from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
 from tests.adapters_trl.gradients import WORDS, Ours, noisy_weights

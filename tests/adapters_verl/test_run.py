@@ -16,7 +16,7 @@ from objectives import TokenBatch, parse
 from objectives.adapters.checkpoint import STATE_FILE
 from objectives.adapters.verl.controller import dealt, learnt_from
 from objectives.adapters.verl.teacher import MODELS, NODES
-from rlzoo.doctor.reading import read_table
+from rlzoo.doctor.readers import read_table
 from tests.adapters_verl.rollouts import END, MODEL, Along, Given, embedded, squares, statistics
 from tests.guide import learn
 from tests.processes import failure, launch

@@ -9,7 +9,7 @@ import pytest
 
 from objectives import CODE_FOLDERS, parse
 from objectives.zoo import PARTS
-from rlzoo.comparing.training_process import command
+from rlzoo.comparing.launchers import command
 from rlzoo.config import load_config
 from rlzoo.experiment.identity import keep_sources
 from rlzoo.experiment.run_folder import RunFolder

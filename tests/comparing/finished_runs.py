@@ -55,9 +55,7 @@ def make_run(folder: Path, objective: str = "grpo", seed: int = 0, accuracy: flo
     return folder
 
 
-def evaluate_on_the_way(
-    folder: Path, accuracies: Mapping[int, float], decodings: Sequence[Decoding] = DECODINGS
-) -> None:
+def evaluate_between(folder: Path, accuracies: Mapping[int, float], decodings: Sequence[Decoding] = DECODINGS) -> None:
     """Evaluations of a run that `make_run` made, of these accuracies after these steps."""
     run = RunFolder(folder)
     for step, accuracy in accuracies.items():

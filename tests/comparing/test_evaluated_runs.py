@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from rlzoo.api import leaderboard
-from rlzoo.comparing.evaluated_runs import read_folders, runs_evaluated, with_evaluations
-from rlzoo.comparing.finished_runs import FinishedRun, read_run, read_runs
+from rlzoo.comparing.finished_runs import (
+    FinishedRun,
+    read_folders,
+    read_run,
+    read_runs,
+    runs_evaluated,
+    with_evaluations,
+)
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
 from rlzoo.comparing.problem_sets import SetDecoding

@@ -14,12 +14,11 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from rlzoo.commands import main
 from rlzoo.comparing import compare as module
-from rlzoo.comparing import training_process
+from rlzoo.comparing import launchers
 from rlzoo.comparing.compare import compare
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.grid_words import read_grid_words
-from rlzoo.comparing.launchers import LOST, Job, launching, stop
-from rlzoo.comparing.training_process import PATIENCE
+from rlzoo.comparing.launchers import LOST, PATIENCE, Job, launching, stop
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 from tests.comparing.finished_runs import make_run
@@ -135,11 +134,11 @@ def test_torchrun_gives_its_processes_nearly_the_time_that_a_run_has_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, asks = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "import os; print(os.environ['TORCH_ELASTIC_SHUTDOWN_TIMEOUT'])"
-    monkeypatch.setattr(training_process, "command", lambda words, gpus: [sys.executable, "-c", asks])
+    monkeypatch.setattr(launchers, "command", lambda words, gpus: [sys.executable, "-c", asks])
     monkeypatch.delenv(name, raising=False)
     for own, log in (None, tmp_path / "ours"), ("7", tmp_path / "theirs"):
         environment = {**os.environ, **({name: own} if own else {})}
-        assert training_process.start([], 2, log, environment=environment).wait(60) == 0
+        assert launchers.start_training([], 2, log, environment=environment).wait(60) == 0
         monkeypatch.setenv(name, log.read_text().strip())
         seconds = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2).shutdown_timeout
         assert seconds == int(own or PATIENCE - 10) and (own or 30 < seconds < PATIENCE)

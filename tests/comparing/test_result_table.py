@@ -11,8 +11,8 @@ import pandas
 import pytest
 
 import rlzoo
+from rlzoo.comparing.leaderboard import make_table_leaderboard
 from rlzoo.comparing.result_table import as_result_table, read_result_table
-from rlzoo.comparing.table_board import make_table_board
 from rlzoo.errors import UserError
 from rlzoo.report.leaderboard import markdown
 from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries
@@ -78,7 +78,9 @@ def results_of(methods: int) -> pandas.DataFrame:
 
 
 def test_a_page_of_many_rows_lists_what_is_worth_a_look_and_says_that_some_of_it_is_false() -> None:
-    many, few = (make_table_board(as_result_table(results_of(methods)), "m0") for methods in (MANY_ROWS, MANY_ROWS - 1))
+    many, few = (
+        make_table_leaderboard(as_result_table(results_of(methods)), "m0") for methods in (MANY_ROWS, MANY_ROWS - 1)
+    )
     (place,) = many.decodings
     listed = {str(row.name) for row in many.rows if row.results[place].average.is_listed}
     claimed = {str(row.name) for row in many.rows if row.results[place].average.verdict.is_claim}
@@ -98,7 +100,7 @@ def test_a_frame_columns_rows_csv_and_parquet_of_the_same_results_are_the_same_b
     shuffled = frame.sample(frac=1, random_state=1)[sorted(frame.columns)]
     given = [frame, shuffled, frame.to_dict("list"), frame.to_dict("records")]
     tables = [read_result_table(table), read_result_table(tmp_path / "results.parquet"), *map(as_result_table, given)]
-    boards = [make_table_board(own, "verl grpo") for own in tables]
+    boards = [make_table_leaderboard(own, "verl grpo") for own in tables]
     for board in boards:
         assert board.rows[0].results.keys() == boards[0].rows[0].results.keys()
         for row, other in zip(board.rows, boards[0].rows, strict=True):
@@ -111,17 +113,17 @@ def test_a_frame_columns_rows_csv_and_parquet_of_the_same_results_are_the_same_b
 def test_sets_have_a_macro_average_and_decodings_a_place_of_their_own(table: Path) -> None:
     frame = pandas.read_csv(table)
     halves = [frame.assign(set=name, decoding="T=1") for name in ("aime", "math")]
-    board = make_table_board(as_result_table(pandas.concat([*halves, halves[0].assign(decoding="greedy")])))
+    board = make_table_leaderboard(as_result_table(pandas.concat([*halves, halves[0].assign(decoding="greedy")])))
     assert [str(place) for place in board.decodings] == ["macro average, T=1", "aime, T=1", "math, T=1", "aime, greedy"]
     assert board.problems == 80
 
 
 def test_the_baseline_of_a_table_is_grpo_or_else_its_first_method() -> None:
     columns = {"seed": [0, 0], "problem": ["p", "p"], "sample": [0, 0], "value": [1, 0]}
-    assert str(make_table_board(as_result_table({**columns, "method": ["dapo", "grpo"]})).baseline.name) == "grpo"
-    assert str(make_table_board(as_result_table({**columns, "method": ["b", "a"]})).baseline.name) == "b"
+    assert str(make_table_leaderboard(as_result_table({**columns, "method": ["dapo", "grpo"]})).baseline.name) == "grpo"
+    assert str(make_table_leaderboard(as_result_table({**columns, "method": ["b", "a"]})).baseline.name) == "b"
     with pytest.raises(UserError, match="baseline=c is no method of the table, which has b, a"):
-        make_table_board(as_result_table({**columns, "method": ["b", "a"]}), "c")
+        make_table_leaderboard(as_result_table({**columns, "method": ["b", "a"]}), "c")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_equal_values_are_not_taken_for_the_same_responses() -> None:
         for seed in (0, 1)
         for problem in range(20)
     ]
-    board = make_table_board(as_result_table(rows))
+    board = make_table_leaderboard(as_result_table(rows))
     findings = {result.average.verdict.finding for row in board.rows for result in row.results.values()}
     assert findings == {Finding.BASELINE, Finding.NOT_DISTINGUISHABLE} and not board.alike
     assert np.mean([result.accuracy.mean for row in board.rows for result in row.results.values()]) == 1

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from rlzoo.doctor.columns import Array, Table
 from rlzoo.doctor.detectors import DETECTORS, Detector
+from rlzoo.doctor.indicators import Array, Table
 
 STEPS = 30
 

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from objectives import FAILURE_MODES
-from rlzoo.doctor.columns import COLUMNS, Table, held, noise_until, trend
-from rlzoo.doctor.detectors import DETECTORS, examine
-from rlzoo.doctor.rates import RATES, rates_of, shipped_rates
-from rlzoo.doctor.signals import MOVING, group_patience
+from rlzoo.doctor.detectors import DETECTORS, RATES, examine, rates_of, shipped_rates
+from rlzoo.doctor.indicators import COLUMNS, MOVING, Table, group_patience, held, noise_until, trend
 from rlzoo.report.failure_modes import addressing
 from tests.doctor.tables import STEPS, changed, healthy, named
 
@@ -297,5 +295,5 @@ def test_rates_of_another_threshold_or_of_no_healthy_run_are_not_shown(monkeypat
     assert rates_of(finding)
     assert rates_of(replace(finding, threshold=0.4)) is None
     silent = {finding.name: replace(shipped_rates()[finding.name], healthy=0)}
-    monkeypatch.setattr("rlzoo.doctor.rates.shipped_rates", lambda: silent)
+    monkeypatch.setattr("rlzoo.doctor.detectors.shipped_rates", lambda: silent)
     assert rates_of(finding) is None

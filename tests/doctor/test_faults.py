@@ -12,7 +12,7 @@ from benchmarks.doctor.rates import counts, curve, summary
 from benchmarks.doctor.runs import Measured, read
 from objectives import parse
 from rlzoo.doctor.detectors import DETECTORS, examine
-from rlzoo.doctor.signals import FEWEST_STEPS
+from rlzoo.doctor.indicators import FEWEST_STEPS
 from rlzoo.files import read_json_lines
 from tests.doctor.tables import named
 from tests.thinned import thinned

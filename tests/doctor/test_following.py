@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from rlzoo.commands import main
-from rlzoo.doctor.columns import Table
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.following import LIVE, LOOKS, Following
-from rlzoo.doctor.reading import Record
+from rlzoo.doctor.indicators import Table
+from rlzoo.doctor.readers import Record
 from rlzoo.files import append_json_line
 from tests.doctor.tables import changed, healthy
 from tests.doctor.test_detectors import FIRST, SICK, sick, slow

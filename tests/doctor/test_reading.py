@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlzoo.doctor.reading import TRAINER_STATE, read_table, run_records, table_of
-from rlzoo.doctor.repetition import repetition
+from rlzoo.doctor.readers import TRAINER_STATE, read_table, repetition, run_records, table_of
 from rlzoo.errors import UserError
 
 TRL = [

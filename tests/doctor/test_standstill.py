@@ -8,7 +8,7 @@ import pytest
 
 from rlzoo.commands import main
 from rlzoo.doctor.detectors import DETECTORS, standstill
-from rlzoo.doctor.signals import PATIENCE
+from rlzoo.doctor.indicators import PATIENCE
 from tests.doctor.tables import STEPS, changed, healthy
 
 STOPS = {

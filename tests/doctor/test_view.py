@@ -12,8 +12,8 @@ from rich.console import Console
 import rlzoo
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.doctor.columns import Table
 from rlzoo.doctor.detectors import DETECTORS, Detection, Examination, examine
+from rlzoo.doctor.indicators import Table
 from rlzoo.files import write_json_lines
 from rlzoo.report.doctor import as_data, print_examination, suggested
 from tests.conftest import error_of

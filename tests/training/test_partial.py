@@ -9,7 +9,7 @@ import torch
 
 from rlzoo.config import InspectConfig
 from rlzoo.doctor.detectors import examine
-from rlzoo.doctor.reading import read_table, table_of
+from rlzoo.doctor.readers import read_table, table_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.progress import BEGUN, OPTIMIZER, PROGRESS

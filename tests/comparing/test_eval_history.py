@@ -16,7 +16,7 @@ from rlzoo.report import leaderboard_figures as picture
 from rlzoo.report.leaderboard import markdown, page, print_leaderboard, records
 from rlzoo.report.leaderboard_sentences import headlines
 from rlzoo.statistics.verdicts import Finding
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, evaluate_on_the_way, make_run, row_of
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, evaluate_between, make_run, row_of
 
 STARTS, SLOW, SOON = 0.2, 0.3, 0.75
 HEADING = f"area under avg@{SAMPLES}"
@@ -29,7 +29,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1, 2):
         for name, halfway in (("grpo", SLOW), ("dapo", SOON)):
             run = make_run(folder / f"{name}-{seed}", name, seed, 0.6)
-            evaluate_on_the_way(run, {0: STARTS, 2: halfway + 0.01 * seed})
+            evaluate_between(run, {0: STARTS, 2: halfway + 0.01 * seed})
         for path in (folder / f"grpo-{seed}" / "evaluation").glob(f"step-{STEPS:06d}-*"):
             shutil.copy(path, folder / f"dapo-{seed}" / "evaluation")
     return folder
@@ -60,7 +60,7 @@ def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apar
 def test_the_area_is_of_one_family_with_the_other_measures(folder: Path) -> None:
     """Where it is judged as well, the others are corrected for it."""
     for seed in (0, 1, 2):
-        evaluate_on_the_way(make_run(folder / f"stapo-{seed}", "stapo", seed, 0.65), {0: STARTS, 2: 0.4})
+        evaluate_between(make_run(folder / f"stapo-{seed}", "stapo", seed, 0.65), {0: STARTS, 2: 0.4})
     with_area = row_of(board_of(folder), "stapo").results[DECODINGS[0]].average.difference
     for path in folder.glob("*/evaluation/step-000002-*"):
         path.unlink()
@@ -80,7 +80,7 @@ def test_there_is_no_area_where_a_run_was_evaluated_before_and_after_alone(folde
 
 
 def test_the_area_counts_the_steps_that_all_runs_have(folder: Path) -> None:
-    evaluate_on_the_way(folder / "dapo-0", {3: 1.0})
+    evaluate_between(folder / "dapo-0", {3: 1.0})
     before = row_of(board_of(folder), "dapo").results[DECODINGS[0]].measured[AREA]
     for path in (folder / "dapo-0" / "evaluation").glob("step-000003-*"):
         path.unlink()

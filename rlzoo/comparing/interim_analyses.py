@@ -1,7 +1,7 @@
-"""How often somebody looked at a grid with other seeds: whoever looks again after adding seeds errs more often.
+"""Counts interim analyses, for the sequential-testing correction: looking again after adding seeds errs more often.
 
-The looks of a row are the different sets of seeds with which a page showed it. They are counted in the grid's folder,
-and what is shown at the k-th look is corrected for k (benchmarks/coverage).
+The analyses of a row are the different sets of seeds with which a leaderboard showed it. They are counted in the grid's
+folder, and what is shown at the k-th is corrected for k (benchmarks/coverage).
 """
 
 import json
@@ -13,23 +13,23 @@ from rlzoo.comparing.finished_runs import FinishedRun
 from rlzoo.errors import UserError
 from rlzoo.files import read_json, write_json
 
-LOOKS = "looks.json"
+ANALYSES = "looks.json"
 
 
-def count_look(folder: Path, runs: Iterable[FinishedRun]) -> int:
-    """Notes in a grid's folder with which seeds its rows are looked at, and returns how many looks there were.
+def count_analysis(folder: Path, runs: Iterable[FinishedRun]) -> int:
+    """Notes in a grid's folder with which seeds its rows are shown, and returns the number of analyses so far.
 
-    A folder that cannot be written is looked at all the same. Raises UserError if the count is damaged.
+    A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
     """
     seeds: dict[str, list[int]] = {}
     for run in runs:
         seeds.setdefault(json.dumps(run.identity), []).append(run.config.seed)
-    seen = _read(folder / LOOKS)
+    seen = _read(folder / ANALYSES)
     for row, of_row in seeds.items():
         if sorted(of_row) not in seen.setdefault(row, []):
             seen[row].append(sorted(of_row))
     with suppress(OSError):
-        write_json(folder / LOOKS, seen)
+        write_json(folder / ANALYSES, seen)
     return max((len(seen[row]) for row in seeds), default=1)
 
 

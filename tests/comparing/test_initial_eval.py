@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from rlzoo.commands import main
 from rlzoo.comparing.grid import Grid, GridCell, read_grid
-from rlzoo.comparing.untrained import share_untrained
+from rlzoo.comparing.initial_eval import share_initial_eval
 from rlzoo.config.decoding import read_decodings
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import content_of, kept_content
@@ -19,7 +19,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json
 from rlzoo.report.leaderboard import markdown, page, print_leaderboard
 from rlzoo.report.leaderboard_sentences import headlines
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, board_of, evaluate_on_the_way, make_run, records
+from tests.comparing.finished_runs import DECODINGS, SAMPLES, board_of, evaluate_between, make_run, records
 from tests.conftest import save_tiny_model
 
 SMALL = (
@@ -62,7 +62,7 @@ def test_a_cell_gets_the_evaluation_of_another_with_its_seed(tmp_path: Path) -> 
     *others, cell = grid_of(tmp_path, "grpo", "dapo", "seeds=0,1").cells
     for other in others:
         evaluated(other)
-    share_untrained(cell, others)
+    share_initial_eval(cell, others)
     (same_seed,) = (other for other in others if other.seed == cell.seed)
     assert [path.read_text() for path in untrained(cell.folder)] == [
         path.read_text() for path in untrained(same_seed.folder)
@@ -74,7 +74,7 @@ def test_a_greedy_evaluation_with_its_one_sample_is_shared_as_well(tmp_path: Pat
     first, second = grid_of(tmp_path, "grpo", "dapo", "evaluation.decodings=[1/1,0/1]", "seeds=0").cells
     greedy = read_decodings(["0/1"])[0]
     Evaluation(records(np.random.default_rng(0), 0.5, 1), 1).save(evaluated(first).folder.evaluation(0, greedy))
-    share_untrained(second, [first])
+    share_initial_eval(second, [first])
     assert second.folder.evaluation(0, greedy).exists() and has_evaluations(second)
 
 
@@ -82,7 +82,7 @@ def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: P
     first, trained_faster = grid_of(tmp_path, "grpo", "train.learning_rate=[1e-4,1e-3]", "seeds=0").cells
     _, sampled_more = grid_of(tmp_path / "other", "grpo", "dapo", "evaluation.samples=4", "seeds=0").cells
     for cell in (trained_faster, sampled_more):
-        share_untrained(cell, [evaluated(first)])
+        share_initial_eval(cell, [evaluated(first)])
     assert has_evaluations(trained_faster) and not has_evaluations(sampled_more)
 
 
@@ -106,9 +106,9 @@ def test_what_another_model_or_other_data_made_under_the_same_name_is_not_shared
         Path("own.jsonl").write_text(Path("own.jsonl").read_text().replace('answer": 2', 'answer": 3'))
     else:
         first.folder.content.unlink()
-    share_untrained(second, [first])
+    share_initial_eval(second, [first])
     assert not second.folder.path.exists()
-    share_untrained(second, [evaluated(first)])  # as it is made of what is there now
+    share_initial_eval(second, [evaluated(first)])  # as it is made of what is there now
     assert has_evaluations(second) and kept_content(second.folder) == content_of(second.config)
 
 
@@ -117,7 +117,7 @@ def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:
     linked = untrained(evaluated(first).folder)[1]
     linked.rename(tmp_path / "elsewhere")
     linked.symlink_to(tmp_path / "elsewhere")
-    share_untrained(second, [first])
+    share_initial_eval(second, [first])
     assert not second.folder.path.exists()
 
 
@@ -125,14 +125,14 @@ def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:
 def test_a_damaged_evaluation_is_not_shared(damage: bytes, tmp_path: Path) -> None:
     first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
     untrained(evaluated(first).folder)[0].write_bytes(damage)
-    share_untrained(second, [first])
+    share_initial_eval(second, [first])
     assert not second.folder.path.exists()
 
 
 def test_half_of_the_decodings_are_not_shared(tmp_path: Path) -> None:
     first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
     untrained(evaluated(first).folder)[1].unlink()
-    share_untrained(second, [first])
+    share_initial_eval(second, [first])
     assert not second.folder.path.exists()
 
 
@@ -145,7 +145,7 @@ def test_a_cell_that_has_begun_or_tells_a_tracker_or_runs_code_from_outside_eval
     code = replace(code, parts={"theirs:Part": {"theirs.py": "digest"}})
     outside = replace(outside, entry=replace(outside.entry, code=code))
     for cell in (begun, tells, outside):
-        share_untrained(cell, [evaluated(first)])
+        share_initial_eval(cell, [evaluated(first)])
         assert not has_evaluations(cell)
 
 
@@ -154,7 +154,7 @@ def test_a_shared_evaluation_and_the_run_after_it_are_those_of_a_run_by_itself(t
     first, shared = grid_of(tmp_path / "together", "grpo", "dapo", "seeds=0").cells
     _, alone = grid_of(tmp_path / "alone", "grpo", "dapo", "seeds=0").cells
     main(["train", *first.words])
-    share_untrained(shared, [first])
+    share_initial_eval(shared, [first])
     assert has_evaluations(shared)
     for cell in (shared, alone):
         main(["train", *cell.words])
@@ -166,7 +166,7 @@ def test_a_shared_evaluation_and_the_run_after_it_are_those_of_a_run_by_itself(t
 def test_the_untrained_model_is_a_row_and_what_is_not_above_it_is_named(tmp_path: Path) -> None:
     for name, accuracy in (("grpo", 0.7), ("stapo", 0.2)):
         folder = make_run(tmp_path / name, name, 0, accuracy)
-        evaluate_on_the_way(folder, {0: 0.4})
+        evaluate_between(folder, {0: 0.4})
     board = board_of(tmp_path)
     assert board.untrained.keys() == set(DECODINGS)
     start = f"{100 * board.start(DECODINGS[0]):.1f}"
@@ -180,6 +180,6 @@ def test_the_untrained_model_is_a_row_and_what_is_not_above_it_is_named(tmp_path
 
 
 def test_all_rows_above_the_untrained_model_are_said_to_be(tmp_path: Path) -> None:
-    evaluate_on_the_way(make_run(tmp_path / "run", accuracy=0.7), {0: 0.4})
+    evaluate_between(make_run(tmp_path / "run", accuracy=0.7), {0: 0.4})
     assert any(line.startswith("At T=1, top-p=1, all rows are above") for line in headlines(board_of(tmp_path)))
     assert not board_of(make_run(tmp_path / "other")).untrained

@@ -14,7 +14,7 @@ from rlzoo.experiment.claim import Content, content_of, kept_content
 from rlzoo.files import write_json, write_text
 
 
-def share_untrained(cell: GridCell, others: Iterable[GridCell]) -> None:
+def share_initial_eval(cell: GridCell, others: Iterable[GridCell]) -> None:
     """Gives a cell that has not begun the evaluation before the first step that another one has made.
 
     The draws of an evaluation depend on the seed, the weights, the data and what `rlzoo eval` reads, so that the file

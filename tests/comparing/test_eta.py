@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from rlzoo.comparing.compare import CellStatus
+from rlzoo.comparing.eta import Eta
 from rlzoo.comparing.grid import RowName
-from rlzoo.comparing.pace import Pace
 
 STEPS = 50
 
@@ -32,12 +32,12 @@ def cells(time: float, jobs: int, start: float, step: float, end: float, runs: i
 def test_from_the_first_step_on_the_estimate_is_within_a_quarter(
     jobs: int, start: float, step: float, end: float
 ) -> None:
-    pace, whole, time = Pace(), (start + STEPS * step + end + 1) * math.ceil(4 / jobs) - 1, 0.0
+    eta, whole, time = Eta(), (start + STEPS * step + end + 1) * math.ceil(4 / jobs) - 1, 0.0
     estimates = []
     while time < whole:
         now: Sequence[CellStatus] = cells(time, jobs, start, step, end)
-        pace.see(now, time)
-        estimates.append((time, pace.left(now, time)))
+        eta.see(now, time)
+        estimates.append((time, eta.left(now, time)))
         time += 0.2
     known = [(time, left) for time, left in estimates if left is not None]
     assert known[0][0] <= start + 2 * step + 0.4
@@ -46,11 +46,11 @@ def test_from_the_first_step_on_the_estimate_is_within_a_quarter(
 
 
 def test_steps_of_an_earlier_call_are_no_start() -> None:
-    pace = Pace()
+    eta = Eta()
     before = CellStatus(RowName("grpo"), 0, "waiting", 20, STEPS, None, 1.0)
-    pace.see([before], 0.0)
+    eta.see([before], 0.0)
     for time, step, state in ((0.2, 20, "running"), (8.0, 20, "running"), (9.0, 21, "running")):
         now = [CellStatus(RowName("grpo"), 0, state, step, STEPS, None, 1.0)]
-        pace.see(now, time)
-        left = pace.left(now, time)
+        eta.see(now, time)
+        left = eta.left(now, time)
         assert left is None if step == 20 else left == pytest.approx(29 + 7.8)

@@ -7,7 +7,7 @@ import pytest
 import rlzoo
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
-from rlzoo.comparing.looks import LOOKS, count_look
+from rlzoo.comparing.interim_analyses import ANALYSES, count_analysis
 from rlzoo.errors import UserError
 from tests.comparing.finished_runs import STEPS, make_run
 
@@ -37,13 +37,13 @@ def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_d
     assert "corrected for 2 looks" in looked(with_seeds(tmp_path, 3))
     assert "corrected for 2 looks" in looked(str(tmp_path))
     runs, _, _ = read_runs([with_seeds(tmp_path, 3, ("grpo", "dapo", "stapo"))])
-    assert count_look(tmp_path, runs) == 2
+    assert count_analysis(tmp_path, runs) == 2
 
 
 @pytest.mark.parametrize(
     "damaged", ["[3", "[3]", '{"a": 3}', '{"a": [["x"]]}', '{"a": [[Infinity]]}', '{"a": [[null]]}']
 )
 def test_a_count_that_is_damaged_is_one_line(damaged: str, tmp_path: Path) -> None:
-    (tmp_path / LOOKS).write_text(damaged)
+    (tmp_path / ANALYSES).write_text(damaged)
     with pytest.raises(UserError, match=r"looks.json is damaged; remove it"):
-        count_look(tmp_path, [])
+        count_analysis(tmp_path, [])

@@ -21,7 +21,7 @@ class _Run:
 
 
 @dataclass
-class Pace:
+class Eta:
     """Watches the runs of a call. A run costs its start, with an evaluation, its steps, and what follows the last."""
 
     runs: list[_Run] = field(default_factory=list)
