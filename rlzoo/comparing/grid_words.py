@@ -73,20 +73,19 @@ def read_grid_words(words: Sequence[str], ablated: Sequence[str] = ()) -> GridWo
     up_to = max((_up_to(word) for word in words if word.startswith(AUTO)), default=0)
     trusted, others = own_words([word for word in words if not word.startswith(AUTO)], TrustConfig)
     refuse_lists([*others, *ablated])
-    keys, others = split_words("compare", others)
+    keys, settings = split_words("compare", [word for word in others if is_setting(word)])
     if up_to:
         keys.seeds = list(range(FIRST))
     if not keys.seeds or len(set(keys.seeds)) < len(keys.seeds):
         raise UserError(f"seeds={keys.seeds} must be one or more different numbers")
     keys.check()
-    settings = tuple(word for word in others if is_setting(word))
     if any(is_of_a_run(Path(word)) for word in settings):
-        settings = (*settings, *(f"trust={path}" for path in trusted.trust))
+        settings += [f"trust={path}" for path in trusted.trust]
     check_words(load_config(settings))
     rows = [RowWords.read(word) for word in others if not is_setting(word)]
     for row in (*rows, *map(RowWords.read, ablated)):
         _check_row(row, settings)
-    return GridWords(keys, up_to, rows, settings, tuple(trusted.trust))
+    return GridWords(keys, up_to, rows, tuple(settings), tuple(trusted.trust))
 
 
 def _check_row(row: RowWords, settings: Sequence[str]) -> None:
