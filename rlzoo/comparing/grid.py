@@ -377,7 +377,7 @@ def identity_of(row: RowWords) -> Identity:
     return parse(row.expression, imports=False).key, meant(row.settings)
 
 
-def choose_baseline(asked: str, rows: Mapping[Identity, str], where: str) -> Identity:
+def choose_baseline(asked: str, rows: Mapping[Identity, str], among: str) -> Identity:
     """The row that `asked` names, or else that of grpo without settings, of grpo, or the first. Rows have their names.
 
     Raises UserError if it is not among them, or if it is the name of several.
@@ -390,14 +390,14 @@ def choose_baseline(asked: str, rows: Mapping[Identity, str], where: str) -> Ide
         return next(iter([*of_key, *rows]))
     if of_key and not wanted[1]:
         several = ", ".join(f"baseline='{rows[row]}'" for row in of_key)
-        raise UserError(f"baseline={asked} has rows with settings of their own {where}; write {several}")
-    raise UserError(f"baseline={asked} is not among what is compared {where}: {', '.join(rows.values())}")
+        raise UserError(f"baseline={asked} is the name of several rows; write {several}")
+    raise UserError(f"baseline={asked} is not among {among}: {', '.join(rows.values())}")
 
 
 def _check_baseline(grid: Grid) -> None:
     shown = unique_labels(grid.objectives)
     rows = {entry.identity: str(entry.row_name(shown[entry.key])) for entry in grid.objectives}
-    choose_baseline(grid.baseline, rows, f"in {grid.folder}")
+    choose_baseline(grid.baseline, rows, "what is compared")
 
 
 def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:

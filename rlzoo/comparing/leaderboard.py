@@ -174,7 +174,7 @@ def make_leaderboard(
     scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
     names = _names(of_row)
     shown = {run.identity: str(names[run.identity]) for run in runs}
-    base = choose_baseline(baseline, shown, "of the runs that are done")
+    base = choose_baseline(baseline, shown, "the runs that are done")
     results, target = make_results(scored, base, decodings, equivalence / 100, looks), _last_accuracy(of_row[base])
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)

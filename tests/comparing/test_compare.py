@@ -16,10 +16,9 @@ from rich.console import Console
 
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.comparing.ablation import leave_one_out
 from rlzoo.comparing.compare import CellRun, compare
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
 from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config, words_of

@@ -79,7 +79,9 @@ def test_a_greedy_evaluation_with_its_one_sample_is_shared_as_well(tmp_path: Pat
 
 
 def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: Path) -> None:
-    first, trained_faster = grid_of(tmp_path, "grpo", "train.learning_rate=[1e-4,1e-3]", "seeds=0").cells
+    first, trained_faster = grid_of(
+        tmp_path, *(f"grpo train.learning_rate={rate}" for rate in ("1e-4", "1e-3")), "seeds=0"
+    ).cells
     _, sampled_more = grid_of(tmp_path / "other", "grpo", "dapo", "evaluation.samples=4", "seeds=0").cells
     for cell in (trained_faster, sampled_more):
         share_initial_eval(cell, [evaluated(first)])

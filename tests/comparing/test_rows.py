@@ -70,7 +70,9 @@ def test_a_number_that_is_written_in_two_ways_is_one_row_and_a_text_is_two(tmp_p
 def test_rows_of_one_objective_have_names_results_and_commands_of_their_own(tmp_path: Path) -> None:
     made(tmp_path, *RATES, "dapo", "seeds=0,1")
     runs, baseline, _ = read_runs([str(tmp_path)])
-    with pytest.raises(UserError, match=r"baseline=grpo has rows .*; write baseline='grpo train.learning_rate=1e-5', "):
+    with pytest.raises(
+        UserError, match=r"grpo is the name of several rows; write baseline=.grpo train.learning_rate=1e-5., "
+    ):
         make_leaderboard(runs, "grpo")
     assert str(make_leaderboard(runs, baseline).baseline.name) == RATES[0], "the first"
     board = make_leaderboard(runs, RATES[1])
