@@ -9,8 +9,8 @@ from pathlib import Path
 
 from objectives import parse
 from rlzoo.config import Config, GridConfig, TrustConfig, keys, load_config, own_words, resolve, split_words, words_of
-from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.config.recorded import is_of_a_run
+from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
 from rlzoo.files import read_json, slug
