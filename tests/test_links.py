@@ -42,7 +42,7 @@ def test_nothing_is_written_through_a_link_in_a_run(
     if name in ("checkpoints", "evaluation"):
         assert refused in error_of(capsys, "eval", run)
     if name == "evaluation":
-        assert refused in error_of(capsys, "regrade", records(run))
+        assert refused in error_of(capsys, "grade", "regrade=true", records(run))
     if name == PAGES:
         assert refused in error_of(capsys, "inspect", run)
     assert contents(outside) == before and not (outside / "new").exists()

@@ -29,8 +29,9 @@ def test_json_that_is_nested_too_deep_is_one_line(
 ) -> None:
     file, closing = tmp_path / "deep.jsonl", "]" if opening == "[" else "}"
     file.write_text(f'{{"question": "?", "gold": "1", "response": "1", "answer": {opening * DEEP}1{closing * DEEP}}}\n')
-    words = {"grade": (file, f"output={tmp_path / 'out'}"), "regrade": (file,), "task": (f"task.name={file}",)}
-    assert f"{file}" in error_of(capsys, command, *words[command])
+    words = {"grade": (file, f"output={tmp_path / 'out'}"), "task": (f"task.name={file}",)}
+    words["regrade"] = ("regrade=true", file)
+    assert f"{file}" in error_of(capsys, command.removeprefix("re"), *words[command])
 
 
 def test_yaml_that_is_nested_too_deep_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_line_of_responses_does_not_say_what_to_import(
     value = {"name": "theirs:Arithmetic"} if key == "task" else {"name": "arithmetic", "reward": ["theirs:reward"]}
     lines[-1]["task"] |= value
     write_json_lines(records(run), lines)
-    line = error_of(capsys, "regrade", records(run))
+    line = error_of(capsys, "grade", "regrade=true", records(run))
     assert "theirs:" in line and str(records(run)) in line and not marker.exists()
 
 
@@ -146,11 +146,11 @@ def test_a_line_of_responses_runs_no_command(run: Path, marker: Path, capsys: py
     lines[1]["task"] = {"name": "arithmetic", "reward": ["builtins:exec"]}
     lines[1]["response"] = f"open({str(marker)!r}, 'w')"
     write_json_lines(records(run), lines)
-    assert "subprocess:Popen" in error_of(capsys, "regrade", records(run)) and not marker.exists()
+    assert "subprocess:Popen" in error_of(capsys, "grade", "regrade=true", records(run)) and not marker.exists()
     write_json_lines(records(run), lines[1:])
-    assert "builtins:exec" in error_of(capsys, "regrade", records(run)) and not marker.exists()
+    assert "builtins:exec" in error_of(capsys, "grade", "regrade=true", records(run)) and not marker.exists()
     write_json_lines(records(run), [{**lines[0], "task": {"name": ["x"], "more": 1}}])
-    assert "which is none" in error_of(capsys, "regrade", records(run))
+    assert "which is none" in error_of(capsys, "grade", "regrade=true", records(run))
 
 
 def outside(run: Path) -> None:
@@ -221,9 +221,9 @@ def test_what_is_typed_or_trusted_is_imported(
     assert marker.exists()
     kept = next(Path("typed").glob("sums*.jsonl"))
     assert "has no effect" in error_of(capsys, "eval", "embedded:sums", f"trust={run}")
-    assert "add trust=" in error_of(capsys, "regrade", kept)
-    assert "has no effect" in error_of(capsys, "regrade", kept, "trust=elsewhere")
-    assert main(["regrade", str(kept), "trust=typed"]) == 0
+    assert "add trust=" in error_of(capsys, "grade", "regrade=true", kept)
+    assert "has no effect" in error_of(capsys, "grade", "regrade=true", kept, "trust=elsewhere")
+    assert main(["grade", "regrade=true", str(kept), "trust=typed"]) == 0
     mine = Path("mine.yaml")
     mine.write_text((run / "config.yaml").read_text())
     assert "trust=" in error_of(capsys, "train", run / "config.yaml", "output=new")
@@ -361,8 +361,8 @@ def test_no_command_runs_anything_of_a_strangers_folder(
             ["leaderboard", str(run.parent), "output=board"],
             ["eval", str(run), "output=evaluated"],
             ["inspect", str(run)],
-            ["regrade", str(records(run))],
-            ["regrade", str(run / "evaluation" / "countdown.jsonl")],
+            ["grade", "regrade=true", str(records(run))],
+            ["grade", "regrade=true", str(run / "evaluation" / "countdown.jsonl")],
             ["grade", str(run / "grade.jsonl"), "output=graded.jsonl"],
             ["doctor", str(run)],
             ["doctor", str(run), "--json"],

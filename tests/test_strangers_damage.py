@@ -110,7 +110,7 @@ def test_no_command_ends_in_anything_but_a_line_with_what_a_stranger_has_damaged
             ["leaderboard", str(clean), str(bad), "output=board"],
             ["eval", str(bad)],
             ["inspect", str(bad)],
-            ["regrade", str(records(bad)), "show=5"],
+            ["grade", "regrade=true", str(records(bad))],
             ["grade", str(records(bad)), "output=graded.jsonl"],
             ["doctor", str(bad)],
             ["push", str(bad), "someone/model"],

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlzoo.config.decoding import Decoding
-from rlzoo.evaluation.calls import right_calls
-from rlzoo.evaluation.evaluate import read_evaluations
+from rlzoo.evaluation.evaluate import read_evaluations, right_calls
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.tools import calls_in

@@ -144,7 +144,7 @@ def kept_responses(seeds: Seeds, folder: Path, random: Random) -> Words:
     """The responses of an evaluation."""
     source = next((seeds.run / "evaluation").glob("step-000002*.jsonl"))
     (folder / "kept.jsonl").write_bytes(lines_changed(source.read_bytes(), random))
-    return ["regrade", "kept.jsonl", *random.choice(([], ["output=again"]))]
+    return ["grade", "regrade=true", "kept.jsonl", *random.choice(([], ["output=again"]))]
 
 
 def talking(seeds: Seeds, folder: Path, random: Random) -> Words:
@@ -167,7 +167,7 @@ _ADAPTED = ["eval", "adapted", *_FEW]
 _HANDED_OVER = (
     *(_BOARD, ["leaderboard", "grid"], _BOARD_OF_RUN, _INSPECT, _DOCTOR, _RESUME, _COMPARE),
     *(["eval", "grid/grpo-0", "evaluation.problems=1"], ["push", "grid/grpo-0", "someone/model"]),
-    ["regrade", "grid/grpo-0/evaluation/step-000002-T1-p1.jsonl"],
+    ["grade", "regrade=true", "grid/grpo-0/evaluation/step-000002-T1-p1.jsonl"],
 )
 _EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/sums-T0.7-p0.9.jsonl", "output=board"]
 

@@ -26,7 +26,6 @@ from rlzoo.commands import (
     leaderboard,
     objectives,
     push,
-    regrade,
     task,
     train,
 )
@@ -76,7 +75,6 @@ COMMANDS: dict[str, Command] = {
     "train": train,
     "task": task,
     "eval": eval,
-    "regrade": regrade,
     "grade": grade,
     "compare": compare,
     "leaderboard": leaderboard,
@@ -94,9 +92,10 @@ COMMANDS: dict[str, Command] = {
     "push": push,
     "completion": completion,
 }
-
-
-REMOVED = {"choose": "rlzoo objectives --for entropy_collapse shows what addresses a failure mode"}
+REMOVED = {
+    "choose": "rlzoo objectives --for entropy_collapse shows what addresses a failure mode",
+    "regrade": "rlzoo grade regrade=true FILE.jsonl grades kept responses again",
+}
 """Command of an earlier version -> what to type instead."""
 
 

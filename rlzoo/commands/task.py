@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.commands.train import FIRST
-from rlzoo.config import keys_of, load_config, split_words
+from rlzoo.config import check_effect, keys_of, load_config
 
 SUMMARY = "show what a task asks, how it grades, and whether a model can learn it"
 
@@ -22,13 +22,9 @@ def run(arguments: Namespace) -> None:
     """Looks at the task with the model that is to learn it."""
     from rlzoo.experiment.check import check_words
 
-    settings, words = split_words("task", arguments.words)
-    config = load_config(words)
+    check_effect("task", arguments.words)
+    config = load_config(arguments.words)
     check_words(config)  # before torch is imported, which takes seconds
-    if settings.by_hand:
-        from rlzoo.report.by_hand import try_by_hand
-
-        return try_by_hand(config)
 
     from rlzoo.inspecting.task_look import look_at_task
     from rlzoo.report.task_view import as_data, print_task

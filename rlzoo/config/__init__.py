@@ -7,10 +7,8 @@ from rlzoo.config.command_keys import (
     InspectConfig,
     LeaderboardConfig,
     PushConfig,
-    RegradeConfig,
     SlurmConfig,
     TrustConfig,
-    VerifierConfig,
 )
 from rlzoo.config.decoding import read_decodings
 from rlzoo.config.reading import (
@@ -53,14 +51,12 @@ __all__ = [
     "LoraConfig",
     "ModelConfig",
     "PushConfig",
-    "RegradeConfig",
     "Resolved",
     "RolloutConfig",
     "SlurmConfig",
     "TaskConfig",
     "TrainConfig",
     "TrustConfig",
-    "VerifierConfig",
     "check_effect",
     "deciding",
     "flat",

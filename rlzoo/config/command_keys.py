@@ -19,13 +19,6 @@ class ShowConfig:
 
 
 @dataclass
-class TaskLookConfig:
-    by_hand: bool = False
-    """Try the task out: you write what the model would, tools and environment answer, and you are graded. Enter ends a
-    turn (a line that ends in a backslash goes on in the next one), Ctrl-D ends it all."""
-
-
-@dataclass
 class TrustConfig:
     trust: list[str] = field(default_factory=list)
     """Folders or files that others may have made and whose code may run: parts, tasks and rewards from outside that
@@ -116,47 +109,24 @@ class BenchmarksConfig:
 
 
 @dataclass
-class VerifierConfig:
-    url: str = ""
-    """An OpenAI-compatible endpoint that judges what the rules refuse: `http://localhost:8000/v1`; none if empty."""
-    model: str = ""
-    """The model to ask for there, e.g. `opencompass/CompassVerifier-3B`."""
-    template: str = ""
-    """A file with its prompt, which names {question}, {gold_answer} and {llm_response}; if empty, a short one."""
-    parallel: Count = 16
-    """How many answers are judged at a time."""
-    timeout: Positive = 120.0
-    """Seconds to wait for a verdict."""
-
-
-@dataclass
-class RegradeConfig:
+class GradeConfig:
     output: str = ""
-    """The folder that the new records go to; if empty, they go beside the old as `NAME.regraded.jsonl`."""
+    """The file that the graded lines go to; it must not exist yet. With `regrade=true` a folder; if empty, new records
+    go beside the old as `NAME.regraded.jsonl`."""
     overwrite: bool = False
-    """Put the new records in place of the old."""
+    """Replace the file that `output` names; with `regrade=true` the old records."""
     workers: Count = 1
     """Processes that grade."""
     timeout: Positive = 10.0
     """Seconds after which the grading of one response is killed and counted as a time-out."""
     allow_unconfined: bool = False
-    """Grade by scorers that run what a model wrote also where no kernel confines them (macOS, Linux before 5.13)."""
-    show: Natural = 10
-    """How many changed grades are listed for each file."""
-    verifier: VerifierConfig = field(default_factory=VerifierConfig)
-    """A model that judges what the rules refuse; scores with and without it are shown."""
-
-
-@dataclass
-class GradeConfig:
-    output: str = ""
-    """The file that the graded lines go to; it must not exist yet."""
-    overwrite: bool = False
-    """Replace the file that `output` names."""
-    workers: Count = 1
-    """Processes that grade."""
-    timeout: Positive = 10.0
-    """Seconds after which the grading of one response is killed and counted as a time-out."""
+    """With `regrade=true`: grade also by scorers that run what a model wrote where no kernel confines them (macOS,
+    Linux before 5.13)."""
+    regrade: bool = False
+    """The files are kept responses of evaluations or of training: they are graded again with the grader as it is now,
+    and the grades that change are listed."""
+    reward: str = ""
+    """With `regrade=true`: another function that grades them, as of `task.reward`; a judge for example."""
 
 
 @dataclass
@@ -199,9 +169,7 @@ class FitConfig:
 
 OWN: dict[str, type[Any] | str] = {
     "train": ShowConfig,
-    "task": TaskLookConfig,
     "eval": BenchmarksConfig,
-    "regrade": RegradeConfig,
     "grade": GradeConfig,
     "compare": GridConfig,
     "leaderboard": LeaderboardConfig,
@@ -213,7 +181,7 @@ OWN: dict[str, type[Any] | str] = {
     "push": PushConfig,
 }
 """Command -> the schema of its own keys; a name is that of a schema of the laboratory, `rlzoo.lab.keys`."""
-TRUSTING = ("train", "task", "eval", "regrade", "compare", "inspect", "fit")
+TRUSTING = ("train", "task", "eval", "grade", "compare", "inspect", "fit")
 """Those that read files which may name code."""
 
 

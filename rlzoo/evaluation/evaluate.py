@@ -1,7 +1,9 @@
 """Held-out evaluation: avg@k with an interval, and every response kept."""
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from rlzoo.config import RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import KeptBatches, in_order
-from rlzoo.evaluation.voting import with_votes
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
@@ -23,8 +24,10 @@ from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import Environment, GradedRollouts
 from rlzoo.statistics.aggregates import majority_at_k, pass_at_k, powers_of_two
 from rlzoo.statistics.intervals import Estimate, mean_over_problems
-from rlzoo.tasks.base import Problem, Task
+from rlzoo.tasks.base import KnowsCalls, Problem, Task
+from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import grading_keys, to_json
+from rlzoo.tasks.tools import calls_in
 
 RECORD = Fields(
     {"problem": TEXT, "sample": COUNT, "correct": SHARE, "response": TEXT, "outcome": TEXT},
@@ -35,6 +38,7 @@ RECORD = Fields(
 )
 """What the record of a response has."""
 
+Record = dict[str, Any]
 ShowProgress = Callable[[int, int], None]
 """Called with the number of responses done and the number of all."""
 
@@ -257,3 +261,86 @@ def response_record(graded: GradedRollouts, row: int, task: TaskConfig) -> dict[
         **{name: float(values[row]) for name, values in graded.figures.items()},
         **({"transcript": graded.transcripts[row]} if graded.transcripts else {}),
     }
+
+
+# ---- calls of tools --------------------------------------------------------------------------------------------------
+
+
+def call_figures(records: Sequence[Mapping[str, Any]], task: Task) -> dict[str, float]:
+    """What it is -> its number: calls per response, percent of calls that failed, and percent of right calls.
+
+    Nothing where responses have one turn; no right calls where the task does not know them; nan of no call.
+    """
+    if not all("tool_calls" in record for record in records):
+        return {}
+    calls, failed = (sum(record[name] for record in records) for name in ("tool_calls", "tool_errors"))
+    figures = {
+        "calls per response": calls / len(records),
+        "failed calls (%)": 100 * failed / calls if calls else float("nan"),
+    }
+    if isinstance(task, KnowsCalls):
+        figures["right calls (%)"] = 100 * right_calls(records, task)
+    return figures
+
+
+def right_calls(records: Sequence[Mapping[str, Any]], task: KnowsCalls) -> float:
+    """The share of the calls that ask for what the problem's answer is; nan if there is none."""
+    right = [
+        task.is_right_call(call, record["answer"]) for record in records for call in calls_in(record["transcript"])
+    ]
+    return sum(right) / len(right) if right else float("nan")
+
+
+# ---- majority votes --------------------------------------------------------------------------------------------------
+
+_WHOLE = re.compile(r"0|-?[1-9]\d*")
+
+
+def with_votes(pool: GraderPool, problems: Sequence[Problem], records: Sequence[Record]) -> list[Record]:
+    """The records, `vote` being the answer that a wrong answer equals where another sample wrote it otherwise before.
+
+    Each record is of the problem at its place; responses to one problem stand side by side. Graders compare with the
+    gold answer of a dataset's problem, so an answer takes its place; of other tasks, answers are equal as texts.
+    """
+    groups = [
+        [place for place, _ in group]
+        for _, group in itertools.groupby(enumerate(records), key=lambda numbered: numbered[1]["problem"])
+    ]
+    by_gold = [places for places in groups if _compares_with_gold(problems[places[0]], records[places[0]])]
+    distinct = [_distinct_wrong(records, places) for places in by_gold]
+    pairs = [pair for places in distinct for pair in itertools.combinations(places, 2) if _may_be_equal(records, pair)]
+    asked = [replace(problems[first], answer=records[first]["final_answer"]) for first, _ in pairs]
+    graded = pool.grade(asked, [records[second]["response"] for _, second in pairs])
+    votes: dict[tuple[str, str], str] = {}  # problem and answer -> the answer that it equals
+    for (first, second), result in zip(pairs, graded, strict=True):
+        key = (records[second]["problem"], records[second]["final_answer"])
+        if result.grade.correct == 1 and key not in votes:
+            answer = str(records[first]["final_answer"])
+            votes[key] = votes.get((key[0], answer), answer)
+    return [_voting(record, votes.get((record["problem"], record.get("final_answer") or ""))) for record in records]
+
+
+def _compares_with_gold(problem: Problem, record: Record) -> bool:
+    """Whether a grader of ours does; a reward of one's own may make anything of another gold answer."""
+    task = record["task"]
+    return "data_source" in problem.data and not task.get("reward") and not task.get("environment")
+
+
+def _distinct_wrong(records: Sequence[Record], places: Sequence[int]) -> list[int]:
+    """Where each wrong answer stands first."""
+    first_places: dict[str, int] = {}
+    for place in places:
+        answer = records[place].get("final_answer")
+        if answer is not None and records[place]["correct"] != 1:
+            first_places.setdefault(answer, place)
+    return list(first_places.values())
+
+
+def _may_be_equal(records: Sequence[Record], pair: tuple[int, int]) -> bool:
+    """False for two different whole numbers, which need no grader."""
+    return not all(_WHOLE.fullmatch(records[place]["final_answer"]) for place in pair)
+
+
+def _voting(record: Record, vote: str | None) -> Record:
+    without = {key: value for key, value in record.items() if key != "vote"}
+    return without if vote is None or record["correct"] == 1 else {**without, "vote": vote}

@@ -14,8 +14,7 @@ from rlzoo.config import Config, RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
-from rlzoo.evaluation.settings import model_settings, settings_of
-from rlzoo.evaluation.target import Target
+from rlzoo.evaluation.target import Target, model_settings, settings_of
 from rlzoo.experiment.check import check_prompts
 from rlzoo.experiment.identity import changed_sources, read_objective, task_sources
 from rlzoo.experiment.machine import environment, shortage_named

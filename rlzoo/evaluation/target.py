@@ -1,32 +1,46 @@
 """What is evaluated by itself: a run's last checkpoint or any model, on its task or on named benchmarks."""
 
-from collections.abc import Mapping, Sequence, Set
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import try_to_load_from_cache
+
 from rlzoo.config import (
     BenchmarksConfig,
+    ColumnsConfig,
     Config,
+    ModelConfig,
+    TaskConfig,
     TrustConfig,
     check_effect,
     flat,
     given_keys,
     key_and_value,
+    keys,
     load_config,
     own_words,
     read_recorded,
     split_words,
 )
+from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import RecordedKeys, check_recorded
+from rlzoo.config.schema import EVALUATES, MACHINE
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_keys
+from rlzoo.experiment.identity import task_sources
 from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import refuse_links, slug
 from rlzoo.model.pretrained import locate
+from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks import check_task
+from rlzoo.tasks.base import Problem
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
+from rlzoo.tasks.regrading import to_json
 
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
 _OfRun = tuple[RunFolder, Path]
@@ -100,8 +114,8 @@ def _check_code(
     target: str, of_run: _OfRun | None, words: Sequence[str], on_benchmarks: bool, trust: Sequence[str]
 ) -> None:
     run = of_run[0] if of_run else None
-    keys = {} if run is None else keys_of_code(read_recorded(run.config), on_benchmarks)
-    recorded = RecordedKeys(Path(target) if run is None else run.config, keys)
+    named = {} if run is None else keys_of_code(read_recorded(run.config), on_benchmarks)
+    recorded = RecordedKeys(Path(target) if run is None else run.config, named)
     check_recorded([recorded], [flat(asdict(load_config(words)))], trust)
 
 
@@ -154,3 +168,77 @@ def _run_and_checkpoint(target: Path) -> _OfRun | None:
         check_whole(target.absolute())
         return run, target.absolute()
     return None
+
+
+# ---- what decides an evaluation: what two must share to be compared, or to be one ------------------------------------
+
+_CHUNK = 2**20
+
+
+def model_settings(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The model, by what its files hold or by its commit on the hub, and how it calculates."""
+    template = tokenizer.backend.chat_template if tokenizer.uses_template else None
+    return {
+        "precision": config.precision,
+        "attention": config.attention,
+        "chat_template": None if template is None else digest([json.dumps(template, sort_keys=True)]),
+        "weights": _weights(config),
+    }
+
+
+def settings_of(
+    name: str,
+    problems: Sequence[Problem],
+    samples: int,
+    source: TaskConfig,
+    decoding: Decoding,
+    config: Config,
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
+    """What decides the responses to a problem set, and their grades, beside the model."""
+    decides = [key for key in keys(TaskConfig) if key.read_by & EVALUATES and not key.locates_data]
+    decisive = {key.name.partition(".")[0] for key in decides if key.decides is not MACHINE}
+    task: dict[str, Any] = {name: value for name, value in vars(source).items() if name in decisive}
+    task |= {name: asdict(value) for name, value in task.items() if isinstance(value, ColumnsConfig)}
+    return {
+        "problem_set": name,
+        "task": task,
+        "problems": len(problems),
+        "samples": samples,
+        "decoding": asdict(decoding),
+        "stop": list(config.evaluation.stop),
+        "max_response_tokens": config.rollout.max_response_tokens,
+        "engine": config.rollout.engine,
+        "rows_per_batch": config.rollout.rows_per_batch,
+        "seed": config.seed,
+        "data": digest(
+            json.dumps([problem.prompt, problem.answer, to_json(problem.data)], default=dict) for problem in problems
+        ),
+        "prompts": digest(json.dumps(tokenizer.encode(problem.prompt)) for problem in problems),
+        **({"code": sources} if (sources := task_sources(source, config.rollout.engine)) else {}),
+    }
+
+
+def digest(texts: Sequence[str] | Iterator[str]) -> str:
+    """Of texts in their order."""
+    state = blake2b(digest_size=16)
+    for text in texts:
+        state.update(text.encode() + b"\0")
+    return state.hexdigest()
+
+
+def _weights(config: ModelConfig) -> str:
+    """The digest of a folder's weights and configuration; of a model on the hub the commit, or what was asked for."""
+    source = locate(config)
+    folder = Path(source.path)
+    if not folder.is_dir():
+        revision = config.revision or "main"
+        cached = try_to_load_from_cache(source.path, "config.json", revision=revision)
+        return Path(cached).parent.name if isinstance(cached, str) else revision
+    state = blake2b(digest_size=16)
+    for file in [folder / "config.json", *sorted(folder.glob("*.safetensors")), *sorted(folder.glob("*.bin"))]:
+        state.update(file.name.encode() + b"\0")
+        with file.open("rb") as content:
+            while chunk := content.read(_CHUNK):
+                state.update(chunk)
+    return state.hexdigest()

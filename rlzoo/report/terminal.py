@@ -21,12 +21,10 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Detection
 from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.regrade import Change
 from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.before_after import figures_table, responses_table
-from rlzoo.report.evaluation import changes_table, results_tables
+from rlzoo.report.evaluation import figures_table, responses_table, results_tables
 from rlzoo.report.memory import said_room
 from rlzoo.report.table import plain_console
 from rlzoo.rollout import engine_class
@@ -155,40 +153,6 @@ class Terminal:
             self.console.print(f"{failed} gradings failed")
         for path in paths:
             self.console.print(f"responses  {path}", soft_wrap=True)
-
-    def show_regraded(self, file: Path, target: Path, regraded: Sequence[Change], show: int) -> None:
-        """How many grades of a file changed, and the first `show` of them. `regraded` has every record."""
-        changes = [(old, new) for old, new in regraded if old["correct"] != new["correct"]]
-        risen = sum(new["correct"] > old["correct"] for old, new in changes)
-        means = [100 * sum(pair[i]["correct"] for pair in regraded) / len(regraded) for i in (0, 1)]
-        self.console.print(f"{file}", soft_wrap=True, style="bold")
-        self.console.print(
-            f"{len(changes)} of {len(regraded)} grades changed, {risen} up and {len(changes) - risen} down: "
-            f"accuracy {means[0]:.2f} -> {means[1]:.2f} %"
-        )
-        timed_out, failed = (
-            [new["outcome"] for _, new in regraded].count(outcome) for outcome in ("timed_out", "failed")
-        )
-        if timed_out or failed:
-            self.console.print(f"{timed_out} gradings timed out, {failed} failed")
-        if changes and show:
-            self.console.print(changes_table(changes[:show]))
-        self.console.print(f"written to {target}", soft_wrap=True)
-
-    @contextmanager
-    def judging(self) -> Iterator[Callable[[int, int], None]]:
-        """Shows how many refused answers a verifier has judged."""
-        with self._progress("judging", "answers") as (progress, task):
-            yield lambda done, total: progress.update(task, completed=done, total=total)
-
-    def show_verified(self, records: Sequence[Mapping[str, Any]], model: str) -> None:
-        """The share that the rules accept beside the share that they or the verifier accept."""
-        judged = [record["verdict"] for record in records if record["verdict"] is not None]
-        rules, either = (100 * sum(record[by] for record in records) / len(records) for by in ("correct", "verified"))
-        self.console.print(
-            f"rules {rules:.2f} %, rules or {model} {either:.2f} %: it judged {len(judged)} of {len(records)} "
-            f"responses, accepted {judged.count('A')}, and gave no verdict on {judged.count('')}"
-        )
 
     @contextmanager
     def _progress(

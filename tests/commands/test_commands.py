@@ -62,12 +62,12 @@ WRONG = [
     "compare grpo seeds=1,1",
     "leaderboard titel=x",
     "inspect run stp=1",
-    "regrade file.jsonl shw=1",
+    "grade regrade=true file.jsonl ouput=1",
     "fit objective=grppo",
     "inspect nowhere",
     "push nowhere a/b",
     "train task.name=foo",
-    "regrade g=5/nowhere.jsonl shw=1",
+    "grade regrade=true g=5/nowhere.jsonl ouput=1",
     "warmup stepz=1",
     "completion bosh",
     "completion bash further",
@@ -100,7 +100,7 @@ def test_the_zoo_is_shown_and_compared_without_torch() -> None:
 
 
 def test_a_file_to_grade_again_may_have_an_equals_sign_in_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "unknown key" not in error_of(capsys, "regrade", "runs/g=5/nowhere.jsonl")
+    assert "unknown key" not in error_of(capsys, "grade", "regrade=true", "runs/g=5/nowhere.jsonl")
 
 
 @pytest.mark.slow

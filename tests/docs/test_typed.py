@@ -169,9 +169,10 @@ def predicted(words: list[str]) -> None:
     assert main(words) in (0, 1)
 
 
-def regraded(words: list[str]) -> None:
+def graded(words: list[str]) -> None:
     """The shell's star spelled out."""
-    assert main(["regrade", *map(str, sorted(Path("runs/math-stapo-0/evaluation").glob("*.jsonl")))]) == 0
+    spelled = [str(path) for word in words for path in (sorted(Path().glob(word)) if "*" in word else [word])]
+    assert main(spelled) == 0
 
 
 def pushed(words: list[str]) -> None:
@@ -190,9 +191,8 @@ DONE: dict[str, Callable[[list[str]], None]] = {
     "objectives": looked,
     "doctor": predicted,
     "task": looked,
-    "grade": looked,
+    "grade": graded,
     "fit": predicted,
-    "regrade": regraded,
     "push": pushed,
 }
 

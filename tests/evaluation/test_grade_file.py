@@ -1,17 +1,35 @@
-"""Anybody's responses are graded line by line, and nothing of theirs is lost."""
+"""Responses are graded line by line, anybody's and kept ones; nothing of theirs is lost or written over unasked."""
 
+import io
 import json
-from collections.abc import Sequence
+import random
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rlzoo.commands import main
-from rlzoo.files import read_json_lines
-from rlzoo.tasks import grade
+from rlzoo.config import GradeConfig, TaskConfig
+from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate_target import evaluate_target
+from rlzoo.evaluation.grade_file import regrade, regraded
+from rlzoo.evaluation.kept import read_results
+from rlzoo.evaluation.target import read_target
+from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.report.evaluation import CHANGES, print_regraded
+from rlzoo.report.terminal import Terminal
+from rlzoo.tasks import OWN, demonstrated_task, grade, load_task
+from rlzoo.tasks.regrading import from_json, grading_keys, to_json
 from tests.conftest import error_of
+from tests.thinned import thinned
 
+JUDGE = Path(__file__).parents[2] / "examples" / "judge.py"
 ROLES = "(1) Zoey is a knight"
 LINES = [
     {"gold": "103", "response": r"\boxed{103 \text{ cm}}", "id": 7, "mine": [1, "é"]},
@@ -116,3 +134,185 @@ def test_the_grader_stands_by_itself() -> None:
     assert grade(ROLES, f"<think></think><answer>{ROLES}</answer>", "kk_logic").reward == 3
     with pytest.raises(ValueError, match="no answer"):
         grade("", r"\boxed{0.5}")
+
+
+# ---- kept responses --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Judge:
+    """An OpenAI-compatible endpoint that accepts a student who wrote what it likes, and remembers what it was asked."""
+
+    likes: str = "nothing"
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+    state = Judge()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = body["messages"][0]["content"]
+            state.asked.append(prompt)
+            letter = "A" if state.likes in prompt else "B"
+            reply = json.dumps({"choices": [{"message": {"content": letter}}]}).encode()
+            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    monkeypatch.setenv("JUDGE_URL", f"http://127.0.0.1:{http.server_port}/v1")
+    monkeypatch.setenv("JUDGE_MODEL", "judge")
+    yield state
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The responses of an evaluation of the embedded model, right ones and wrong ones."""
+    words = (f"output={tmp_path / 'out'}", "evaluation.problems=8", "evaluation.samples=4")
+    (path,) = evaluate_target(read_target("embedded:sums", words), Terminal(Console(quiet=True)))
+    return path
+
+
+def test_every_record_can_be_graded_again_by_itself(kept: Path) -> None:
+    records = read_json_lines(kept)
+    assert {record["correct"] for record in records} == {0.0, 1.0}
+    assert regraded(records) == records
+    wrong = [{**record, "correct": 1 - record["correct"], "reward": 0.5, "final_answer": "?"} for record in records]
+    assert regraded(wrong) == records
+    cut = [{**record, "outcome": "truncated"} for record in records]
+    assert {(record["correct"], record["reward"], record["final_answer"]) for record in regraded(cut)} == {(0, 0, None)}
+
+
+def test_regrade_writes_beside_and_over_only_if_asked(kept: Path, tmp_path: Path) -> None:
+    path = kept
+    right, summary = path.read_bytes(), read_results(path.parent)[path.stem]
+    records = read_json_lines(path)
+    records[0]["correct"] = 1 - records[0]["correct"]
+    write_json_lines(path, records)
+    console = Console(width=80, record=True, file=io.StringIO())
+    (found,) = regrade([path], GradeConfig())
+    print_regraded(found, console)
+    shown, beside = console.export_text(), found.target
+    assert f"1 of {len(records)} grades changed" in shown and records[0]["problem"] in shown
+    assert beside.read_bytes() == right and read_json_lines(path) == records
+    again = read_results(beside.parent)[beside.stem]
+    assert again.pop("regraded_with") and again == summary
+    assert [it.target for it in regrade([path, beside], GradeConfig())] == [beside]
+    (elsewhere,) = regrade([path], GradeConfig(output=str(tmp_path / "new")))
+    assert elsewhere.target == tmp_path / "new" / path.name and elsewhere.target.read_bytes() == right
+    with pytest.raises(UserError, match="overwrite=true does that"):
+        list(regrade([path], GradeConfig(output=str(path.parent))))
+    assert [it.target for it in regrade([path], GradeConfig(overwrite=True))] == [path]
+    assert path.read_bytes() == right
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (None, (), r"records\.jsonl: there is no such file"),
+        ("", (), r"holds no response"),
+        ("no json\n", (), r"line 1 is not readable as JSON"),
+        ('{"problem": "p"}\n', (), r"line 1 cannot be graded again: it has no prompt, answer, response"),
+        ("{}\n", ("output=x", "overwrite=true"), r"output=x has no effect with overwrite=true"),
+        ("{}\n", ("workers=0",), r"workers=0 must be at least 1"),
+    ],
+)
+def test_a_file_that_cannot_be_regraded_is_one_clear_error(
+    content: str | None, words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "records.jsonl"
+    if content is not None:
+        path.write_text(content)
+    assert re.search(message, error_of(capsys, "grade", "regrade=true", path, *words))
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in OWN), ("arithmetic", {"digits": 1})])
+def test_the_shipped_tasks_are_graded_again(name: str, options: dict[str, int]) -> None:
+    config = TaskConfig(name, options=options, problems=9, wrong_reward=-1.0)
+    task = demonstrated_task(config)
+    problem = task.held_out[0]
+    record = {
+        **{"problem": problem.id, "prompt": problem.prompt, "answer": problem.answer, "final_answer": None},
+        **{"response": task.demonstration(problem, random.Random(0)), "correct": 0.0, "reward": 0.0},
+        **{"outcome": "graded", "task": grading_keys(config), "data": to_json(problem.data)},
+    }
+    (new,) = regraded([record])
+    assert (new["correct"], new["reward"], new["final_answer"]) == (1.0, 1.0, problem.answer)
+    assert regraded([{**record, "response": "="}])[0]["reward"] == -1
+
+
+@pytest.mark.parametrize("name", ["${instruction}", "${oc.decode:'subprocess:Popen'}", "${oc.env:HOME}"])
+def test_nothing_that_a_record_says_is_filled_in(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tmp_path / "made"
+    options = {"args": ["touch", str(made)]}
+    task = {"name": name, "instruction": "subprocess:Popen", "options": options, "wrong_reward": 0.0}
+    record = {"problem": "1+1", "prompt": "1+1=", "answer": "2", "response": "=2", "correct": 1.0, "reward": 1.0}
+    write_json_lines(tmp_path / "kept.jsonl", [{**record, "outcome": "graded", "data": {}, "task": task}])
+    assert "${...} has no meaning there" in error_of(capsys, "grade", "regrade=true", tmp_path / "kept.jsonl")
+    assert not made.exists()
+
+
+STEERING = "\x1b[31mred\x07\u202eturned"
+
+
+def test_the_first_changed_grades_are_shown_and_steer_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"prompt": "1+1=", "answer": STEERING, "response": f"={STEERING}", "final_answer": None, "correct": 1.0}
+    told |= {"reward": 1.0, "outcome": "graded", "task": grading_keys(TaskConfig("sums")), "data": {}}
+    write_json_lines(tmp_path / "kept.jsonl", [{**told, "problem": f"{n}-{STEERING}"} for n in range(CHANGES + 1)])
+    assert main(["grade", "regrade=true", str(tmp_path / "kept.jsonl")]) == 0
+    said = capsys.readouterr().out
+    assert f"{CHANGES + 1} of {CHANGES + 1} grades changed" in said
+    assert len(re.findall("right +wrong", said)) == CHANGES and f"{CHANGES}-" not in said
+    assert not {"\x1b", "\x07", "\u202e"} & set(said)
+
+
+def test_what_was_a_command_or_a_key_says_what_does_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "rlzoo regrade was removed; rlzoo grade regrade=true" in error_of(capsys, "regrade", "kept.jsonl")
+    assert "examples/judge.py" in error_of(capsys, "grade", "regrade=true", "a.jsonl", "verifier.url=http://x")
+    assert "rlzoo grade grades what you write" in error_of(capsys, "task", "by_hand=true")
+
+
+def test_a_judge_is_asked_about_what_the_rules_refuse_and_can_only_raise_the_score(
+    tmp_path: Path, judge: Judge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"problem": "p", "prompt": "1+1?", "answer": "2", "correct": 0.0, "reward": 0.0, "outcome": "graded"}
+    told |= {"task": grading_keys(TaskConfig("any.parquet")), "data": {"data_source": ""}, "final_answer": None}
+    responses = [r"\boxed{2}", r"\boxed{\frac{4}{2}}", r"\boxed{two}", r"\boxed{3}", ""]
+    kept = regraded([{**told, "response": response} for response in responses])
+    assert [record["correct"] for record in kept] == [1, 1, 0, 0, 0]
+    write_json_lines(tmp_path / "kept.jsonl", kept)
+    judge.likes = r"\boxed{two}"
+    assert main(["grade", "regrade=true", f"reward={JUDGE}:rules_or_judge", str(tmp_path / "kept.jsonl")]) == 0
+    after = read_json_lines(tmp_path / "kept.regraded.jsonl")
+    assert [record["correct"] for record in after] == [1, 1, 1, 0, 0]
+    assert len(judge.asked) == 2, "what the rules accept is not asked, nor what is empty"
+    assert all("Standard answer:\n2\n" in prompt and "Question:\n1+1?" in prompt for prompt in judge.asked)
+    assert "1 of 5 grades changed, 1 up and 0 down" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", thinned(["countdown", "chain_sum", "arc_agi", "basic_arithmetic"], 4))
+def test_the_problems_of_reasoning_gym_come_back_from_json_as_they_were(name: str) -> None:
+    config = TaskConfig(f"reasoning_gym:{name}", wrong_reward=-1.0)
+    problem = load_task(config, held_out_problems=1).held_out[0]
+    assert from_json(json.loads(json.dumps(to_json(problem.data)))) == problem.data
+    record = {
+        **{"problem": problem.id, "prompt": problem.prompt, "answer": problem.answer, "final_answer": None},
+        **{"response": f"<answer>{problem.answer}</answer>", "correct": 0.0, "reward": 0.0, "outcome": "graded"},
+        **{"task": grading_keys(config), "data": to_json(problem.data)},
+    }
+    (new,) = regraded([record])
+    assert (new["correct"], new["reward"]) == (1.0, 1.0)
+    assert regraded([{**record, "response": "no"}])[0]["reward"] < 0

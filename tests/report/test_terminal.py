@@ -20,7 +20,7 @@ from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.check import check
 from rlzoo.experiment.experiment import counted
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.before_after import figures_table, responses_table
+from rlzoo.report.evaluation import figures_table, responses_table
 from rlzoo.report.table import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
 from rlzoo.rollout.memory import shape_of

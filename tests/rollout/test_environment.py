@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import RegradeConfig, load_config
+from rlzoo.config import GradeConfig, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
-from rlzoo.evaluation.regrade import regrade
+from rlzoo.evaluation.grade_file import regrade
 from rlzoo.experiment.check import check
 from rlzoo.files import read_json_lines
 from rlzoo.rollout.environment import environment_of
@@ -35,10 +35,10 @@ def test_tokens_that_the_policy_did_not_choose_change_no_gradient_and_rewards_ar
 
     (kept,) = sorted((folders[1].path / "evaluation").glob("step-000001*.jsonl"))
     with pytest.raises(UserError, match=r"cannot be graded again: the rewards of task.name=.*Echo .* rlzoo eval"):
-        regrade([kept], RegradeConfig(), None, trust=[str(kept)])  # type: ignore[arg-type]
+        list(regrade([kept], GradeConfig(), [str(kept)]))
     (kept,) = sorted((folders[0].path / "evaluation").glob("step-000001*.jsonl"))
-    with pytest.raises(AttributeError):  # it gets as far as the view that is missing
-        regrade([kept], RegradeConfig(), None)  # type: ignore[arg-type]
+    (again,) = regrade([kept], GradeConfig())
+    assert not again.changes
 
 
 def test_an_engine_that_only_a_recorded_file_names_is_not_obeyed() -> None:

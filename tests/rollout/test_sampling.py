@@ -10,7 +10,7 @@ import torch
 
 from rlzoo.config import TaskConfig
 from rlzoo.evaluation.evaluate import response_record
-from rlzoo.evaluation.regrade import regraded
+from rlzoo.evaluation.grade_file import regraded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import SingleTurn

@@ -155,8 +155,8 @@ def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     assert main(["train", *keys, f"output={tmp_path / 'run'}"]) == 0
     (kept,) = (tmp_path / "run" / "evaluation").glob("step-000001*.jsonl")
     capsys.readouterr()
-    assert "is not obeyed" in error_of(capsys, "regrade", kept)
-    told = error_of(capsys, "regrade", kept, f"trust={kept}")
+    assert "is not obeyed" in error_of(capsys, "grade", "regrade=true", kept)
+    told = error_of(capsys, "grade", "regrade=true", kept, f"trust={kept}")
     assert "cannot be graded again: the rewards of" in told and "rlzoo eval samples and grades anew" in told
     told = error_of(capsys, "train", *keys, "rollout.ahead=1")
     assert "rollout.ahead=1: the environment of" in told and "leave rollout.ahead out" in told

@@ -255,7 +255,7 @@ def test_nothing_is_typed_into_or_written_to_the_terminal_of_a_command(tmp_path:
     told |= {"outcome": "graded", "response": wrong, "correct": 0.0, "reward": 0.0}
     write_json_lines(tmp_path / "kept.jsonl", [{**told, "task": {"name": "reasoning_gym:countdown"}}])
     master, slave = pty.openpty()
-    words = [sys.executable, "-m", "rlzoo", "regrade", str(tmp_path / "kept.jsonl")]
+    words = [sys.executable, "-m", "rlzoo", "grade", "regrade=true", str(tmp_path / "kept.jsonl")]
     done = subprocess.run(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, timeout=100)
     os.set_blocking(slave, False)
     with pytest.raises(BlockingIOError):
@@ -329,10 +329,10 @@ def test_where_the_kernel_has_no_boundary_a_scorer_that_evaluates_is_refused_unl
     told = {"problem": "p", "prompt": "?", "answer": "3", "data": dict(problem_of("countdown").data)}
     told |= {"outcome": "graded", "response": "<answer>1+2</answer>", "correct": 0.0, "reward": 0.0}
     write_json_lines(tmp_path / "kept.jsonl", [{**told, "task": {"name": "reasoning_gym:countdown"}}])
-    assert main(["regrade", str(tmp_path / "kept.jsonl")]) == 2
+    assert main(["grade", "regrade=true", str(tmp_path / "kept.jsonl")]) == 2
     assert "task.allow_unconfined=false: the scorer runs what a model wrote" in capsys.readouterr().err
     with caplog.at_level(logging.WARNING):
-        assert main(["regrade", str(tmp_path / "kept.jsonl"), "allow_unconfined=true"]) == 0
+        assert main(["grade", "regrade=true", str(tmp_path / "kept.jsonl"), "allow_unconfined=true"]) == 0
     assert "its kernel has no Landlock" in caplog.text
     assert read_json_lines(tmp_path / "kept.regraded.jsonl")[0]["correct"] == 1
     task = load_task(TaskConfig("reasoning_gym:countdown"), held_out_problems=1)

@@ -1,12 +1,16 @@
-"""Wrong answers vote together if the grader calls them equal, however they are written."""
+"""What the records of an evaluation say: votes of answers that are equal, and calls that were right."""
+
+import math
 
 import pytest
 
 from rlzoo.config import TaskConfig
-from rlzoo.evaluation.evaluate import Evaluation
-from rlzoo.evaluation.regrade import regraded
+from rlzoo.evaluation.evaluate import Evaluation, call_figures
+from rlzoo.evaluation.grade_file import regraded
 from rlzoo.tasks import load_to_grade
+from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.calculator import CALL_BEGINS, CALL_ENDS, Calculator
 from rlzoo.tasks.regrading import grading_keys
 
 CONFIG = TaskConfig("any.parquet")
@@ -55,3 +59,21 @@ def test_a_vote_is_said_where_it_is_not_the_answer_as_written_and_regrading_keep
     found = records("2", r"\frac{1}{2}", "0.5", "7")
     assert [record.get("vote") for record in found] == [None, None, found[1]["final_answer"], None]
     assert regraded(found) == found
+
+
+def record(answer: str, *expressions: str, errors: int = 0) -> dict[str, object]:
+    """A response with these calls."""
+    calls = "".join(f"{CALL_BEGINS}{expression}{CALL_ENDS}" for expression in expressions)
+    return {"answer": answer, "transcript": calls, "tool_calls": float(len(expressions)), "tool_errors": float(errors)}
+
+
+def test_calls_are_counted_per_response_and_failed_and_right_ones_per_call() -> None:
+    records = [record("6", "2*3", "2*4"), record("7"), record("8", "8*", errors=1), record("9", "3*3")]
+    figures = call_figures(records, Calculator())
+    assert figures == pytest.approx({"calls per response": 1.0, "failed calls (%)": 25.0, "right calls (%)": 50.0})
+
+
+def test_a_task_that_does_not_know_what_to_call_for_has_no_right_calls_and_one_turn_no_calls() -> None:
+    assert "right calls (%)" not in call_figures([record("6", "2*3")], Arithmetic())
+    assert call_figures([{"answer": "6"}], Calculator()) == {}
+    assert math.isnan(call_figures([record("6")], Calculator())["right calls (%)"])
