@@ -107,7 +107,7 @@ def peaks(experiment: Experiment, accelerator: Accelerator, folder: Path) -> dic
     with peak(found, "resumed, with moments"):
         models = loaded(frozenset(), saved)
         trainer = Trainer(experiment, accelerator, models.policy, None, sampler=None)  # type: ignore[arg-type]
-        load_optimizer(saved, trainer.optimizer, Progress(), trainer.trained)
+        load_optimizer(saved, trainer.optimizer, Progress())
     return found
 
 

@@ -1,10 +1,9 @@
 """Checkpoints: a Hugging Face model folder plus what training needs to go on bitwise as if it had not stopped."""
 
 import json
-import logging
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -56,9 +55,6 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-_OF_EXPERTS = ".experts."
-"""In the name of a parameter of an expert, where each has its own."""
-_logger = logging.getLogger(__name__)
 
 
 class CheckpointTimes:
@@ -193,15 +189,12 @@ def load_weights(checkpoint: Path, policy: Policy) -> None:
         policy.load(checkpoint)
 
 
-def load_optimizer(
-    checkpoint: Path, optimizer: torch.optim.Optimizer, progress: Progress, names: Sequence[str]
-) -> None:
+def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration.
 
-    `names` are those of its parameters, by number. Of sharded parameters each process reads its rows alone. Raises
-    ValueError on all of them for moments that no training leaves, and for a parameter that has lost its own: without
-    them it would learn another thing. An expert without any is taken for one that no token chose; a warning says so
-    where no checksums do.
+    Of sharded parameters each process reads its rows alone. Raises ValueError on all of them for moments that no
+    training leaves, and for a parameter that has lost its own. Where checksums say that none is lost, a parameter
+    without any had no gradient: an expert that no token chose.
     """
     with safe_open(checkpoint / OPTIMIZER, "pt") as file:
         shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
@@ -222,8 +215,7 @@ def load_optimizer(
             wrong.append(str(error))
     _raise_everywhere(wrong)
     is_begun = progress.updates > progress.updates_skipped
-    moved = _moved(checkpoint, names if is_begun else (), state.keys())
-    for number in moved:
+    for number in state if has_manifest(checkpoint) or not is_begun else range(len(parameters)):
         if lacking := {"step", *MOMENTS} - state.get(number, {}).keys():
             raise ValueError(f"{OPTIMIZER}: parameter {number} has no {', '.join(sorted(lacking))}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -247,20 +239,6 @@ def _raise_everywhere(wrong: Sequence[str]) -> None:
     """Raises ValueError on all processes if something is wrong on any."""
     if everywhere := sorted(gather_object(wrong)):
         raise ValueError(everywhere[0])
-
-
-def _moved(checkpoint: Path, names: Sequence[str], saved: Set[int]) -> list[int]:
-    """The parameters that have to have moments, of those with these names, of which some have any."""
-    if has_manifest(checkpoint):  # then a parameter that lacks had no gradient: an expert that no token chose
-        return [*saved]
-    unchosen = [name for number, name in enumerate(names) if number not in saved and _OF_EXPERTS in name]
-    if unchosen:
-        _logger.warning(
-            "%s is of a version without checksums, and has no moments of %d parameters of experts, such as %s: no "
-            "token is taken to have chosen them",
-            *(checkpoint, len(unchosen), unchosen[0]),
-        )
-    return [number for number, name in enumerate(names) if name not in unchosen]
 
 
 def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -14,9 +14,11 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from objectives import Selected, whole_groups
+from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.layout import Tree, grow_sizes, longest_first
-from rlzoo.rollout.base import Rollouts
+from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import Environment, GradedRollouts, uneven_rewards
 from rlzoo.tasks.base import Problem
 
@@ -24,7 +26,17 @@ TRAINING = 3
 """Forward passes that forward and backward of a row cost; scoring costs one."""
 
 
-# ---- what ranks hear of each other -----------------------------------------------------------------------------------
+# ---- what ranks sample and hear of each other ------------------------------------------------------------------------
+
+
+def sampling_of(rollout: RolloutConfig, tokens: int) -> Sampling:
+    """How up to `tokens` tokens are sampled in training."""
+    return Sampling(tokens, rollout.temperature, rollout.top_p, noise=rollout.noise or 0.0)
+
+
+def round_seed(experiment: Experiment, step: int, number: int) -> int:
+    """The seed of a step's round, the same for all ranks."""
+    return step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
 
 
 def problem_share(count: int, accelerator: Accelerator) -> range:

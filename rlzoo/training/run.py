@@ -231,7 +231,7 @@ def load_trainer(
             if checkpoint is not None:
                 with readable(checkpoint):
                     if learns:
-                        load_optimizer(checkpoint, trainer.optimizer, progress, trainer.trained)
+                        load_optimizer(checkpoint, trainer.optimizer, progress)
                     if config.rollout.ahead:
                         trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
                     if config.rollout.partial_tokens:

@@ -26,25 +26,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rlzoo.config import RolloutConfig
-from rlzoo.experiment.experiment import Experiment, step_seed
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling, concatenate
 from rlzoo.rollout.sampler import Environment, GradedRollouts, span
 from rlzoo.tasks.base import Problem
-from rlzoo.training.rows import gather_rows, grade_share, problem_share
+from rlzoo.training.rows import gather_rows, grade_share, problem_share, round_seed, sampling_of
 
 _DTYPES = {"mask": torch.bool, "truncated": torch.bool, "logp": None, "entropy": None}
 _OF_TOKENS = frozenset({"tokens", "mask", "logp", "entropy", "version"})
-
-
-def sampling_of(rollout: RolloutConfig, tokens: int) -> Sampling:
-    """How up to `tokens` tokens are sampled in training."""
-    return Sampling(tokens, rollout.temperature, rollout.top_p, noise=rollout.noise or 0.0)
-
-
-def round_seed(experiment: Experiment, step: int, number: int) -> int:
-    """The seed of a step's round, the same for all ranks."""
-    return step_seed(experiment.config.seed, step, f"rollout {number} of process 0")
 
 
 # ---- ahead -----------------------------------------------------------------------------------------------------------

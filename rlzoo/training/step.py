@@ -43,15 +43,20 @@ from rlzoo.rollout.sampler import Environment, GradedRollouts, span, uneven_rewa
 from rlzoo.tasks.base import Problem
 from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
 from rlzoo.training.optimizer import make_optimizer, rate_fraction, set_rate, take_step
-from rlzoo.training.rows import gather_rollouts, grade_share, problem_share, rank_of_rows
+from rlzoo.training.rows import (
+    gather_rollouts,
+    grade_share,
+    problem_share,
+    rank_of_rows,
+    round_seed,
+    sampling_of,
+)
 from rlzoo.training.scoring import DUMMY_ROW, POLICY, ForwardPasses, step_scoring
 from rlzoo.training.stale_rollouts import (
     PartialRollouts,
     numbered_problems,
-    round_seed,
     sample_in_background,
     sample_parts,
-    sampling_of,
 )
 
 
@@ -107,10 +112,8 @@ class Trainer:
         self.sharded, train = is_sharded(policy), self.config.train
         if learns:
             self.rate_fraction = rate_fraction(train)
-            trained = {name: weights for name, weights in resharded(policy).named_parameters() if weights.requires_grad}
-            self.trained = [*trained]
-            """Names of the parameters that the optimiser has, by number."""
-            optimizer = make_optimizer(train, [*trained.values()])
+            trained = [weights for weights in resharded(policy).parameters() if weights.requires_grad]
+            optimizer = make_optimizer(train, trained)
             prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
             policy, self.optimizer = prepared
         self.policy, self.reference = policy, reference
@@ -301,9 +304,9 @@ class Trainer:
         )
 
     def _teacher_prompts(self, problems: Sequence[Problem]) -> list[list[int]] | None:
-        task = self.config.task
-        informed = [replace(problem, prompt=teacher_prompt(task.teacher_prompt, problem)) for problem in problems]
-        return self.sampler.prompts(informed) if task.teacher_prompt else None
+        if not (template := self.config.task.teacher_prompt):
+            return None
+        return self.sampler.prompts([replace(it, prompt=teacher_prompt(template, it)) for it in problems])
 
     # ---- score ---------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ def test_moments_that_no_training_leaves_are_refused(
     (tmp_path / OPTIMIZER).parent.mkdir()
     save_file(saved if value is None else {**saved, key: value}, tmp_path / OPTIMIZER)
     with pytest.raises(ValueError, match=message):
-        load_optimizer(tmp_path, optimizer, Progress(), ["weight"])
+        load_optimizer(tmp_path, optimizer, Progress())
 
 
 def test_blocks_are_the_same_however_many_processes_share_the_rows() -> None:
