@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.commands import main
-from rlzoo.config import InspectConfig
 from rlzoo.files import read_json_lines
-from rlzoo.inspecting.microscope import inspect_run
 from rlzoo.model.flops import SIZES
 from tests.simulated_device import SimulatedDevice
 from tests.training.test_train import run
@@ -43,22 +40,6 @@ def test_training_on_the_device_is_that_on_the_cpu_and_resumes_there(objective: 
     assert found.metrics.read_text() == expected.metrics.read_text()
     last = [folder / "checkpoints" / "step-000002" / "model.safetensors" for folder in (found, expected)]
     assert last[0].read_bytes() == last[1].read_bytes()
-
-
-@pytest.mark.slow
-def test_a_checkpoint_is_evaluated_and_looked_at_on_the_device(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", "objective=stapo+clip_higher", *EACH)
-    settings = InspectConfig(step=1, against="entropy20")
-    expected = inspect_run(str(folder.path), settings)
-    with SimulatedDevice():
-        assert main(["eval", str(folder.path), f"output={tmp_path / 'there'}", "evaluation.decodings=[0.7/0.9]"]) == 0
-        found = inspect_run(str(folder.path), settings)
-    assert main(["eval", str(folder.path), f"output={tmp_path / 'here'}", "evaluation.decodings=[0.7/0.9]"]) == 0
-    there, here = (next((tmp_path / name).glob("*.jsonl")) for name in ("there", "here"))
-    assert read_json_lines(there) == read_json_lines(here)
-    assert all(found.recorded) and found.recorded
-    for one, other in zip(found.views, expected.views, strict=True):
-        assert one.push.equal(other.push)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 import torch
 from accelerate import Accelerator
 from rich.console import Console
-from safetensors.torch import load_file
 from torch import Tensor
 
 from objectives import parse
@@ -20,7 +19,6 @@ from rlzoo.config import Config, ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.experiment import step_seed
-from rlzoo.experiment.progress import AHEAD, OPTIMIZER, PROGRESS, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
@@ -177,23 +175,6 @@ def test_an_engine_apart_samples_while_the_policy_trains_and_training_comes_to_t
             beside.engine.learning.clear()  # type: ignore[attr-defined]
             assert beside.step()[0] == plain.step()[0]
             assert torch.equal(weights(beside), weights(plain))
-
-
-@pytest.mark.parametrize("objective", ["grpo+dynamic_sampling", "lopti+stare(adaptive=true)"])
-@pytest.mark.slow
-def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(objective: str, tmp_path: Path) -> None:
-    often = ("checkpoint.every=1", "checkpoint.keep=9")
-    words = (f"objective={objective}", "rollout.ahead=1", "train.minibatches_per_step=2", *often)
-    whole = run(tmp_path / "whole", "train.steps=3", *words)
-    run(tmp_path / "parts", "train.steps=2", *words)
-    parts = run(tmp_path / "parts", "train.steps=3", "resume=true", *words)
-    assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", OPTIMIZER, PROGRESS, AHEAD):
-        last = [folder / "checkpoints" / "step-000003" / name for folder in (parts, whole)]
-        assert last[0].read_bytes() == last[1].read_bytes()
-    before = read_progress(whole / "checkpoints" / "step-000002").updates
-    ahead = load_file(whole / "checkpoints" / "step-000003" / AHEAD)
-    assert ahead["version"][ahead["mask"]].unique().tolist() == [before]
 
 
 @pytest.mark.slow

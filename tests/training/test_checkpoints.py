@@ -1,17 +1,14 @@
 """A checkpoint is what was saved, byte for byte, or it is named and the one before is taken; a kill loses none."""
 
-import copy
 import itertools
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 import rlzoo
@@ -22,20 +19,17 @@ from rlzoo.evaluation.target import read_target
 from rlzoo.experiment.progress import (
     OPTIMIZER,
     PROGRESS,
-    Progress,
     check_whole,
     checkpoints,
     damage,
     newest_whole,
     step_of,
 )
-from rlzoo.files import folder_written_atomically
 from rlzoo.model import manifest
 from rlzoo.model.manifest import MANIFEST
 from rlzoo.model.pretrained import locate
 from rlzoo.training import checkpoint as saving
 from tests.conftest import error_of
-from tests.processes import TWO, failure
 from tests.thinned import thinned
 
 WORDS = ("objective=grpo", "rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "checkpoint.every=2")
@@ -134,13 +128,6 @@ def test_a_folder_without_checksums_resumes_with_a_word(
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["config.json", PROGRESS, OPTIMIZER])
-def test_what_lacks_is_seen_without_checksums_too(name: str, run: Path) -> None:
-    (LAST / MANIFEST).unlink()
-    (LAST / name).unlink()
-    assert damage(LAST) == f"it has no {name}"
-
-
 def without_moments(path: Path) -> None:
     """Those of one parameter are gone."""
     tensors = load_file(path)
@@ -153,45 +140,6 @@ def test_moments_that_lack_are_seen_without_checksums_too(run: Path, capsys: pyt
     without_moments(LAST / OPTIMIZER)
     assert main([*GO_ON]) == 2
     assert "parameter 0 has no exp_avg, exp_avg_sq, step" in capsys.readouterr().err
-
-
-class Mixture(torch.nn.Module):
-    """A router and two experts, whose names are as those of models."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.router, self.experts = torch.nn.Linear(2, 2), torch.nn.ModuleList(torch.nn.Linear(2, 1) for _ in range(2))
-
-    def moved(self, optimizer: torch.optim.Optimizer, *chosen: int) -> list[torch.Tensor]:
-        """The weights after a step in which these experts have a gradient."""
-        optimizer.zero_grad()
-        sum(self.experts[number](self.router(torch.ones(1, 2))).sum() for number in chosen).backward()
-        optimizer.step()
-        return [weights.detach().clone() for weights in self.parameters()]
-
-
-@pytest.mark.parametrize("lacking", ["none", "router"])
-def test_an_expert_that_no_token_chose_needs_no_moments_without_checksums(
-    lacking: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    mixture = torch.nn.ModuleDict({"layer": Mixture()})
-    trained, names = mixture["layer"], [name for name, _ in mixture.named_parameters()]
-    optimizer = torch.optim.AdamW(mixture.parameters(), lr=0.1)
-    trained.moved(optimizer, 0)
-    saved = copy.deepcopy(mixture)
-    (tmp_path / "training").mkdir()
-    saving._save_moments(optimizer, tmp_path / OPTIMIZER)
-    resumed = torch.optim.AdamW(saved.parameters(), lr=0.1)
-    if lacking == "router":
-        without_moments(tmp_path / OPTIMIZER)
-        with pytest.raises(ValueError, match="parameter 0 has no exp_avg, exp_avg_sq, step"):
-            saving.load_optimizer(tmp_path, resumed, Progress(updates=1), names)
-        return
-    saving.load_optimizer(tmp_path, resumed, Progress(updates=1), names)
-    assert "no moments of 2 parameters of experts, such as layer.experts.1.weight" in caplog.text
-    whole, after = (model["layer"].moved(adam, 0, 1) for model, adam in ((mixture, optimizer), (saved, resumed)))
-    assert all(torch.equal(*pair) for pair in zip(whole, after, strict=True))
 
 
 MODEL = LAST / "model.safetensors"
@@ -243,13 +191,6 @@ def test_one_process_of_a_machine_reads_a_model_for_its_checksums(run: Path, mon
         assert bool(read) == reads
 
 
-@pytest.mark.slow
-def test_a_damaged_model_ends_all_processes_and_is_named_once(run: Path) -> None:
-    flip(LAST / "model.safetensors")
-    words = ["train", *SMALL, f"model.name={LAST}", "output=new", "train.steps=1"]
-    assert failure([*TWO, "-m", "rlzoo", *words], run.parent).count("model.safetensors is not what was saved") == 1
-
-
 def test_an_evaluation_takes_the_newest_that_is_whole(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     flip(LAST / "model.safetensors")
     target = read_target(str(run), ())
@@ -267,23 +208,6 @@ def test_a_kill_between_the_two_renames_loses_nothing(run: Path, whole: Path) ->
     assert main([*GO_ON]) == 0
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step-000004", "step-000005"]
-
-
-def test_an_interruption_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, rename, calls = tmp_path / "folder", os.rename, []
-    with folder_written_atomically(target) as folder:
-        (folder / "file").write_text("old")
-
-    def interrupted(source: Path, to: Path) -> None:
-        calls.append(to)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        rename(source, to)
-
-    monkeypatch.setattr(os, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), folder_written_atomically(target) as folder:
-        (folder / "file").write_text("new")
-    assert (target / "file").read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 @pytest.mark.slow
@@ -313,7 +237,3 @@ def test_the_clock_says_when_to_save_and_nothing_else(
     assert [step_of(path) for path in checkpoints(folder / "checkpoints")] == saved
     for name in ("metrics.jsonl", "responses.jsonl", f"checkpoints/step-000004/{OPTIMIZER}"):
         assert (folder / name).read_bytes() == (whole.with_name("before") / name).read_bytes()
-
-
-def test_minutes_between_checkpoints_are_none_or_more(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "checkpoint.minutes=-1 must be at least 0" in error_of(capsys, "train", "checkpoint.minutes=-1")

@@ -1,7 +1,6 @@
 """What breaks a run from outside is one line that names the file and the way out; nothing is lost without notice."""
 
 import errno
-import logging
 import math
 import os
 import shutil
@@ -109,24 +108,6 @@ def test_a_damaged_file_is_one_line_that_names_it(
 ) -> None:
     damage(run / file)
     assert says in error_of(capsys, *words)
-
-
-def test_an_evaluation_that_is_shorter_than_the_others_is_not_taken_for_one_of_fewer_problems(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = (run / LAST).read_text().splitlines(keepends=True)
-    (run / LAST).write_text("".join(lines[:4]))
-    assert "it ends after 4 of 8 responses" in error_of(capsys, *GO_ON, "train.steps=4")
-
-
-@pytest.mark.slow
-def test_a_step_whose_metrics_are_lost_is_named_when_the_run_goes_on(
-    run: RunFolder, caplog: pytest.LogCaptureFixture
-) -> None:
-    cut(run.metrics, 0.9)
-    with caplog.at_level(logging.WARNING):
-        assert main([*GO_ON, "train.steps=5"]) == 0
-    assert "has lost step 4" in caplog.text
 
 
 def test_a_run_is_not_resumed_to_fewer_steps_than_it_has(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,20 +241,6 @@ def test_a_full_disk_is_one_line_of_every_command(
     assert said.startswith(f"rlzoo: {file}") and ": the disk is full; make room" in said
 
 
-@pytest.mark.parametrize("file", ["README.md", pytest.param("curves.png", marks=pytest.mark.slow)])
-def test_a_disk_that_is_full_for_card_or_curves_says_what_is_saved(
-    file: str, run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    replace = os.replace
-
-    def full(source: str, target: Path) -> None:
-        raised(OSError(errno.ENOSPC, FULL)) if target.name == file else replace(source, target)
-
-    monkeypatch.setattr(os, "replace", full)
-    said = fault_of(capsys, *GO_ON, "train.steps=4")
-    assert "output=run: the disk is full" in said and "step 4 is saved; resume=true goes on" in said
-
-
 def test_weights_that_are_no_numbers_are_one_line(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     weights = load_file(run / CHECKPOINT / "model.safetensors")
     name = next(iter(weights))
@@ -292,13 +259,6 @@ def test_a_run_whose_updates_are_all_skipped_fails(
     monkeypatch.setattr(Trainer, "_take_step", lambda self, tally: self.optimizer.zero_grad() or False)
     assert "every update is skipped" in fault_of(capsys, "train", *SMALL, "train.steps=2", "output=new")
     assert RunFolder(Path("new")).curves.exists()
-
-
-def test_a_reward_whose_square_is_infinite_is_refused(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("huge.py").write_text("def reward(response, gold): return 3.4e38")
-    assert "3.4e+38; it must be a number" in error_of(
-        capsys, "train", *SMALL, "output=new", "task.reward=./huge.py:reward"
-    )
 
 
 def test_a_checkpoint_is_evaluated_with_the_limits_of_its_run(

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults import __main__ as faults
-from benchmarks.faults.code_of_record import CODE
 from benchmarks.faults.comparing import differences
 from benchmarks.faults.striking import End, Strike, read
-from rlzoo.files import read_json_file
 from tests.processes import ONE, launch
 
 
@@ -43,26 +40,3 @@ def test_whatever_an_interrupted_run_left_otherwise_is_named(tmp_path: Path) -> 
         "checkpoints/model.safetensors is missing",
         "metrics.jsonl differs",
     ]
-
-
-def test_a_record_is_of_one_code_and_is_replaced_where_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(faults, "RESULTS", tmp_path)
-    monkeypatch.setattr(faults, "STATE", tmp_path / "state")
-    monkeypatch.setattr(faults, "import_all", lambda: 0.0)
-    monkeypatch.setattr(faults, "KINDS", {kind: (number, ()) for kind, (number, _) in faults.KINDS.items()})
-    for name in ("one-eval.jsonl", "two-eval.jsonl"):
-        (tmp_path / name).touch()
-    with pytest.raises(SystemExit, match=r"the record of two is of other code .*faults anew two replaces it"):
-        faults.main(["two"])
-    with pytest.raises(SystemExit, match="three: there are one, two, asked"):
-        faults.main(["anew", "three"])
-    with pytest.raises(SystemExit, match="0"):
-        faults.main(["anew", "two"])
-    assert [path.name for path in tmp_path.glob("*.jsonl")] == ["one-eval.jsonl"] and "two" in read_json_file(
-        tmp_path / CODE
-    )
-    (tmp_path / "two-eval.jsonl").touch()
-    with pytest.raises(SystemExit, match="0"):
-        faults.main(["two"])

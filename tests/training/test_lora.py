@@ -1,19 +1,15 @@
 """Adapters: they alone learn, what is sampled and saved has them merged, and the reference is without them."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlzoo.config import LoraConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
-from rlzoo.experiment.progress import ADAPTERS, OPTIMIZER, PROGRESS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.layout import Responses
@@ -23,9 +19,8 @@ from rlzoo.training.run import load_trainer
 from tests.conftest import error_of
 from tests.model.tiny_models import responses, tiny_policy
 from tests.simulated_device import SimulatedDevice
-from tests.training.test_train import run, small
+from tests.training.test_train import small
 
-SHORT = ("checkpoint.every=1", "checkpoint.keep=9", "evaluation.problems=1", "evaluation.samples=1")
 LORA = ("model.lora.rank=4", "train.learning_rate=1e-2", "objective=grpo+kl")
 
 
@@ -82,33 +77,6 @@ def test_adapters_alone_learn_and_the_rest_is_shared_with_the_reference(tmp_path
     assert reference is not None and not adapters(reference)
     own = {weight.data_ptr() for weight in policy.parameters()}
     assert all(weight.data_ptr() in own for weight in reference.parameters())
-
-
-@pytest.fixture
-def any_precision() -> Iterator[None]:
-    """Accelerate settles the precision once for all runs of a process."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
-@pytest.mark.slow
-def test_a_run_with_adapters_resumes_bitwise_and_leaves_a_model_for_everybody(
-    precision: str, any_precision: None, tmp_path: Path
-) -> None:
-    words = (*LORA, *SHORT, f"model.precision={precision}")
-    whole = run(tmp_path / "whole", *words, "train.steps=2")
-    run(tmp_path / "parts", *words, "train.steps=1")
-    parts = run(tmp_path / "parts", *words, "train.steps=2", "resume=true")
-    assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", ADAPTERS, OPTIMIZER, PROGRESS):
-        last = [folder / "checkpoints" / "step-000002" / name for folder in (parts, whole)]
-        assert last[0].read_bytes() == last[1].read_bytes()
-    weights = [load_file(whole / "checkpoints" / f"step-00000{n}" / "model.safetensors") for n in (1, 2)]
-    assert weights[0].keys() == weights[1].keys() and not any("lora" in name for name in weights[0])
-    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    AutoModelForCausalLM.from_pretrained(whole / "checkpoints" / "step-000002")
 
 
 def test_adapters_train_on_the_device(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import re
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from rlzoo.training.fit import (
     host_bytes,
     predict,
     token_bytes,
-    whole_responses,
 )
 from tests.conftest import error_of
 from tests.model.tiny_models import tiny_tokenizer
@@ -119,15 +117,6 @@ def test_masks_are_counted_where_the_attention_has_them(attention: str, masked: 
     assert positions == (2 * masked or 8 * 32)  # four responses behind their prompt in a row, or eight and no padding
     predicted = activations(SHAPES["llama"][1], positions, 8, bfloat16, checkpointing=False, masked=masked)
     assert abs(predicted / measured - 1) < 0.1
-
-
-def test_what_masks_make_too_large_fits_without_them() -> None:
-    words = [str(PAPERS["stapo_qwen3_1.7b"]), "model.gradient_checkpointing=false"]
-    config, masked = (load_config([*words, f"model.attention={it}"]) for it in ("varlen", "sdpa"))
-    shape, objective = shape_of(config.model), parse(config.objective)
-    needed = max(phase.total for phase in predict(config, shape, objective, 1))
-    found = fit(masked, shape, objective, 1, needed)
-    assert found.largest.total > 1.1 * needed and found.remedy == ["model.attention=varlen"]
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -275,24 +264,6 @@ def test_a_start_that_a_cache_makes_too_large_fits_with_less_of_it_or_with_a_ser
     assert mended.kv_cache_gib is None, "a key without effect there, which a run would refuse"
 
 
-def test_a_cache_without_room_for_one_response_does_not_fit_and_unless_one_is_set_there_is_room(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    words, objective = [str(PAPERS["stapo_qwen3_14b"]), "rollout.max_response_tokens=30000"], parse("stapo")
-    config = load_config([*words, "rollout.kv_cache_gib=4"])
-    small = fit(config, FOURTEEN, objective, 64, 80 * GIB)
-    assert whole_responses(config, FOURTEEN, 64)[0] < 1 and small.largest.total < 80 * GIB
-    assert not small.fits and small.remedy == ["rollout.kv_cache_gib=5"]
-    assert main(["fit", *words, "gpus=64", "memory=80", "rollout.kv_cache_gib=4"]) == 1
-    assert "keys and values have no room for one whole response.\nIt would fit with" in capsys.readouterr().out
-    elsewhere = load_config([*words, "rollout.kv_cache_gib=4", "rollout.engine=vllm_server"])
-    assert fit(elsewhere, FOURTEEN, objective, 64, 80 * GIB).fits, "a server has a cache of its own"
-    unset = load_config(words)
-    unset = replace(unset, rollout=replace(unset.rollout, kv_cache_gib=None))
-    assert fit(unset, FOURTEEN, objective, 64, 80 * GIB).fits
-    assert 1 <= whole_responses(unset, FOURTEEN, 64)[0] < 1.1
-
-
 def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
     weights, embedding = 4 * 14.77e9, 4 * 151_936 * 5120
 
@@ -312,25 +283,6 @@ def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
     assert taken(kl) == pytest.approx([2 * weights, weights + checked, 0, weights], rel=0.02)
     assert taken(kl, other)[:2] == pytest.approx([3 * weights, 3 * weights], rel=0.02)
     assert taken(grpo, "model.lora.rank=8")[:2] == pytest.approx([checked, checked], rel=0.02)
-
-
-def test_it_says_the_memory_of_a_machine_of_eight_gpus_however_many_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    words = [str(PAPERS["stapo_qwen3_1.7b"]), "gpus=64", "memory=80"]
-    for sharding, each, machine, sleeps in (("fsdp", "3.2", "25.6", True), ("none", "8.1", "116.5", False)):
-        assert main(["fit", *words, f"train.sharding={sharding}"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
-        assert f"Host memory: {each} GiB for each process as models load, " in text
-        assert f" as a run resumes, {machine} for the 8 of a machine" in text
-        assert (f"vLLM sleeps with {each} of it on each all the time" in text) == sleeps
-
-
-def test_it_says_room_for_how_many_whole_responses_of_how_many() -> None:
-    config = load_config([str(PAPERS["stapo_qwen3_1.7b"]), "rollout.kv_cache_gib=4"])
-    room, sampled = whole_responses(config, shape_of(config.model), 8)
-    of_a_token = 2 * 28 * 8 * 128 * 2  # keys and values of 28 layers with 8 heads of 128 numbers of two bytes
-    assert sampled == 256 and room == pytest.approx(4 * GIB / (of_a_token * (1024 + 15360)))
 
 
 def test_fit_says_what_cache_takes_what_is_free_and_with_it_the_run_still_fits(

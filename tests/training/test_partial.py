@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlzoo.config import InspectConfig
 from rlzoo.doctor.detectors import examine
-from rlzoo.doctor.readers import read_table, table_of
+from rlzoo.doctor.readers import table_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
-from rlzoo.experiment.progress import BEGUN, OPTIMIZER, PROGRESS
+from rlzoo.experiment.progress import OPTIMIZER, PROGRESS
 from rlzoo.files import read_json_lines
-from rlzoo.inspecting.microscope import inspect_run
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.stale_rollouts import PartialRollouts, groups_to_begin
@@ -80,23 +78,6 @@ def _check_log_probs(rollouts: Rollouts, policies: Sequence[Policy]) -> None:
             assert off[chosen & sampled].lt(1e-9).all()
             others = off[chosen & ~sampled]
             assert not len(others) or others.max() > 1e-5, "the policies should differ to say anything"
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(tmp_path: Path) -> None:
-    often = ("checkpoint.every=1", "checkpoint.keep=9", "log.responses=12")
-    words = ("objective=lopti+stare(adaptive=true)", PARTIAL, "train.minibatches_per_step=2", *often)
-    whole = run(tmp_path / "whole", "train.steps=4", *words)
-    run(tmp_path / "parts", "train.steps=2", *words)
-    parts = run(tmp_path / "parts", "train.steps=4", "resume=true", *words)
-    assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", OPTIMIZER, PROGRESS, BEGUN):
-        last = [folder / "checkpoints" / "step-000004" / name for folder in (parts, whole)]
-        assert last[0].read_bytes() == last[1].read_bytes()
-    table = read_table(whole.path)
-    assert table["staleness"][0] == 0 and table["staleness"].max() > 0
-    recorded = inspect_run(str(whole.path), InspectConfig(step=2)).recorded
-    assert len(recorded) == 12 and all(recorded), "the microscope sees other rollouts than training"
 
 
 @pytest.mark.parametrize(

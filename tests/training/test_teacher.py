@@ -13,12 +13,10 @@ from torch import Tensor
 
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.comparing.grid import read_grid
 from rlzoo.config import Config, ModelConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check, check_teacher
 from rlzoo.experiment.experiment import teacher_prompt
-from rlzoo.experiment.progress import OPTIMIZER
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
@@ -31,7 +29,6 @@ from rlzoo.training.fit import arithmetic, predict
 from rlzoo.training.run import load_trainer, train
 from rlzoo.training.step import Trainer
 from tests.conftest import error_of, save_tiny_model
-from tests.thinned import thinned
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 SMALL = (
@@ -157,19 +154,6 @@ def test_another_model_teaches_and_does_not_learn(other: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", thinned([["objective=rlsd", KNOWING], ["objective=opd", "rollout.ahead=1"]], 2))
-def test_a_resumed_run_is_bitwise_the_one_that_was_not_stopped(words: list[str], other: str, tmp_path: Path) -> None:
-    words = words if KNOWING in words else [*words, other]
-    whole = run(tmp_path / "whole", *words)
-    run(tmp_path / "parts", *words, "train.steps=2")
-    parts = run(tmp_path / "parts", *words, "resume=true")
-    assert parts.metrics.read_text() == whole.metrics.read_text()
-    for name in ("model.safetensors", OPTIMIZER):
-        last = [folder / "checkpoints" / "step-000003" / name for folder in (parts, whole)]
-        assert last[0].read_bytes() == last[1].read_bytes()
-
-
-@pytest.mark.slow
 def test_a_run_goes_on_with_no_other_teacher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SMALL, "objective=opd", KNOWING, f"output={tmp_path / 'run'}", "train.steps=1"]
     assert main(["train", *words]) == 0
@@ -212,13 +196,6 @@ def test_a_teacher_of_a_shorter_context_is_refused(tmp_path: Path) -> None:
     (short / "config.json").write_text(json.dumps({**values, "max_position_embeddings": 16}))
     with pytest.raises(UserError, match=r"exceeds the context of .*short, 16 tokens"):
         check(small("objective=opd", f"model.teacher={short}"))
-
-
-def test_a_comparison_can_run_if_every_row_reads_the_teacher(other: str, tmp_path: Path) -> None:
-    words = [other, "seeds=0", f"output={tmp_path}", *SMALL]
-    read_grid(["grpo+opd(coefficient=0)", "opd", *words], [])[0].check()
-    with pytest.raises(UserError, match="no part of grpo reads a teacher"):
-        read_grid(["grpo", "opd", *words], [])[0].check()
 
 
 # ---- what it takes ---------------------------------------------------------------------------------------------------
