@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,10 @@ def run(folder: Path, *words: str) -> RunFolder:
     return train(small(f"output={folder}", *words), Terminal(Console(quiet=True)))
 
 
-def made(folder: Path, *words: str) -> Trainer:
+def made(folder: Path, *words: str) -> AbstractContextManager[Trainer]:
     """A trainer of such a run."""
     config = small(f"output={folder}", *words)
-    with load_trainer(check(config), make_accelerator("float32"), RunFolder(folder)) as trainer:
-        return trainer
+    return load_trainer(check(config), make_accelerator("float32"), RunFolder(folder))
 
 
 def log_probs(policy: Policy, prompt: list[int], tokens: list[int]) -> Tensor:
@@ -102,8 +102,8 @@ def test_an_update_of_opd_has_the_gradient_of_its_equation(taught: Recording) ->
 
 @pytest.mark.parametrize("words", [[KNOWING], [KNOWING, SHIPPED], [KNOWING, "model.teacher=initial"]])
 def test_a_prompt_that_knows_more_is_read_before_the_same_response(words: list[str], tmp_path: Path) -> None:
-    trainer = made(tmp_path, "objective=opd", "rollout.max_refills=0", *words)
-    collected = trainer.collect()
+    with made(tmp_path, "objective=opd", "rollout.max_refills=0", *words) as trainer:
+        collected = trainer.collect()
     found = trainer.scored(collected, frozenset({"logp_teacher"})).require("logp_teacher", "test")
     graded, encode = collected.examples[0], trainer.experiment.tokenizer.encode
     for row in range(len(collected.rank)):
@@ -144,10 +144,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_another_model_teaches_and_does_not_learn(other: str, tmp_path: Path) -> None:
-    trainer = made(tmp_path, "objective=opd", other)
-    before = [weight.clone() for weight in trainer.teacher.parameters()]
-    for _ in range(2):
-        assert trainer.step()[0]["groups_without_signal"] == 0
+    with made(tmp_path, "objective=opd", other) as trainer:
+        before = [weight.clone() for weight in trainer.teacher.parameters()]
+        for _ in range(2):
+            assert trainer.step()[0]["groups_without_signal"] == 0
     assert all(map(torch.equal, before, trainer.teacher.parameters()))
     assert not any(weight.requires_grad for weight in trainer.teacher.parameters())
     assert not all(map(torch.equal, before, trainer.policy.parameters()))
