@@ -25,7 +25,7 @@ ALLOWED_IMPORTS = {
     "rlzoo/commands/__init__.py": "the laboratory's commands",
     "rlzoo/config/command_keys.py": "the laboratory's keys, by a table",
     "rlzoo/rollout/__init__.py": "an engine of ours, by a table",
-    "rlzoo/lab/suite/catalogue.py": "an experiment of ours, one of its folder",
+    "rlzoo/lab/suite/experiment.py": "an experiment of ours, one of its folder",
     "rlzoo/tasks/__init__.py": "a task of ours, by a table",
     "rlzoo/tasks/outside.py": "task, reward, engine and experiment that a person typed, or a file that is trusted",
 }

@@ -13,8 +13,8 @@ from rlzoo.doctor.indicators import Table
 from rlzoo.doctor.readers import run_records, table_of
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.lab.suite.catalogue import load_experiment
-from rlzoo.lab.suite.cell import make_start
+from rlzoo.lab.suite.experiment import load_experiment
+from rlzoo.lab.suite.training import make_start
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.run import load_trainer
 from rlzoo.training.step import Trainer

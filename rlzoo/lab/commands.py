@@ -45,9 +45,8 @@ def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, 
     expressions, settings = _split(objectives, keys)
     config: MapConfig = load_config(settings, MapConfig)
 
-    from rlzoo.lab.map.expressions import all_expressions
     from rlzoo.lab.map.view import MapView
-    from rlzoo.lab.map.zoo_map import make_map
+    from rlzoo.lab.map.zoo_map import all_expressions, make_map
 
     view = MapView(config, quiet=not progress)
     zoo_map = make_map(expressions or all_expressions(), config, view.begin)
@@ -73,12 +72,12 @@ def suite_command(arguments: Namespace) -> int:
 
 @user_call()
 def run_suite(objectives: Sequence[str] | str = (), progress: bool = True, **keys: Any) -> SuiteTable:
-    """The behaviour suite, as `rlzoo suite` runs and writes it: small trainings in which a trouble is there on purpose.
+    """The behaviour suite that `rlzoo suite` runs and writes: small trainings with a failure mode on purpose.
 
     Each experiment's own arms if no objective is named. `experiments=["rare_but_right"], seeds=10, jobs=2` and the
     like are the command's keys. What is done in `output` is not done again. Raises UserError.
     """
-    from rlzoo.lab.suite.catalogue import check_names
+    from rlzoo.lab.suite.experiment import check_names
 
     expressions, settings = _split(objectives, keys)
     config: SuiteConfig = load_config(settings, SuiteConfig)

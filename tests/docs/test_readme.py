@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from objectives import names
-from rlzoo.lab.suite.claims import ClaimVerdict
+from rlzoo.lab.suite.verdicts import ClaimVerdict
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

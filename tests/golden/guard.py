@@ -100,11 +100,9 @@ def leaderboard_verdicts(folder: Path) -> list[dict[str, Any]]:
 
 def suite_verdicts() -> list[dict[str, Any]]:
     """The claims of the suite, judged again from its committed cells."""
-    from rlzoo.lab.suite.catalogue import own_names
-    from rlzoo.lab.suite.cells import CellFile
-    from rlzoo.lab.suite.claims import judge
-    from rlzoo.lab.suite.results import read_results
-    from rlzoo.lab.suite.seeds import chosen_seeds
+    from rlzoo.lab.suite.cells import CellFile, chosen_seeds
+    from rlzoo.lab.suite.experiment import own_names
+    from rlzoo.lab.suite.verdicts import judge, read_results
 
     judged = judge(read_results(own_names(), [], chosen_seeds(["auto"]), CellFile(CELLS).read()), looks=3)
     return [

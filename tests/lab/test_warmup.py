@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
-from rlzoo.config import ModelConfig, TaskConfig, flat, keys, load_config
+from rlzoo.config import ModelConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.lab.keys import WarmupConfig
 from rlzoo.lab.planted_arithmetic import USEFUL, PlantedArithmetic
@@ -82,15 +82,8 @@ def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took()
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("steps=0", "steps=0 must be at least 1"),
-        ("demonstrations_per_step=0", "demonstrations_per_step=0 must be at least 1"),
-        ("layers=0", "layers=0 must be at least 1"),
-        ("intermediate_size=-1", "intermediate_size=-1 must be at least 1"),
         ("hidden_size=48", "hidden_size=48 must be a multiple of 32"),
-        ("hidden_size=0", "hidden_size=0 must be at least 1"),
         ("slip_rate=1", "slip_rate=1 must be at least 0 and less than 1"),
-        ("clean_fraction=-0.1", "clean_fraction=-0.1 must be from 0 to 1"),
-        ("learning_rate=0", "learning_rate=0 must be greater than 0"),
         ("task.options.digits=10", "digits=10 must be a whole number from 1 to 9"),
         ("task.name=summs", "task.name=summs has no demonstrations; did you mean sums"),
         ("task.name=reasoning_gym:gcd", "has no demonstrations; arithmetic, calculator, knights, sums, planted"),
@@ -112,33 +105,23 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_what_the_command_says_next_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "tools"),
+    [("sums", {"digits": 1}, []), pytest.param("calculator", {}, list(Calculator.tools), marks=pytest.mark.slow)],
+)
+def test_what_the_command_says_next_can_be_typed(
+    name: str, options: dict[str, int], tools: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "a model"
     words = ["hidden_size=32", "intermediate_size=32", "layers=1", "steps=2", "demonstrations_per_step=2"]
-    assert main(["warmup", *words, "task.options={digits: 1}", f"output={folder}"]) == 0
+    asked = [f"task.name={name}", *(f"task.options.{key}={value}" for key, value in options.items())]
+    assert main(["warmup", *words, *asked, f"output={folder}"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next")]
     next_, rlzoo, train, *then = shlex.split(line)
     assert (next_, rlzoo, train) == ("next", "rlzoo", "train")
     config = load_config(then)
-    assert (config.model.name, config.task.name, config.task.options) == (str(folder), "sums", {"digits": 1})
-
-
-@pytest.mark.slow
-def test_what_the_command_says_next_gives_a_model_that_calls_its_tools(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["hidden_size=32", "intermediate_size=32", "layers=1", "steps=2", "demonstrations_per_step=2"]
-    assert main(["warmup", *words, "task.name=calculator", f"output={tmp_path / 'model'}"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next")]
-    config = load_config(shlex.split(line)[3:])
-    assert config.task.tools == list(Calculator.tools)
-    assert load_tokenizer(config.model, config.task).tools
-
-
-def test_every_key_has_a_docstring() -> None:
-    documented = {key.name: key.meaning for key in keys(WarmupConfig)}
-    assert set(documented) == set(flat(dataclasses.asdict(WarmupConfig())))
-    assert all(documented.values())
+    assert (config.model.name, config.task.name, config.task.options) == (str(folder), name, options)
+    assert config.task.tools == tools and bool(load_tokenizer(config.model, config.task).tools) == bool(tools)
 
 
 @pytest.mark.parametrize("name", sorted(OWN.keys() - {"arithmetic"}))

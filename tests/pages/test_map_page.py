@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
-from tests.report.test_map_view import hostile_map, small_map  # noqa: F401  (a fixture)
 
 from rlzoo.lab.map.view import map_page
 from rlzoo.lab.map.zoo_map import ZooMap
+from tests.lab.map.test_map_view import hostile_map, small_map  # noqa: F401  (a fixture)
 from tests.pages.test_leaderboard_page import CONTRAST, OVERFLOWING
 
 Visit = Callable[..., WebDriver]

@@ -2,19 +2,153 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from math import comb
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from objectives import Objective, Surrogate
+from objectives import Loop, Objective, ObjectiveError, Surrogate, TokenBatch, derivatives
 from rlzoo.lab.map.estimates import Intervals, normalised_samples
-from rlzoo.lab.map.gradients import MapUpdate, step_size, update_of
-from rlzoo.lab.map.quantities import QUANTITIES, EntropyChange, entropy_change, quantities
-from rlzoo.lab.map.regimes import RegimeSetting
-from rlzoo.lab.map.rollouts import MapRollouts
-from rlzoo.lab.map.targets import target_gradient
+from rlzoo.lab.map.regimes import (
+    QUANTITIES,
+    EntropyChange,
+    MapRollouts,
+    RegimeSetting,
+    entropy_change,
+    quantities,
+    token_stats,
+)
 from rlzoo.statistics.intervals import Estimate
+
+# ---- the gradient of an objective on the table, through the loop that training takes ---------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MapUpdate:
+    """What an objective asks for with one batch of rollouts."""
+
+    gradient: Tensor
+    """[P, T, V + 1, V], the direction of ascent, summed over passes."""
+    push: Tensor
+    """[N, T]: minus the derivative of the loss with respect to the log-prob of each token."""
+    acted: frozenset[str]
+    """Parts that acted on some token."""
+    watched: frozenset[str]
+    """Parts that can tell."""
+
+
+def update_of(objective: Objective, rollouts: MapRollouts, setting: RegimeSetting, step: float) -> MapUpdate:
+    """The update of a batch; a further pass begins where a step of KL `step` has led that follows the passes before."""
+    batch, table = rollouts.batch, setting.current
+    gradient, push = torch.zeros_like(table), torch.zeros_like(batch.mask, dtype=table.dtype)
+    touched: dict[str, bool] = {}
+    taken = Loop(objective, moved=not batch.on_policy).begin(batch)
+    for update in taken.updates():
+        moved = table + gradient * step_size(setting, gradient, step) if update.number else table
+        statistics = partial(token_stats, moved, rollouts.place, rollouts.symbol)
+        plan, (logp, entropy) = taken.plan(update, statistics), statistics()
+        _, *by_token = derivatives(objective, plan, slice(None), logp, entropy)
+        on_logp, on_entropy = (torch.where(batch.mask, values, 0.0) for values in by_token)
+        gradient = gradient - on_table(moved, rollouts, on_logp, on_entropy)
+        push = push - on_logp
+        for name, tokens in objective.touched(plan, slice(None), logp).items():
+            touched[name] = touched.get(name, False) or bool(tokens.any())
+    return MapUpdate(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
+
+
+def on_table(table: Tensor, rollouts: MapRollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:
+    """Derivatives with respect to tokens' log-probs and entropies, as one with respect to the logits of the table."""
+    log_probs = table.log_softmax(-1).flatten(0, -2)
+    probability = log_probs.exp()
+    entropy = -(probability * log_probs).sum(-1, keepdim=True)
+    chosen = torch.zeros_like(log_probs).flatten()
+    chosen = chosen.index_add(0, (rollouts.place * table.shape[-1] + rollouts.symbol).flatten(), on_logp.flatten())
+    chosen = chosen.view_as(log_probs)
+    through_entropy = torch.zeros_like(entropy[:, 0]).index_add(0, rollouts.place.flatten(), on_entropy.flatten())
+    result = chosen - probability * chosen.sum(-1, keepdim=True)
+    result = result - through_entropy[:, None] * probability * (log_probs + entropy)
+    return result.view_as(table)
+
+
+def step_size(setting: RegimeSetting, direction: Tensor, divergence: float) -> Tensor:
+    """The factor of a direction with which KL(old, new) of a response is `divergence`, to second order."""
+    length: Tensor = setting.language.natural(setting.current, direction).norm()
+    return divergence**0.5 / length.clamp(min=1e-150)
+
+
+# ---- what its advantages ascend: the reward itself, or a function of it ----------------------------------------------
+
+
+def target_gradient(objective: Objective, setting: RegimeSetting) -> Tensor | None:
+    """The gradient [P, T, V + 1, V] of what the advantages ascend in expectation; None if they have no such target.
+
+    With G responses, of which each is right with probability p, an advantage that depends on its group's rewards alone
+    ascends a function F(p), and F' is a sum over the G + 1 groups that there are. So GRPO's is not p, and that of a
+    mean over pass@k is not either. What looks at other groups, at log-probs or at partial rewards has no F; nor has a
+    surrogate that does not follow the advantage.
+    """
+    regime = setting.regime
+    if regime.partial or not objective.the(Surrogate).follows_advantage:
+        return None
+    right, wrong = _advantages(objective, regime.responses)
+    if right is None or wrong is None:
+        return None
+    table = setting.current.clone().requires_grad_()
+    passed = (setting.language.log_probs(table).exp() * setting.right).sum(1)
+    weight = _slope(right, wrong, passed.detach())
+    return torch.autograd.grad((weight * passed).mean(), table)[0]
+
+
+def _slope(right: Tensor, wrong: Tensor, passed: Tensor) -> Tensor:
+    """F' at each p: by how much a right response expects more than a wrong one, over the others of its group."""
+    others = len(right) - 2
+    chance = torch.stack([comb(others, k) * passed**k * (1 - passed) ** (others - k) for k in range(others + 1)])
+    return (chance * (right[1:] - wrong[:-1])[:, None]).sum(0)
+
+
+@lru_cache(maxsize=1024)
+def _advantages(objective: Objective, size: int) -> tuple[Tensor | None, Tensor | None]:
+    """[G + 1] advantages of right and of wrong responses by how many are right (0 where there are none)."""
+    groups = torch.stack([(torch.arange(size) < k).double() for k in range(size + 1)])
+    try:
+        together = _of(objective, groups)
+        apart = torch.cat([_of(objective, groups[[k]]) for k in range(size + 1)])
+    except ObjectiveError:  # it reads what groups of rewards do not have
+        return None, None
+    if not torch.allclose(together, apart, atol=1e-9):
+        return None, None
+    first, last = together[:, 0].clone(), together[:, -1].clone()
+    first[0], last[-1] = 0.0, 0.0
+    return first, last
+
+
+def _of(objective: Objective, rewards: Tensor) -> Tensor:
+    """[groups, G] advantages of groups of responses of one token."""
+    count, size = rewards.shape
+    ones = torch.ones(count * size, 1, dtype=torch.float64)
+    batch = TokenBatch(
+        mask=ones.bool(),
+        group=torch.arange(count).repeat_interleave(size),
+        reward=rewards.flatten(),
+        rewards=rewards.flatten()[:, None],
+        correct=rewards.flatten(),
+        truncated=torch.zeros(count * size, dtype=torch.bool),
+        max_length=100,
+        logp_old=-ones,
+        logp_ref=-ones,
+        logp_sampler=-ones,
+        logp_prompt=-ones[:, 0],
+        entropy_old=ones,
+        sum_pi_squared_old=ones / 2,
+        on_policy=True,
+    )
+    advantage = objective.advantages(batch)
+    return (advantage[:, 0] if advantage.dim() == 2 else advantage).view(count, size)
+
+
+# ---- a row of the map ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rlzoo.lab.map.likeness import links, plane
+from rlzoo.lab.map.estimates import links, plane
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
 from rlzoo.report.drawing import INK, SOFT, figure_as_svg, page_style, svg
 

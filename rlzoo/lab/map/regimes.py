@@ -1,11 +1,13 @@
-"""The regimes of the map: in each, a trouble that methods were invented for is there, and its size is known."""
+"""The regimes of the map: in each, a failure mode that methods were invented for is there, and its size is known."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from objectives import TokenBatch, lots
 from rlzoo.lab.map.language import Language
 
 PROMPTS = 16
@@ -151,3 +153,167 @@ def _moved(language: Language, old: Tensor, value: Tensor, generator: torch.Gene
     table = old.clone().requires_grad_()
     (gradient,) = torch.autograd.grad((language.log_probs(table).exp() * value).sum(), table)
     return old + 0.2 * _normal(old.shape, generator) + 1.2 * gradient / gradient.abs().max()
+
+
+# ---- quantities ------------------------------------------------------------------------------------------------------
+
+
+QUANTITIES: Mapping[str, str] = {
+    "reward": "expected reward",
+    "pass_8": "pass@8",
+    "entropy": "entropy of responses (nats)",
+    "length_right": "length of right responses",
+    "length_wrong": "length of wrong responses",
+    "distinct_right": "different right responses among 8",
+    "log_rare_right": "log-probability of rare right responses",
+}
+"""Quantity -> what it is; all are means over prompts."""
+SAMPLES = 8
+
+
+def quantities(setting: RegimeSetting, table: Tensor) -> Tensor:
+    """[Q] in the order of `QUANTITIES`, with the table's gradient."""
+    log_probs, right = setting.language.log_probs(table), setting.right
+    probability, length = log_probs.exp(), setting.language.length.double()
+    passed = (probability * right).sum(1)
+    rare = right * setting.is_rare
+    there = rare.any(1)
+    return torch.stack(
+        [
+            (probability * setting.value).sum(1).mean(),
+            (1 - (1 - passed) ** SAMPLES).mean(),
+            -(probability * log_probs).sum(1).mean(),
+            ((probability * right * length).sum(1) / passed).mean(),
+            ((probability * (1 - right) * length).sum(1) / (1 - passed)).mean(),
+            ((1 - (1 - probability) ** SAMPLES) * right).sum(1).mean(),
+            (probability * rare).sum(1)[there].log().mean(),
+        ]
+    )
+
+
+def slopes(setting: RegimeSetting) -> Tensor:
+    """[Q, P, T, V + 1, V]: the derivative of each quantity at the current policy; the first is the policy gradient."""
+    table = setting.current.clone().requires_grad_()
+    values = quantities(setting, table)
+    return torch.stack([torch.autograd.grad(value, table, retain_graph=True)[0] for value in values])
+
+
+@dataclass(frozen=True)
+class EntropyChange:
+    """What a step does to the sum of the entropies along a response: as predicted, and exactly."""
+
+    predicted: float
+    """Minus the covariance of log-probs and the change of logits at each place, as often as it was visited.
+
+    Cui et al., The Entropy Mechanism (arXiv:2505.22617), theorem 1.
+    """
+    same_places: float
+    """Exactly, each place as often as it was visited before."""
+    all: float
+    """Exactly: responses also come to other places."""
+
+
+def entropy_change(setting: RegimeSetting, change: Tensor) -> EntropyChange:
+    """Of a change of the logits of the current policy."""
+    table = setting.current
+    log_probs, probability, visits = table.log_softmax(-1), table.softmax(-1), setting.language.visits(table)
+    centred = change - (probability * change).sum(-1, keepdim=True)
+    covariance = (probability * log_probs * centred).sum(-1)
+    before, after = _entropies(table), _entropies(table + change)
+    visits_after = setting.language.visits(table + change)
+    return EntropyChange(
+        predicted=-float((visits * covariance).sum()) / len(table),
+        same_places=float((visits * (after - before)).sum()) / len(table),
+        all=float((visits_after * after - visits * before).sum()) / len(table),
+    )
+
+
+def _entropies(table: Tensor) -> Tensor:
+    log_probs = table.log_softmax(-1)
+    return -(log_probs.exp() * log_probs).sum(-1)
+
+
+# ---- rollouts --------------------------------------------------------------------------------------------------------
+
+
+MICRO_BATCHES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class MapRollouts:
+    """A batch, and where in the table its tokens are."""
+
+    batch: TokenBatch
+    place: Tensor
+    """[N, T] int: the row of each token in the table as [P * T * (V + 1), V]."""
+    symbol: Tensor
+    """[N, T] int: its column."""
+    leverage: Tensor
+    """[N, T]: the length of the derivative of its log-prob with respect to the logits of its place."""
+    quarter: Tensor
+    """[N, T] int: 0 for the least probable quarter of the tokens of all batches, 3 for the most probable."""
+
+
+def sample(setting: RegimeSetting, batches: int, seed: int) -> list[MapRollouts]:
+    """Independent batches; the same seed gives the same."""
+    generator = torch.Generator().manual_seed(seed)
+    probability = setting.language.log_probs(setting.sampler).exp()
+    count = setting.regime.responses * setting.regime.groups
+    prompt = torch.arange(len(probability)).repeat_interleave(count)
+    drawn = []
+    for _ in range(batches):
+        response = torch.multinomial(probability, count, replacement=True, generator=generator).flatten()
+        flips = torch.rand(len(response), generator=generator, dtype=torch.float64) < setting.regime.flipped
+        value = setting.value[prompt, response]
+        drawn.append(rollouts_of(setting, prompt, response, torch.where(flips, 1 - value, value)))
+    logp = torch.cat([rollouts.batch.require("logp_old", "the map")[rollouts.batch.mask] for rollouts in drawn])
+    edges = logp.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
+    return [
+        replace(rollouts, quarter=torch.bucketize(rollouts.batch.require("logp_old", "the map"), edges))
+        for rollouts in drawn
+    ]
+
+
+def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward: Tensor) -> MapRollouts:
+    """The batch of some responses [N] of the language to prompts [N], groups beside each other, as they were graded."""
+    regime, language, number = setting.regime, setting.language, torch.arange(len(response))
+    width = language.vocabulary + 1
+    place = (prompt[:, None] * language.limit + torch.arange(language.limit)) * width + language.previous[response]
+    symbol = language.symbols[response]
+    logp, entropy = token_stats(setting.current, place, symbol)
+    logp_old, entropy_old = token_stats(setting.old, place, symbol)
+    batch = TokenBatch(
+        mask=language.mask[response],
+        length=language.length[response],
+        group=number // regime.responses,
+        reward=reward,
+        rewards=reward[:, None],
+        correct=reward.clone(),
+        truncated=language.truncated[response],
+        max_length=language.limit,
+        logp=logp,
+        entropy=entropy,
+        logp_old=logp_old,
+        entropy_old=entropy_old,
+        sum_pi_squared_old=setting.old.softmax(-1).flatten(0, -2).square().sum(-1)[place],
+        logp_sampler=token_stats(setting.sampler, place, symbol)[0],
+        logp_ref=token_stats(setting.reference, place, symbol)[0],
+        logp_prompt=-1.0 - 0.05 * prompt.double(),
+        micro_batch=number * MICRO_BATCHES // len(number),
+        lot=lots(number // regime.responses, language.limit, seed=0),
+        on_policy=not regime.moved,
+    )
+    return MapRollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
+
+
+def token_stats(table: Tensor, place: Tensor, symbol: Tensor) -> tuple[Tensor, Tensor]:
+    """[N, T] log-probs of tokens and entropies of their places."""
+    log_probs = table.log_softmax(-1).flatten(0, -2)
+    entropy = -(log_probs.exp() * log_probs).sum(-1)
+    return log_probs[place, symbol], entropy[place]
+
+
+def _leverage(table: Tensor, place: Tensor, symbol: Tensor) -> Tensor:
+    probability = table.softmax(-1).flatten(0, -2)
+    square = probability.square().sum(-1)[place] - 2 * probability[place, symbol] + 1
+    return square.clamp(min=0).sqrt()

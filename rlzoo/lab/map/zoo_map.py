@@ -5,15 +5,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives import Objective, ObjectiveError, parse
+from objectives import Objective, ObjectiveError, names, parse, with_examples
 from rlzoo.lab.keys import MapConfig
 from rlzoo.lab.map.behaviour import Behaviour, Measurement, expected_changes, measure
-from rlzoo.lab.map.estimates import Intervals, simultaneous
-from rlzoo.lab.map.likeness import cosines, groups
-from rlzoo.lab.map.quantities import QUANTITIES, quantities, slopes
-from rlzoo.lab.map.regimes import REGIMES, Regime, RegimeSetting, make_setting
-from rlzoo.lab.map.rollouts import sample
+from rlzoo.lab.map.estimates import Intervals, cosines, groups, simultaneous
+from rlzoo.lab.map.regimes import QUANTITIES, REGIMES, Regime, RegimeSetting, make_setting, quantities, sample, slopes
 from rlzoo.model.threads import one_thread
+
+CONTRASTS = (
+    "grpo-kl",
+    "grpo-kl+clip_higher",
+    "grpo-kl+unclipped",
+    "grpo-kl+token_mean",
+    "grpo-kl+token_mean+sampler_correction",
+    "grpo-kl+token_mean+sampler_correction(level=product)",
+    "grpo-kl+token_mean+sampler_ratio",
+    "stapo(tau_p=0.05)",
+    "stare(target_entropy=none,amplify=1.5)",
+    "kl_cov(fraction=0.05)",
+    "clip_cov(fraction=0.05)",
+)
+"""Beside the recipes: those in which one mechanism differs, and published thresholds that are too low for a language of
+five symbols, scaled to it."""
+
+
+def all_expressions() -> list[str]:
+    """Every recipe, and the contrasts."""
+    return [*(with_examples(name) for name in names() if name.kind == "recipe"), *CONTRASTS]
+
 
 ERROR = 0.05
 """The probability that any interval of a map misses what it estimates, and so that any sure sign is wrong."""

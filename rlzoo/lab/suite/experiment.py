@@ -1,11 +1,17 @@
-"""What an experiment is: a task that has a trouble, arms that differ in one mechanism, a score, controls, claims."""
+"""Experiments: a task that has a failure mode, arms that differ in one mechanism, a score, controls, claims."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlzoo.config.recorded import is_outside
+from rlzoo.errors import UserError, nearest
+from rlzoo.tasks.outside import load_outside
+
 if TYPE_CHECKING:
-    from rlzoo.lab.suite.trained import Trained
+    from rlzoo.lab.suite.measures import Trained
 
 BASE = "base"
 """The arm that every other one is compared with, unless a contrast says otherwise."""
@@ -75,8 +81,8 @@ class Experiment:
     """One question, asked in a language in which the answer can be seen."""
 
     name: str
-    trouble: str
-    """What a user would complain of: a tag of `objectives.FAILURE_MODES`."""
+    failure_mode: str
+    """A tag of `objectives.FAILURE_MODES`."""
     question: str
     task: type
     """A `DemonstratedTask`; `task.options` are its parameters."""
@@ -92,7 +98,7 @@ class Experiment:
     positive: Contrast
     """An arm that knows the truth, or in which the effect must appear; where it does not, the experiment is void."""
     negative: tuple[str, str]
-    """Two arms that differ as a claim's do, where the trouble is switched off: they are not to be told apart."""
+    """Two arms that differ as a claim's do, where the failure mode is switched off: they are not to be told apart."""
     claims: Sequence[Claim]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a run that are not those of `SETTINGS`."""
@@ -113,3 +119,38 @@ class Experiment:
     def keys(self, arm: Arm) -> dict[str, Any]:
         """Keys of the run of an arm, but for objective, seed, model, task and folder."""
         return {**SETTINGS, **self.settings, **arm.settings}
+
+
+# ---- by name ---------------------------------------------------------------------------------------------------------
+
+
+_FOLDER = Path(__file__).parent / "experiments"
+
+
+def own_names() -> list[str]:
+    """The experiments of this package, of which none is imported for it."""
+    return sorted(file.stem for file in _FOLDER.glob("[a-z]*.py"))
+
+
+def check_names(written: Sequence[str]) -> None:
+    """Refuses experiments that there are not, before any is imported. Raises UserError."""
+    for name in written:
+        if name in own_names() or is_outside(name):
+            continue
+        near = nearest(name, own_names()) or f"; there are {', '.join(own_names())}"
+        raise UserError(f"experiments={name}: there is no such experiment{near}, or give my_file.py:EXPERIMENT")
+    if len(set(written)) < len(written):
+        raise UserError(f"experiments={','.join(written)}: each is named once")
+
+
+def load_experiment(written: str) -> Experiment:
+    """The experiment of this name. Raises UserError if there is none, or if it is not whole."""
+    if written in own_names():
+        experiment: Experiment = import_module(f"{__package__}.experiments.{written}").EXPERIMENT
+        return experiment
+    loaded = load_outside("experiments", written)
+    if not isinstance(loaded, Experiment):
+        raise UserError(f"experiments={written} is a {type(loaded).__name__}, not an Experiment of rlzoo.lab.suite")
+    if loaded.name in own_names():
+        raise UserError(f"experiments={written}: the name {loaded.name} is taken by one of rlzoo; choose another")
+    return loaded

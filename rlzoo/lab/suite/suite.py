@@ -5,13 +5,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlzoo.lab.keys import SuiteConfig
-from rlzoo.lab.suite.catalogue import load_experiment, own_names
-from rlzoo.lab.suite.cells import CellFile, planned
-from rlzoo.lab.suite.claims import ClaimVerdict, ControlTrouble, JudgedClaim, JudgedExperiment, judge
-from rlzoo.lab.suite.contrasts import Contrasted, Pairs, against_base, all_pairs
-from rlzoo.lab.suite.results import read_results
-from rlzoo.lab.suite.running import Failure, RunningView, run_cells
-from rlzoo.lab.suite.seeds import chosen_seeds, count_looks
+from rlzoo.lab.suite.cells import CellFile, chosen_seeds, count_looks, planned
+from rlzoo.lab.suite.experiment import load_experiment, own_names
+from rlzoo.lab.suite.training import Failure, RunningView, run_cells
+from rlzoo.lab.suite.verdicts import (
+    ClaimVerdict,
+    Contrasted,
+    ControlFailure,
+    JudgedClaim,
+    JudgedExperiment,
+    Pairs,
+    against_base,
+    all_pairs,
+    judge,
+    read_results,
+)
 from rlzoo.statistics.sequential import wants_seeds
 
 
@@ -61,15 +69,15 @@ def make_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView
             failures = [*failures, *run_cells(cells, file, config.jobs, view)]
     results = read_results(names, objectives, seeds, file.read())
     judged = judge(results, looks)
-    valid = [experiment.results for experiment in judged if not experiment.controls.troubles]
+    valid = [experiment.results for experiment in judged if not experiment.controls.failed]
     pairs = all_pairs(valid, looks)
     return SuiteTable(judged, against_base(results, looks), pairs, failures, plan.refused, looks)
 
 
 def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:
     """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
-    troubles = experiment.controls.troubles
-    if troubles:
-        return troubles == [ControlTrouble.POSITIVE]
+    failed = experiment.controls.failed
+    if failed:
+        return failed == [ControlFailure.POSITIVE]
     needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is ClaimVerdict.CANNOT_TELL]
     return any(wants_seeds(False, False, seeds[0] if seeds else 0, up_to) for seeds in needed)

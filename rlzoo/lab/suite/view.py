@@ -1,47 +1,321 @@
-"""The behaviour suite as it is trained, as files, and on the terminal."""
+"""The behaviour suite in words, tables and files, as a page, and on the terminal while its cells are trained."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
+from markupsafe import Markup
 from rich.status import Status
-from rich.table import Table
-from rich.text import Text
 
+from rlzoo.experiment.experiment import counted
 from rlzoo.files import write_json, write_text
 from rlzoo.lab.keys import SuiteConfig
-from rlzoo.lab.suite import text as suite_text
 from rlzoo.lab.suite.cells import Cell
-from rlzoo.lab.suite.forest import forest_figure, pictured_claims
-from rlzoo.lab.suite.heat import heat, heat_figure
-from rlzoo.lab.suite.page import suite_page
-from rlzoo.lab.suite.running import Failure
+from rlzoo.lab.suite.figures import (
+    HEAT_LIMIT,
+    MARKS,
+    VERDICTS,
+    Heat,
+    HeatCell,
+    contrast,
+    forest_figure,
+    forest_svg,
+    heat,
+    heat_figure,
+    pictured_claims,
+)
 from rlzoo.lab.suite.suite import SuiteTable
-from rlzoo.lab.suite.values import claims_values, scores_values
+from rlzoo.lab.suite.training import Failure
+from rlzoo.lab.suite.verdicts import (
+    ClaimVerdict,
+    Compared,
+    Contrasted,
+    ControlFailure,
+    Controls,
+    JudgedClaim,
+    JudgedExperiment,
+    Pairs,
+)
+from rlzoo.report import table as tables
 from rlzoo.report.drawing import save_figure, themed
 from rlzoo.report.grid_view import PLAIN_EVERY
-from rlzoo.report.table import plain_console
+from rlzoo.report.table import MARKDOWN, PAGE, TERMINAL, Column, Shown, Table, in_markdown, plain_console, templates
 from rlzoo.report.terminal import clock
+from rlzoo.statistics.verdicts import SIGNIFICANCE
 
 FEW = 8
 """Objectives whose effects are shown on the terminal."""
+PAPER = frozenset({MARKDOWN, PAGE})
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+VOID = {
+    ControlFailure.POSITIVE: "its positive control was not told apart in its direction",
+    ControlFailure.NEGATIVE: "its negative control was told apart",
+    ControlFailure.BASE: "base was told apart from itself",
+}
+
+
+def verdict(judged: JudgedClaim) -> str:
+    """In words, with the seeds that would tell."""
+    words = VERDICTS[judged.verdict]
+    if judged.verdict is not ClaimVerdict.CANNOT_TELL:
+        return words
+    if judged.compared.difference is None:
+        return f"{words}: fewer than two seeds"
+    if judged.seeds_needed is None or not any(judged.seeds_needed):
+        return f"{words}: would need over a thousand seeds"
+    low, high = judged.seeds_needed
+    return f"{words}: would need about {f'{low} to {high}' if high else f'{low} or more'} seeds"
+
+
+def effect(compared: Compared) -> str:
+    """The difference with its interval."""
+    known = compared.difference
+    return "-" if known is None else f"{known.mean:+.3g} [{known.low:+.3g}, {known.high:+.3g}]"
+
+
+def p_value(compared: Compared) -> str:
+    """Corrected."""
+    if compared.difference is None:
+        return "-"
+    return "< .0001" if compared.corrected < 1e-4 else f"{compared.corrected:.4f}".lstrip("0").replace("1.0000", "1")
+
+
+def standardised(contrasted: Contrasted) -> str:
+    """The effect in standard deviations of a run, with its mark."""
+    number = "" if contrasted.standardised is None else f"{contrasted.standardised:+.1f}"
+    return f"{number}{MARKS[contrasted.standing]}"
+
+
+def controls(tested: Controls) -> str:
+    """What the controls said, in a sentence."""
+    if tested.failed:
+        return f"void: {'; '.join(VOID[failure] for failure in tested.failed)}"
+    base = "base against base was not run"
+    if tested.base:
+        base = f"base against base {tested.base.told_apart} of {tested.base.comparisons} below {SIGNIFICANCE:g}"
+    return (
+        f"positive {effect(tested.positive)}, p {p_value(tested.positive)}; negative {effect(tested.negative)}, "
+        f"p {p_value(tested.negative)}; {base}"
+    )
+
+
+def summary(suite: SuiteTable) -> str:
+    """How many claims there are of each verdict, and how many experiments are valid."""
+    claims = [claim.verdict for _, claim in suite.claims]
+    counts = [f"{claims.count(outcome)} {words}" for outcome, words in VERDICTS.items() if outcome in claims]
+    valid = sum(not experiment.controls.failed for experiment in suite.experiments)
+    return (
+        f"{counted(len(claims), 'claim')}: {', '.join(counts)}; {valid} of {len(suite.experiments)} experiments valid"
+    )
+
+
+def remarks(suite: SuiteTable) -> list[str]:
+    """What holds for all experiments together, in sentences."""
+    bases = [experiment.controls.base for experiment in suite.experiments if experiment.controls.base]
+    apart, comparisons = sum(base.told_apart for base in bases), sum(base.comparisons for base in bases)
+    base = f"base against base on further seeds: {apart} of {comparisons} comparisons below {SIGNIFICANCE:g}"
+    looks = f"every p-value is corrected for {suite.looks} interim analyses, at other numbers of seeds"
+    return [*[base] * bool(bases), *_pairs(suite.pairs), *[looks] * (suite.looks > 1)]
+
+
+def _pairs(counts: Pairs) -> list[str]:
+    share = 100 * counts.told_apart / max(1, counts.different)
+    sentence = (
+        f"{counts.told_apart} of {counts.different} pairs of objectives with different runs are told apart in some "
+        f"valid experiment ({share:.0f} %; {counts.tests} tests, corrected together)"
+    )
+    return [sentence] if counts.pairs else []
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def claims_table(suite: SuiteTable) -> Table:
+    """A row for each claim."""
+    columns = [
+        Column("experiment", is_text=True, width=20, shown_on=frozenset({TERMINAL})),
+        Column("claim", is_text=True, width=14, shown_on=frozenset({TERMINAL})),
+        Column("claim", is_text=True, kind="claim", shown_on=PAPER),
+        Column("verdict", is_text=True, width=14, kind="verdict"),
+        Column("effect here", is_text=True, width=15),
+        Column("seeds", shown_on=PAPER),
+        Column("counts from", shown_on=PAPER),
+        Column("p", is_text=True),
+        Column("published", is_text=True, kind="claim", shown_on=PAPER),
+        Column("touched", is_text=True, kind="long", shown_on=PAPER),
+        Column("controls", is_text=True, kind="claim", shown_on=frozenset({PAGE})),
+    ]
+    return Table(columns, [_claim_row(*pair) for pair in suite.claims], title="Claims")
+
+
+def _claim_row(experiment: JudgedExperiment, judged: JudgedClaim) -> list[Shown]:
+    claim, known, name = judged.claim, judged.compared.difference, experiment.results.experiment.name
+    kinds = {ClaimVerdict.HOLDS: "strong better", ClaimVerdict.DOES_NOT_HOLD: "strong worse", ClaimVerdict.VOID: "soft"}
+    touched = ", ".join(f"{part} {100 * share:.2g} %" for part, share in judged.touched.items())
+    return [
+        name if judged is experiment.claims[0] else "",
+        contrast(claim),
+        tables.Cell(claim.text, notes=[f"{name.replace('_', ' ')}: {contrast(claim)}"]),
+        tables.Cell(verdict(judged), value=[*VERDICTS].index(judged.verdict), kind=kinds.get(judged.verdict, "strong")),
+        tables.Cell(effect(judged.compared), value=known.mean if known else 0.0),
+        known.pairs if known else 0,
+        claim.smallest,
+        tables.Cell(p_value(judged.compared), value=judged.compared.corrected),
+        tables.Cell(claim.published, notes=[claim.paper]),
+        touched or "not counted",
+        controls(experiment.controls),
+    ]
+
+
+def arms_table(judged: JudgedExperiment, contrasts: Mapping[str, Contrasted]) -> Table:
+    """A row for each arm of an experiment."""
+    heads = ("mean", "seeds", "to base", "in deviations", "p")
+    columns = [Column("arm", is_text=True), Column("objective", is_text=True, kind="long"), *map(Column, heads)]
+    rows: list[list[Shown]] = []
+    for label, arm in judged.results.arms.items():
+        mean = arm.values(judged.results.experiment.score, sorted(arm.records)).mean()
+        row: list[Shown] = [label, tables.Cell(arm.arm.objective, is_code=True), f"{mean:.3g}", len(arm.records)]
+        if beside := contrasts.get(label):
+            row += [effect(beside.compared), standardised(beside), p_value(beside.compared)]
+        rows.append([*row, *[""] * (len(columns) - len(row))])
+    return Table(columns, rows, title=f"Arms of {judged.results.experiment.name}")
+
+
+def heat_table(shown: Heat) -> Table:
+    """Objectives by experiments."""
+    columns = [Column("objective", is_text=True), *(Column(name.replace("_", " ")) for name in shown.experiments)]
+    rows: list[list[Shown]] = [
+        [tables.Cell(name, is_code=True), *(_heat_cell(cells.get(place)) for place in shown.experiments)]
+        for name, cells in shown.rows.items()
+    ]
+    return Table(columns, rows, title="Objectives by experiments")
+
+
+def _heat_cell(cell: HeatCell | None) -> tables.Cell:
+    if cell is None:
+        return tables.Cell("", value=-1000.0)
+    color, share = "--like" if cell.better > 0 else "--unlike", round(45 * min(1.0, abs(cell.better) / HEAT_LIMIT))
+    background = f"color-mix(in srgb, var({color}) {share}%, transparent)"
+    return tables.Cell(standardised(cell.contrasted), value=cell.better, background=background)
+
+
+def objectives_table(suite: SuiteTable, objectives: Sequence[str]) -> Table:
+    """What objectives that were asked for change, an experiment a row."""
+    widths = {"objective": 18, "experiment": 20, "to base": 15, "p": 7, "": 10}
+    columns = [Column(heading, is_text=True, width=width) for heading, width in widths.items()]
+    rows: list[list[Shown]] = []
+    for written in objectives:
+        for experiment, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
+            beside = contrasts.get(experiment.results.others.get(written, ""))
+            if beside:
+                standing = "void" if experiment.controls.failed else beside.standing.value
+                row = (experiment.results.experiment.name, effect(beside.compared), p_value(beside.compared), standing)
+                rows.append([tables.Cell(written, is_code=True), *row])
+    return Table(columns, rows)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def claim_records(suite: SuiteTable) -> list[dict[str, Any]]:
+    """The claims as values, for what reads them: `claims.json`."""
+    return [_record(*pair) for pair in suite.claims]
+
+
+def _record(of: JudgedExperiment, judged: JudgedClaim) -> dict[str, Any]:
+    experiment, claim, known = of.results.experiment, judged.claim, judged.compared.difference
+    return {
+        "experiment": experiment.name,
+        "trouble": experiment.failure_mode,
+        "claim": claim.text,
+        "paper": claim.paper,
+        "published": claim.published,
+        "arm": claim.arm,
+        "against": claim.against,
+        "effect": known and _rounded(known.mean),
+        "low": known and _rounded(known.low),
+        "high": known and _rounded(known.high),
+        "deviation": known and _rounded(known.deviation),
+        "seeds": known.pairs if known else 0,
+        "p": known and _rounded(known.p_value),
+        "p_corrected": known and _rounded(judged.compared.corrected),
+        "objective": experiment.arms[claim.arm].objective,
+        "objective_against": experiment.arms[claim.against].objective,
+        "score": experiment.score,
+        "higher": claim.higher,
+        "smallest": claim.smallest,
+        "verdict": judged.verdict.value,
+        "seeds_needed": judged.seeds_needed,
+        "touched": {part: _rounded(share) for part, share in judged.touched.items()},
+        "void": [failure.name.lower() for failure in of.controls.failed],
+    }
+
+
+def _rounded(value: float) -> float:
+    """Six digits: what other machines round otherwise is left out."""
+    return float(f"{value:.6g}")
+
+
+CSV = ("experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected")
+"""What of a claim's record is in `claims.csv`, beside its verdict, text and paper."""
+
+
+def claims_csv(suite: SuiteTable) -> str:
+    """A line for each claim."""
+    names = (*CSV, "verdict", "claim", "paper")
+    return Table([*map(Column, names)], [[record[name] for name in names] for record in claim_records(suite)]).csv()
+
+
+def markdown(suite: SuiteTable) -> str:
+    """The claims, the controls and every arm."""
+    lines = ["# The behaviour suite", f"{summary(suite)}."]
+    lines += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in remarks(suite)]
+    lines += ["## Claims", claims_table(suite).markdown(), "## Experiments"]
+    for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
+        experiment = judged.results.experiment
+        lines += [f"### {in_markdown(experiment.name)}"]
+        lines += [f"{in_markdown(experiment.question)} Score: {in_markdown(experiment.unit)}."]
+        lines += [f"Controls: {in_markdown(controls(judged.controls))}.", arms_table(judged, contrasts).markdown()]
+    return "\n\n".join(lines) + "\n"
+
+
+def suite_page(suite: SuiteTable) -> str:
+    """The page, which needs nothing else. Whatever a user wrote is escaped."""
+    shown = heat(suite)
+    tested = [(judged.results.experiment, judged.controls) for judged in suite.experiments]
+    arms = map(arms_table, suite.experiments, suite.contrasts)
+    template = templates("rlzoo.lab").get_template("suite.html")
+    return template.render(
+        summary=summary(suite),
+        remarks=remarks(suite),
+        claims=claims_table(suite),
+        forest=Markup(forest_svg(suite)),
+        heat=heat_table(shown) if shown.rows else None,
+        experiments=[(*pair, table) for pair, table in zip(tested, arms, strict=True)],
+        controls=controls,
+    )
+
+
+# ---- the terminal ----------------------------------------------------------------------------------------------------
 
 
 class SuiteView:
-    """Tells of a suite while its cells are trained, and writes what they show."""
+    """Shows a suite while its cells are trained, and writes what they show."""
 
     def __init__(self, config: SuiteConfig, quiet: bool = False) -> None:
         self.folder = Path(config.output)
         self.console = plain_console(quiet)
         self.done = self.total = self.before = 0
-        self.started = self.told = 0.0
+        self.started = self.last_line = 0.0
         self.status: Status | None = None
 
     @contextmanager
     def training(self, done: int, total: int) -> Iterator[None]:
-        """While they are: of all cells that were asked for, so many were done before."""
+        """While cells are trained, `total` in all, of which `done` were done before."""
         self.done, self.before, self.total = done, done, total
         self.console.print(f"suite       {total} cells, {done} of them done before")
         with self.console.status("") if self.console.is_terminal else nullcontext() as self.status:
@@ -51,7 +325,7 @@ class SuiteView:
         """So many starting policies are made first."""
         if missing:
             self.console.print(f"starts      {missing} starting policies are made")
-        self.started = self.told = time.monotonic()
+        self.started = self.last_line = time.monotonic()
 
     def trained(self, cell: Cell, failure: Failure | None) -> None:
         """One is done, or has failed."""
@@ -60,9 +334,9 @@ class SuiteView:
             self.console.print(f"failed      {cell}: {failure.message}", soft_wrap=True)
         if self.status:
             self.status.update(self.pace())
-        is_due = not self.status and time.monotonic() - self.told > PLAIN_EVERY
+        is_due = not self.status and time.monotonic() - self.last_line > PLAIN_EVERY
         if is_due or self.done == self.total:
-            self.told = time.monotonic()
+            self.last_line = time.monotonic()
             self.console.print(f"cells       {self.pace()}")
 
     def pace(self) -> str:
@@ -73,10 +347,9 @@ class SuiteView:
 
     def show(self, suite: SuiteTable, objectives: Sequence[str] = ()) -> None:
         """Writes the files and says what is in them; how these objectives stand to base, if they are few."""
-        write_json(self.folder / "claims.json", claims_values(suite))
-        write_json(self.folder / "scores.json", scores_values(suite))
-        write_text(self.folder / "claims.csv", suite_text.comma_separated(suite))
-        write_text(self.folder / "suite.md", suite_text.markdown(suite))
+        write_json(self.folder / "claims.json", {"claims": claim_records(suite)})
+        write_text(self.folder / "claims.csv", claims_csv(suite))
+        write_text(self.folder / "suite.md", markdown(suite))
         write_text(self.folder / "suite.html", suite_page(suite))
         shown = heat(suite)
         if shown.rows:
@@ -87,54 +360,8 @@ class SuiteView:
         self.console.print(claims_table(suite))
         if 0 < len(objectives) <= FEW:
             self.console.print(objectives_table(suite, objectives))
-        for sentence in (
-            suite_text.summary(suite),
-            *suite_text.remarks(suite),
-            *(f"{name} cannot be asked of {label}: {why}" for (name, label), why in suite.refused.items()),
-            *(
-                f"{len(failures)} cells failed; the same call tries them again"
-                for failures in [suite.failures]
-                if failures
-            ),
-            f"page  {self.folder / 'suite.html'}",
-        ):
-            if sentence:
-                self.console.print(sentence, soft_wrap=True)
-
-
-def objectives_table(suite: SuiteTable, objectives: Sequence[str]) -> Table:
-    """What objectives that were asked for change, an experiment a row."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("objective", overflow="fold", max_width=26)
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("to base", overflow="fold", max_width=16)
-    table.add_column("p", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for written in objectives:
-        for experiment, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
-            beside = contrasts.get(experiment.results.others.get(written, ""))
-            if beside is None:
-                continue
-            name = experiment.results.experiment.name
-            stands = "void" if experiment.controls.troubles else beside.standing.value
-            compared = beside.compared
-            table.add_row(
-                *map(Text, (written, name, suite_text.effect(compared), suite_text.p_value(compared), stands))
-            )
-    return table
-
-
-def claims_table(suite: SuiteTable) -> Table:
-    """Claims, one a row."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("claim", overflow="fold")
-    table.add_column("effect here", overflow="fold", max_width=16)
-    table.add_column("p", justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold", max_width=20)
-    for experiment, judged in suite.claims:
-        claim = judged.claim
-        name = experiment.results.experiment.name if judged is experiment.claims[0] else ""
-        shown = (name, suite_text.contrast(claim), suite_text.effect(judged.compared))
-        table.add_row(*map(Text, (*shown, suite_text.p_value(judged.compared), suite_text.verdict(judged))))
-    return table
+        failed = f"{len(suite.failures)} cells failed; the same call tries them again"
+        refused = [f"{name} cannot be asked of {label}: {why}" for (name, label), why in suite.refused.items()]
+        page = f"page  {self.folder / 'suite.html'}"
+        for sentence in (summary(suite), *remarks(suite), *refused, *[failed] * bool(suite.failures), page):
+            self.console.print(sentence, soft_wrap=True)

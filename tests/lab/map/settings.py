@@ -7,8 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlzoo.lab.map.regimes import Regime, RegimeSetting, make_setting
-from rlzoo.lab.map.rollouts import MapRollouts, rollouts_of
+from rlzoo.lab.map.regimes import MapRollouts, Regime, RegimeSetting, make_setting, rollouts_of
 
 
 def tiny_setting(moved: bool = False, responses: int = 3) -> RegimeSetting:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlzoo.lab.map.likeness import SAME, cosines, distances, groups, plane
+from rlzoo.lab.map.estimates import SAME, cosines, distances, groups, plane
 
 GENERATOR = np.random.default_rng(0)
 

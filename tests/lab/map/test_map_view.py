@@ -8,8 +8,7 @@ import pytest
 
 import rlzoo
 from rlzoo.errors import printable
-from rlzoo.lab.map.text import change, comma_separated
-from rlzoo.lab.map.view import map_page
+from rlzoo.lab.map.view import change, comma_separated, map_page
 from rlzoo.lab.map.zoo_map import ZooMap
 from rlzoo.report.table import breakable
 from tests.report.test_page import HOSTILE

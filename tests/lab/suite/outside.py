@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment, Start
+from rlzoo.lab.suite.measures import Trained
 from rlzoo.lab.suite.micro import MicroTask
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Problem
 
 RIGHT = "y"
@@ -36,7 +36,7 @@ def share(cell: Trained) -> Mapping[str, float]:
 
 EXPERIMENT = Experiment(
     name="coin",
-    trouble="none",
+    failure_mode="none",
     question="Is more of it right?",
     task=Coin,
     settings={

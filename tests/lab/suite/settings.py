@@ -5,15 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlzoo.lab.suite.catalogue import load_experiment
-from rlzoo.lab.suite.cells import CellKind, Record
+from rlzoo.lab.suite.cells import BASE_SEEDS, CellKind, Record
 from rlzoo.lab.suite.cells import arms as arms_of
-from rlzoo.lab.suite.claims import judge
-from rlzoo.lab.suite.contrasts import against_base, all_pairs
-from rlzoo.lab.suite.experiment import Experiment
-from rlzoo.lab.suite.results import ArmResults, ExperimentResults
-from rlzoo.lab.suite.seeds import BASE_SEEDS
+from rlzoo.lab.suite.experiment import Experiment, load_experiment
 from rlzoo.lab.suite.suite import SuiteTable
+from rlzoo.lab.suite.verdicts import ArmResults, ExperimentResults, against_base, all_pairs, judge
 
 SEEDS = range(1100, 1110)
 Draw = Callable[[str, int], float]

@@ -1,7 +1,6 @@
 """What every experiment of the package is held to, and what its task calls right; training is no part of it."""
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, islice
@@ -13,12 +12,10 @@ import pytest
 from objectives import FAILURE_MODES, parse
 from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.experiment.check import check
-from rlzoo.lab.suite.catalogue import load_experiment, own_names
-from rlzoo.lab.suite.cell import make_start, run_cell
-from rlzoo.lab.suite.experiment import BASE, Arm, Experiment
+from rlzoo.lab.suite.experiment import BASE, Arm, Experiment, load_experiment, own_names
 from rlzoo.lab.suite.lookup import TABLE, Lookup
-from rlzoo.lab.suite.measures import pass_at
-from rlzoo.lab.suite.trained import Trained
+from rlzoo.lab.suite.measures import Trained, pass_at
+from rlzoo.lab.suite.training import make_start, run_cell
 from rlzoo.tasks.base import Problem
 
 EXPERIMENTS = {name: load_experiment(name) for name in own_names()}
@@ -48,28 +45,19 @@ def config_of(experiment: Experiment, arm: Arm, model: Path) -> Config:
     return load_config([key_and_value(key, value) for key, value in words.items()])
 
 
-def test_there_are_at_least_sixteen() -> None:
-    assert len(EXPERIMENTS) >= 16
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_everything_that_an_experiment_names_is_there(name: str) -> None:
     experiment = EXPERIMENTS[name]
     named = [experiment.positive.arm, experiment.positive.against, *experiment.negative, BASE]
     named += [arm for claim in experiment.claims for arm in (claim.arm, claim.against)]
-    assert experiment.name == name and experiment.trouble in FAILURE_MODES
+    assert experiment.name == name and experiment.failure_mode in FAILURE_MODES
     assert {*named} <= {*experiment.arms}
     assert 1 <= len(experiment.claims) <= 3
     assert all(claim.arm != claim.against and claim.smallest > 0 for claim in experiment.claims)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_its_texts_are_whole_sentences(name: str) -> None:
-    experiment = EXPERIMENTS[name]
-    assert experiment.question[0].isupper() and experiment.question.endswith("?")
-    for claim in experiment.claims:
-        assert claim.text[0].isupper() and claim.text.endswith(".") and claim.paper and claim.published
-    assert experiment.trouble.replace("_", "").isalpha() and experiment.trouble.islower()
+    assert all(claim.text.endswith(".") and claim.paper and claim.published for claim in experiment.claims)
+    for arm in experiment.arms.values():
+        parse(arm.objective)
+        experiment.task(**config_of(experiment, arm, Path("start")).task.options)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -79,15 +67,6 @@ def test_the_arms_of_the_negative_control_train_what_no_other_pair_does(name: st
     one, other = (experiment.arms[arm] for arm in experiment.negative)
     assert one.settings == other.settings != experiment.arms[BASE].settings
     assert parse(one.objective).key != parse(other.objective).key
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_arm_is_written_as_it_can_be_read(name: str) -> None:
-    experiment = EXPERIMENTS[name]
-    for arm in experiment.arms.values():
-        parse(arm.objective)
-        config = config_of(experiment, arm, Path("start"))
-        experiment.task(**config.task.options)
 
 
 @pytest.mark.slow
@@ -137,11 +116,6 @@ def test_demonstrations_are_right_as_often_as_the_experiment_says(name: str, lea
     assert least < sum(right) / len(right) < most
 
 
-def test_the_rare_route_is_one_demonstration_in_a_hundred() -> None:
-    routes = Counter(response[0] for _, response in demonstrated("rare_but_right", 10_000))
-    assert 0.007 < routes["b"] / routes.total() < 0.013
-
-
 def test_both_ways_of_the_language_of_fillers_are_equally_long() -> None:
     lengths: dict[str, list[int]] = {"g": [], "w": []}
     for _, response in demonstrated("length_bias", 10_000):
@@ -180,14 +154,6 @@ def test_right_and_wrong_answers_are_as_documented(name: str, prompt: str, right
     task, problem = TASKS[name], Problem(prompt, prompt, "")
     assert all(task.right(problem, response) for response in right)
     assert not any(task.right(problem, response) for response in wrong)
-
-
-def test_the_coin_of_the_common_route_falls_either_way() -> None:
-    task = TASKS["rare_but_right"]
-    heads = [task.right(problem, "ah") for problem in task().train[:2000]]
-    tails = [task.right(problem, "at") for problem in task().train[:2000]]
-    assert all(head != tail for head, tail in zip(heads, tails, strict=True))
-    assert 0.45 < sum(heads) / len(heads) < 0.55
 
 
 def test_prompts_that_are_not_live_are_right_or_wrong_whatever_is_answered() -> None:

@@ -52,7 +52,7 @@ class ByTheLetter:
 PARTIAL = {"task.options.partial": True}
 EXPERIMENT = Experiment(
     name="all_wrong_groups",
-    trouble="dead_groups",
+    failure_mode="dead_groups",
     question="What is learnt where most groups have no right answer?",
     task=Twice,
     start=Start(slip_rate=0.9, clean_fraction=0.5),

@@ -16,7 +16,7 @@ from rlzoo.lab.suite.measures import accuracy_at_the_end
 SLIGHT = {"rollout.noise": 0.05}
 EXPERIMENT = Experiment(
     name="another_sampler",
-    trouble="engine_mismatch",
+    failure_mode="engine_mismatch",
     question="What is learnt from an engine that samples something else than the policy?",
     task=Lookup,
     start=HALF_RIGHT,

@@ -16,8 +16,7 @@ from functools import cached_property
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment, Start
 from rlzoo.lab.suite.lookup import LETTERS, Lookup, right_letter
-from rlzoo.lab.suite.measures import truly_right
-from rlzoo.lab.suite.trained import Trained
+from rlzoo.lab.suite.measures import Trained, truly_right
 from rlzoo.tasks.base import Problem
 
 
@@ -57,7 +56,7 @@ def accuracy_by_kind(cell: Trained) -> Mapping[str, float]:
 ALONE = {"task.options.hard_only": True, "rollout.prompts_per_step": 16}
 EXPERIMENT = Experiment(
     name="easy_and_hard_mixed",
-    trouble="mixed_difficulty",
+    failure_mode="mixed_difficulty",
     question="Are hard prompts learnt beside easy ones?",
     task=EasyAndHard,
     start=Start(steps=400, slip_rate=0.95, clean_fraction=0.5),

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
 from rlzoo.lab.suite.experiments.many_right_answers import EXPERIMENT as MANY
-from rlzoo.lab.suite.measures import mean_entropy, true_accuracy
-from rlzoo.lab.suite.trained import Trained
+from rlzoo.lab.suite.measures import Trained, mean_entropy, true_accuracy
 
 BEST = 0.8
 """Nats per token of five equal letters and a certain end."""
@@ -33,7 +32,7 @@ def entropy_up_to_the_best(cell: Trained) -> Mapping[str, float]:
 CLEAN = {"task.options.flip": 0.0}
 EXPERIMENT = Experiment(
     name="entropy_in_a_band",
-    trouble="entropy_collapse",
+    failure_mode="entropy_collapse",
     question="What keeps the policy from becoming certain too soon?",
     task=MANY.task,
     start=MANY.start,

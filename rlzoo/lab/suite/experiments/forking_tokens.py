@@ -46,7 +46,7 @@ class Forks(MicroTask):
 COIN = {"task.options.flip": 0.5, "train.learning_rate": 1e-4}
 EXPERIMENT = Experiment(
     name="forking_tokens",
-    trouble="credit",
+    failure_mode="credit",
     question="Is it enough to train on the fifth of the tokens that decide?",
     task=Forks,
     start=Start(steps=400),

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
-from rlzoo.lab.suite.measures import true_accuracy
+from rlzoo.lab.suite.measures import Trained, true_accuracy
 from rlzoo.lab.suite.micro import MicroTask
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Problem
 
 
@@ -60,7 +59,7 @@ def log_ratio_of_lengths(cell: Trained) -> Mapping[str, float]:
 COIN = {"task.options.flip": 0.5}
 EXPERIMENT = Experiment(
     name="length_bias",
-    trouble="length_growth",
+    failure_mode="length_growth",
     question="Do wrong answers grow though length earns nothing?",
     task=Filler,
     settings={"rollout.max_response_tokens": 64, "train.steps": 10},

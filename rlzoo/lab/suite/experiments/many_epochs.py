@@ -14,7 +14,7 @@ from rlzoo.lab.suite.measures import accuracy_at_the_end
 FEW = {"train.learning_rate": 5e-4, "train.steps": 24}
 EXPERIMENT = Experiment(
     name="many_epochs",
-    trouble="many_epochs",
+    failure_mode="many_epochs",
     question="What survives sixteen passes over the same rollouts?",
     task=Lookup,
     start=HALF_RIGHT,

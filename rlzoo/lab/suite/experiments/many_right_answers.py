@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment, Start
 from rlzoo.lab.suite.lookup import LETTERS
-from rlzoo.lab.suite.measures import pass_at, truly_right
+from rlzoo.lab.suite.measures import Trained, pass_at, truly_right
 from rlzoo.lab.suite.micro import MicroTask
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Problem
 
 RIGHT = LETTERS[:5]
@@ -55,7 +54,7 @@ def variety_of_right_answers(cell: Trained) -> Mapping[str, float]:
 CLEAN = {"task.options.flip": 0.0}
 EXPERIMENT = Experiment(
     name="many_right_answers",
-    trouble="diversity",
+    failure_mode="diversity",
     question="Do equally good answers die out?",
     task=Many,
     start=Start(slip_rate=0.7, clean_fraction=0.5),

@@ -14,9 +14,8 @@ from functools import cached_property
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
 from rlzoo.lab.suite.lookup import HALF_RIGHT, Lookup, right_letter
-from rlzoo.lab.suite.measures import accuracy_at_the_end
+from rlzoo.lab.suite.measures import Trained, accuracy_at_the_end
 from rlzoo.lab.suite.micro import coin
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Problem
 
 
@@ -54,7 +53,7 @@ def accuracy_and_rollouts(cell: Trained) -> Mapping[str, float]:
 ALIVE = {"task.options.live": 1.0}
 EXPERIMENT = Experiment(
     name="nothing_to_learn_from",
-    trouble="dead_groups",
+    failure_mode="dead_groups",
     question="What do prompts cost whose responses are all right or all wrong?",
     task=Mixed,
     start=HALF_RIGHT,

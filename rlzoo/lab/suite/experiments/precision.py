@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
 from rlzoo.lab.suite.lookup import HALF_RIGHT, Lookup
-from rlzoo.lab.suite.measures import accuracy_at_the_end
-from rlzoo.lab.suite.trained import Trained
+from rlzoo.lab.suite.measures import Trained, accuracy_at_the_end
 
 
 def distance_to_the_sampler(cell: Trained) -> Mapping[str, float]:
@@ -24,7 +23,7 @@ def distance_to_the_sampler(cell: Trained) -> Mapping[str, float]:
 EXACT = {"model.precision": "float32"}
 EXPERIMENT = Experiment(
     name="precision",
-    trouble="precision",
+    failure_mode="precision",
     question="How far is a bfloat16 sampler from the trainer?",
     task=Lookup,
     start=HALF_RIGHT,

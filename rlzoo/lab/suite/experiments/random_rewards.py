@@ -14,7 +14,7 @@ from rlzoo.lab.suite.measures import accuracy_of_the_last_steps
 FRESH = {"train.minibatches_per_step": 2, "train.learning_rate": 5e-4}
 EXPERIMENT = Experiment(
     name="random_rewards",
-    trouble="entropy_collapse",
+    failure_mode="entropy_collapse",
     question="What do clips do to the entropy where rewards are coins?",
     task=Lookup,
     start=HALF_RIGHT,

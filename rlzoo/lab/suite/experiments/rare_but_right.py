@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
-from rlzoo.lab.suite.measures import true_accuracy
+from rlzoo.lab.suite.measures import Trained, true_accuracy
 from rlzoo.lab.suite.micro import MicroTask, coin
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Problem
 
 
@@ -44,7 +43,7 @@ def share_of_the_rare_route(cell: Trained) -> Mapping[str, float]:
 COIN = {"task.options.flip": 0.5}
 EXPERIMENT = Experiment(
     name="rare_but_right",
-    trouble="exploration",
+    failure_mode="exploration",
     question="Does a rare route that is always right grow?",
     task=RareRight,
     settings={

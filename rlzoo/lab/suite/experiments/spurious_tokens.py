@@ -19,9 +19,8 @@ import torch
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment
 from rlzoo.lab.suite.lookup import HALF_RIGHT, LETTERS, Lookup, right_letter
-from rlzoo.lab.suite.measures import accuracy_of_the_last_steps
+from rlzoo.lab.suite.measures import Trained, accuracy_of_the_last_steps
 from rlzoo.lab.suite.micro import Grading
-from rlzoo.lab.suite.trained import Trained
 from rlzoo.tasks.base import Grader, Problem
 
 
@@ -62,7 +61,7 @@ def planted_behind_the_right_letter(cell: Trained) -> Mapping[str, float]:
 NEVER = {"task.options.harmless": False}
 EXPERIMENT = Experiment(
     name="spurious_tokens",
-    trouble="spurious_tokens",
+    failure_mode="spurious_tokens",
     question="Does a useless rare token behind right answers become frequent?",
     task=Planted,
     start=HALF_RIGHT,

@@ -14,7 +14,7 @@ from rlzoo.lab.suite.measures import accuracy_at_the_end
 FRESH = {"train.minibatches_per_step": 2, "train.learning_rate": 5e-4, "train.steps": 24}
 EXPERIMENT = Experiment(
     name="stale_rollouts",
-    trouble="stale_rollouts",
+    failure_mode="stale_rollouts",
     question="What is learnt from rollouts that are fifteen updates old?",
     task=Lookup,
     start=HALF_RIGHT,

@@ -20,7 +20,7 @@ import torch
 
 from rlzoo.lab.suite.experiment import Arm, Claim, Contrast, Experiment, Start
 from rlzoo.lab.suite.experiments.forking_tokens import FORCED, RIGHT, Forks
-from rlzoo.lab.suite.trained import Trained
+from rlzoo.lab.suite.measures import Trained
 from rlzoo.tasks.base import Problem
 
 
@@ -77,7 +77,7 @@ def share_moved_as_asked(cell: Trained) -> Mapping[str, float]:
 COINS = {"task.options.kind": "coins"}
 EXPERIMENT = Experiment(
     name="who_moves_the_policy",
-    trouble="credit",
+    failure_mode="credit",
     question="Which tokens move as their advantage asks?",
     task=TwoKinds,
     start=Start(steps=500),

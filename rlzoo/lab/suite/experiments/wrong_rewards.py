@@ -15,7 +15,7 @@ from rlzoo.lab.suite.measures import accuracy_at_the_end
 TRUE = {"task.options.flip": 0.0}
 EXPERIMENT = Experiment(
     name="wrong_rewards",
-    trouble="noisy_rewards",
+    failure_mode="noisy_rewards",
     question="What is learnt where one reward in three is wrong?",
     task=Lookup,
     start=HALF_RIGHT,
