@@ -1,5 +1,7 @@
 """Every part is tried on a small batch before anything starts: ours pass, one that fails is named."""
 
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from rlzoo.config import RolloutConfig
 from rlzoo.experiment.trial import try_objective
 from tests.conftest import error_of
 from tests.objectives import zoo_names
+from tests.processes import launch
 from tests.thinned import thinned
 
 HEAD = "from dataclasses import dataclass\nimport torch\nfrom objectives import Advantage, Mask, Weight, register\n\n"
@@ -91,3 +94,38 @@ def test_a_part_that_fails_is_named_before_anything_starts(
     for part in says:
         assert part in message
     assert not Path("runs").exists()
+
+
+# ---- faulty parts from outside ---------------------------------------------------------------------------------------
+
+TRIED = """
+import json
+from objectives import ObjectiveError, Part, parse
+from rlzoo.config import RolloutConfig
+from rlzoo.errors import UserError
+from rlzoo.experiment.trial import try_objective
+from tests.experiment import tried_parts
+
+def verdict(name):
+    for size in (2, 8):
+        try:
+            objective = parse(f"{tried_parts.BASES.get(name, 'grpo-kl')}+tests.experiment.tried_parts:{name}")
+            if objective.minimum_group <= size:
+                try_objective(objective, RolloutConfig(responses_per_prompt=size, max_response_tokens=24))
+        except (UserError, ObjectiveError) as error:
+            return str(error)
+    return ""
+
+kinds = [kind for kind in vars(tried_parts).values() if isinstance(kind, type) and issubclass(kind, Part)]
+print(json.dumps({kind.name: verdict(kind.name) for kind in kinds if kind.__module__ == tried_parts.__name__}))
+"""
+SOUND = {"without_outliers", "entropy_governor", "last_tokens", "locally_unsure", "huber_drift", "unsure_first"}
+
+
+@pytest.mark.slow
+def test_a_part_that_breaks_a_law_is_named_and_a_sound_one_is_not() -> None:
+    verdicts = json.loads(launch([sys.executable, "-c", TRIED]).splitlines()[-1])
+    accused = {name for name, text in verdicts.items() if f"the part {name} fails" in text}
+    assert verdicts.keys() - accused == SOUND and {verdicts[name] for name in SOUND} == {""}
+    assert "changes with the padding" in verdicts["surprise_share"]
+    assert "depends on the batches before" in verdicts["cached_threshold"]
