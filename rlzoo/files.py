@@ -23,9 +23,6 @@ DEEPEST = 512
 _READABLE = 0o644
 """The mode of files, whatever a library gives those that it writes; folders keep others out where that is wanted."""
 _ANY = Fields({})
-_OF_TRACKERS = ("wandb",)
-"""Folders in a run's whose contents a tracker writes, links among them."""
-_LINK = "{path} is a link, and nothing is written through one that lies in a folder; put in its place what it leads to"
 _HALVES = "backslashreplace"
 """What is done with half a character, which is none in UTF-8."""
 _PARTIAL = ".rlzoo-partial"
@@ -132,34 +129,9 @@ def clear_leftovers(parent: Path) -> None:
 _clear_once = cache(clear_leftovers)
 
 
-def refuse_link(path: Path) -> None:
-    """Raises UserError if it is one."""
-    if path.is_symlink():
-        raise UserError(_LINK.format(path=path))
-
-
-def refuse_links(folder: Path) -> None:
-    """Raises UserError for a link inside a folder that is written into: what it leads to lies elsewhere.
-
-    The folder itself may be one. What a tracker links within its own folder is not written by us.
-    """
-    waiting = [folder]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                refuse_link(Path(entry.path))
-                if entry.is_dir() and entry.name not in _OF_TRACKERS:
-                    waiting.append(Path(entry.path))
-
-
-def opened_to_append(path: Path) -> IO[str]:
-    """A text file that grows. Raises UserError for a link, which would have what it leads to grow."""
-    try:
-        return cast(IO[str], open(path, "a", encoding="utf-8", errors=_HALVES, opener=_unless_a_link))
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(_LINK.format(path=path)) from None
-        raise
+def open_to_append(path: Path) -> IO[str]:
+    """A text file that grows."""
+    return cast(IO[str], open(path, "a", encoding="utf-8", errors=_HALVES))
 
 
 def _unless_a_link(path: str, flags: int) -> int:
@@ -191,7 +163,7 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     """Appends one record as one line in one write."""
-    with _named(path), opened_to_append(path) as file:
+    with _named(path), open_to_append(path) as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -251,7 +223,7 @@ def _record(line: str, fields: Fields, place: str) -> dict[str, Any]:
 
 def locked(path: Path) -> IO[str] | None:
     """The file, locked until it is closed or the last process that has it open ends; None if another has the lock."""
-    file = opened_to_append(path)
+    file = open_to_append(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -80,6 +80,8 @@ def name_inside(name: str) -> str:
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """While what a file has recorded is taken in: whatever it cannot mean is one UserError that names the file."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UserError(f"{path} is not readable: it is no file")
     try:
         yield
     except KeyError as error:

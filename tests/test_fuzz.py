@@ -57,7 +57,6 @@ def test_each_kind_of_file_that_a_command_reads_is_fuzzed() -> None:
         "grid.json",
         "model.safe",
         "chat template",
-        "links",
         "push",
         "looks.json",
         "adapter_config.json",

@@ -3,6 +3,7 @@ r"""What others wrote is data until it is shown, and text when it is: no nesting
 import csv
 import io
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_json_that_is_not_what_a_run_writes_is_one_line(
     run = make_run(tmp_path / "run")
     (run / name).write_bytes(text.encode(errors="surrogateescape"))
     assert f"{run / name} is not readable" in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "objective.json", "config.yaml"])
+def test_a_pipe_in_place_of_a_file_of_a_run_is_not_waited_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run")
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert str(run) in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
 
 
 def test_a_mistake_is_a_line_of_bounded_length_and_half_a_character_is_one(capsys: pytest.CaptureFixture[str]) -> None:

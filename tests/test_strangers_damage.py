@@ -3,6 +3,7 @@
 # ruff: noqa: F811
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from rlzoo.commands import main
 from rlzoo.files import read_json_lines, write_json, write_json_lines
 from rlzoo.model.manifest import MANIFEST
 from tests.report.test_push import Hub, hub  # noqa: F401
-from tests.test_links import contents
 from tests.test_stranger import WORDS, clean, marker, records, run, say  # noqa: F401
 from tests.thinned import thinned
 
@@ -48,12 +48,6 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def linked(run: Path) -> None:
-    """Its evaluations are to be written elsewhere."""
-    shutil.move(run / "evaluation", run.parent.parent / "evaluation-elsewhere")
-    (run / "evaluation").symlink_to(run.parent.parent / "evaluation-elsewhere")
-
-
 def deep(path: Path) -> None:
     """JSON without end."""
     path.write_text("[" * 100_000)
@@ -84,12 +78,12 @@ FURTHER: dict[str, Callable[[Path], object]] = {
     "bomb": in_checkpoint(lambda it: (it / "chat_template.jinja").write_text(BOMB)),
     "deep-metrics": lambda run: deep(run / "metrics.jsonl"),
     "deep-objective": lambda run: deep(run / "objective.json"),
+    "pipe": lambda run: ((run / "metrics.jsonl").unlink(), os.mkfifo(run / "metrics.jsonl")),
     "deep-config": lambda run: (run / "config.yaml").write_text("task: " + "[" * 20_000),
-    "linked": linked,
     "shown": shown,
     "partial": partial,
 }
-"""What is damaged, endless, greedy, linked, or meant for a terminal."""
+"""What is damaged, endless, greedy, or meant for a terminal."""
 
 
 @pytest.mark.parametrize("name", thinned(list(FURTHER), fast=0, slow=3))
@@ -102,7 +96,6 @@ def test_no_command_ends_in_anything_but_a_line_with_what_a_stranger_has_damaged
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     bad = damaged(run, f"arithmetic-grpo-{name}", FURTHER[name])
-    outside = contents(run.parent.parent / "evaluation-elsewhere")
     checkpoint = bad / "checkpoints" / "step-000001"
     statuses = {
         words[0]: main([*words])
@@ -123,8 +116,7 @@ def test_no_command_ends_in_anything_but_a_line_with_what_a_stranger_has_damaged
     assert not marker.exists() and "Traceback" not in told.err
     assert all(status in (0, 1, 2) for status in statuses.values()) and statuses["train"] == 0, told.err
     assert not {"\x1b", "\x07", "\u202e"} & {*told.out, *told.err}
-    assert contents(run.parent.parent / "evaluation-elsewhere") == outside
     board = Path("board/leaderboard.csv")
     assert not board.exists() or not re.search(r'(^|,)"?=', board.read_text(), re.MULTILINE)
-    refusing = {"flipped": "push", "unlisted": "eval", "bomb": "eval", "deep-config": "fit", "linked": "eval"}
+    refusing = {"flipped": "push", "unlisted": "eval", "bomb": "eval", "deep-config": "fit", "pipe": "doctor"}
     assert name not in refusing or statuses[refusing[name]] == 2

@@ -3,13 +3,11 @@
 What is not changed are copies, or links to files that no command writes.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from benchmarks.fuzz.mutations import bytes_changed, json_changed, lines_changed
 from benchmarks.fuzz.seeds import SUITE, Seeds
@@ -25,12 +23,6 @@ _LARGEST_COPY = 100_000
 _LAST = "grpo-0/checkpoints/step-000002"
 _LACKING = 0.03
 """How often a file is not there at all."""
-_MADE = (
-    *("logs", "source", "looks.json", "leaderboard.html", ".lock", "grpo-0/.lock", "grpo-0/source"),
-    *("grpo-0/microscope", "grpo-0/wandb", "grpo-0/checkpoints/step-000003", "grpo-0/.x.rlzoo-partial"),
-    *("grpo-0/evaluation/sums-T1-p1.jsonl", f"{_LAST}/chat_template.jinja", f"{_LAST}/vocab.txt"),
-)
-"""What is not there, and commands would make or heed."""
 
 
 def copied(source: Path, folder: Path, changed: str, change: Change, random: Random) -> Path:
@@ -98,48 +90,6 @@ def pushed(seeds: Seeds, folder: Path, random: Random) -> Words:
     odd = random.choice(("a", "../x", "a/b/c", "", "é/\x1b[31m", "-x/y"))
     name = "someone/model" if random.random() < 0.8 else odd
     return ["push", "grid/grpo-0", "--", name] if name.startswith("-") else ["push", "grid/grpo-0", name]
-
-
-def linked(*commands: Words) -> Make:
-    """A grid in which a file or a folder is a link: to what lies outside, to nothing, to itself, or to all of it."""
-
-    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
-        grid, outside = copied(seeds.grid, folder, "", bytes_changed, random), folder / OUTSIDE
-        outside.mkdir()
-        there = sorted(str(path.relative_to(grid)) for path in grid.rglob("*"))
-        path = grid / random.choice((*there, *_MADE))
-        target = random.choice((outside / path.name, outside / path.name, outside / "nobody", path, folder, grid))
-        _put_outside(path, outside, random)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target if random.random() < 0.5 else os.path.relpath(target, path.parent))
-        if random.random() < 0.5:
-            (grid / _LAST / "training/manifest.json").unlink(missing_ok=True)
-        return random.choice(commands)
-
-    return make
-
-
-def _put_outside(path: Path, outside: Path, random: Random) -> None:
-    """Moves what lies at a path to the same name outside, with a secret in it now and then; makes it if it is not."""
-    moved = outside / path.name
-    if path.is_dir():
-        shutil.move(path, moved)
-    elif path.exists():
-        content = path.read_bytes()
-        path.unlink()
-        moved.write_bytes(_with_secret(content) if random.random() < 0.5 else content)
-    elif random.random() < 0.5:
-        moved.write_text(SECRET)
-    else:
-        moved.mkdir()
-
-
-def _with_secret(content: bytes) -> bytes:
-    try:
-        values: Any = json.loads(content)
-        return json.dumps({**values, "secret": SECRET}).encode()
-    except (ValueError, TypeError):  # no JSON, or no mapping
-        return content + f"\n# {SECRET}\n".encode()
 
 
 def suite(file: str, change: Change) -> Make:

@@ -26,7 +26,6 @@ from benchmarks.fuzz.received import (
     Make,
     Words,
     checkpoint,
-    linked,
     pushed,
     suite,
     within,
@@ -164,11 +163,6 @@ _LORA = ["train", "lora/config.yaml", "resume=true", "train.steps=3", "output=lo
 _FEW = ("evaluation.problems=1", "evaluation.samples=1", "output=evaluated")
 _TALKS = ["eval", "talker", "task.name=verl.jsonl", *_FEW]
 _ADAPTED = ["eval", "adapted", *_FEW]
-_HANDED_OVER = (
-    *(_BOARD, ["leaderboard", "grid"], _BOARD_OF_RUN, _INSPECT, _DOCTOR, _RESUME, _COMPARE),
-    *(["eval", "grid/grpo-0", "evaluation.problems=1"], ["push", "grid/grpo-0", "someone/model"]),
-    ["grade", "regrade=true", "grid/grpo-0/evaluation/step-000002-T1-p1.jsonl"],
-)
 _EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/sums-T0.7-p0.9.jsonl", "output=board"]
 
 SUBJECTS: tuple[Subject, ...] = (
@@ -236,8 +230,7 @@ SUBJECTS: tuple[Subject, ...] = (
         )
     ),
     Subject("chat template", 60, talking, "file"),
-    Subject("links", 120, linked(*_HANDED_OVER)),
-    Subject("push", 60, pushed),
+    Subject("push", 180, pushed),
     Subject("looks.json", 30, within("grid", "looks.json", json_changed, _BOARD)),
     Subject("adapter_config.json", 10, within("adapted", "adapter_config.json", json_changed, _ADAPTED), "file"),
     Subject(

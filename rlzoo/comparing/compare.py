@@ -26,7 +26,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.identity import Code
 from rlzoo.experiment.run_folder import METRICS, TIMINGS
-from rlzoo.files import locked, read_json_lines, refuse_link
+from rlzoo.files import locked, read_json_lines
 from rlzoo.statistics.sequential import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
 
@@ -68,8 +68,6 @@ def compare(
         while True:
             grid.save()
             cells = [CellRun(cell) for cell in grid.cells]
-            for path in (folder for run in cells for folder in (run.cell.folder.path, run.log.parent)):
-                refuse_link(path)
             failures = _Scheduler(cells, jobs, view, launcher, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid, equivalence)
             if more is grid:

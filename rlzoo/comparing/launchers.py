@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 from rlzoo.config import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.files import locked, opened_to_append
+from rlzoo.files import locked, open_to_append
 from rlzoo.scripts import script_folder
 
 POLL = 0.2
@@ -129,7 +129,7 @@ def start_training(
 ) -> subprocess.Popen[bytes]:
     """Starts it in `folder`; it ends with its parent, holds the lock until then, and adds what it prints to `log`."""
     log.parent.mkdir(exist_ok=True)
-    with opened_to_append(log) as output:
+    with open_to_append(log) as output:
         return subprocess.Popen(
             command(words, gpus),
             stdin=subprocess.DEVNULL,
@@ -303,7 +303,7 @@ class _Task:
         try:
             return int(ray.get(self.reference))
         except ray.exceptions.RayTaskError as error:  # such as rlzoo not being there
-            with opened_to_append(self.log) as log:
+            with open_to_append(self.log) as log:
                 log.write(f"{error}\n")
             return 1
         except ray.exceptions.RayError:

@@ -15,8 +15,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, with_votes
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.machine import environment
-from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json, read_json_lines, refuse_link, write_json_lines
+from rlzoo.files import read_json, read_json_lines, write_json_lines
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.rollout.environment import environment_of
 from rlzoo.tasks.base import Problem, Task
@@ -254,9 +253,9 @@ def _targets(files: Sequence[Path], config: GradeConfig) -> list[Path]:
     if config.overwrite:
         if config.output:
             raise UserError(f"output={config.output} has no effect with overwrite=true; leave one of them out")
-        return list(map(_inside_its_run, files))
+        return list(files)
     if not config.output:
-        return [_beside(_inside_its_run(file)) for file in files]
+        return [_beside(file) for file in files]
     targets = [Path(config.output) / file.name for file in files]
     for target in targets:
         if targets.count(target) > 1:
@@ -264,14 +263,6 @@ def _targets(files: Sequence[Path], config: GradeConfig) -> list[Path]:
         if target.exists() and target.resolve() in [file.resolve() for file in files]:
             raise UserError(f"output={config.output} would replace {target}; overwrite=true does that")
     return targets
-
-
-def _inside_its_run(file: Path) -> Path:
-    """The file itself. Raises UserError if a link leads out of the run in whose folder it is named."""
-    run = RunFolder(file.parent.parent)
-    if run.config.exists():
-        refuse_link(run / file.parent.name)
-    return file
 
 
 def _write_figures(file: Path, target: Path, records: Sequence[Record]) -> None:

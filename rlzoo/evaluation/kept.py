@@ -17,7 +17,7 @@ from typing import Any
 from rlzoo.config import flat
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import changed_sources
-from rlzoo.files import locked, opened_to_append, read_json_file, read_json_lines, write_json, write_json_lines
+from rlzoo.files import locked, open_to_append, read_json_file, read_json_lines, write_json, write_json_lines
 from rlzoo.records import COUNT, Fields, Kind, reading
 
 RESULTS = "results.json"
@@ -110,7 +110,7 @@ def read_results(folder: Path) -> dict[str, Entry]:
 def record_result(path: Path, entry: Entry) -> None:
     """Puts a file's entry into the `results.json` beside it; other processes may do the same with other files."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with opened_to_append(path.parent / f".{RESULTS}.lock") as lock:
+    with open_to_append(path.parent / f".{RESULTS}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_json(path.parent / RESULTS, {**read_results(path.parent), path.stem: entry})
 

@@ -34,7 +34,7 @@ from rlzoo.experiment.check import check_keys
 from rlzoo.experiment.identity import task_sources
 from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import refuse_links, slug
+from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks import check_task
@@ -73,8 +73,6 @@ class Target:
 
     def check(self) -> None:
         """What can be checked before torch is imported. Raises UserError."""
-        if self.run is not None and self.folder.absolute().is_relative_to(Path(self.run["folder"]).absolute()):
-            refuse_links(Path(self.run["folder"]))
         check_keys(self.config)
         locate(self.config.model)
         if not self.benchmarks:

@@ -36,7 +36,6 @@ from rlzoo.files import (
     locked,
     read_json_file,
     read_json_lines,
-    refuse_links,
     slug,
     write_json,
     write_json_lines,
@@ -70,8 +69,6 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
 
     No other process may claim it until the returned file is closed. Raises UserError if it cannot be had.
     """
-    if folder.config.exists():  # any other folder with something in it is refused
-        refuse_links(folder.path)
     for written in (folder.path, folder / "checkpoints", folder / "evaluation"):
         clear_leftovers(written)
     objective = parse(config.objective)

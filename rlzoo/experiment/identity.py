@@ -17,7 +17,8 @@ from rlzoo.config.recorded import OBJECTIVE, is_outside, outside_names, values_o
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import folder_written_atomically, read_json, slug
+from rlzoo.files import folder_written_atomically, read_json_file, slug
+from rlzoo.records import reading
 from rlzoo.source import Definition, code_digest, is_ours, relative_names, used_source
 from rlzoo.source import digest as text_digest
 from rlzoo.tasks import written_outside
@@ -203,12 +204,10 @@ def read_objective(folder: Path) -> RecordedRun:
     """
     if not (folder / OBJECTIVE).exists():
         return _as_configured(RunFolder(folder))
-    try:
-        values = read_json((folder / OBJECTIVE).read_text(encoding="utf-8"))
+    with reading(folder / OBJECTIVE):
+        values = read_json_file(folder / OBJECTIVE)
         versions = tuple(map(str, values.get("rlzoo", ())))
         return RecordedRun(str(values["key"]), str(values["expression"]), versions, code=Code.read(values.get("code")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / OBJECTIVE} is not readable: {error}") from None
 
 
 def _as_configured(run: RunFolder) -> RecordedRun:

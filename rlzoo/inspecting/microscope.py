@@ -32,7 +32,7 @@ from rlzoo.experiment.identity import Code, has_changed, read_objective
 from rlzoo.experiment.machine import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
-from rlzoo.files import read_json_lines, refuse_link
+from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.run import load_trainer
@@ -145,8 +145,6 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
     """
     folder = RunFolder(Path(run))
     config = folder.read_config()
-    if not settings.output:
-        refuse_link(folder.path / PAGES)
     typed = [{"objective": settings.objective}, {"objective": settings.against}]
     check_recorded([RecordedKeys(folder.config, flat(asdict(config)))], typed, trust)
     objectives = [
