@@ -162,10 +162,9 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     from rlzoo.comparing.finished_runs import read_folders
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.grid_words import GRID, RowWords
-    from rlzoo.comparing.interim_analyses import count_analysis
-    from rlzoo.comparing.leaderboard import make_leaderboard
+    from rlzoo.comparing.leaderboard import count_analysis, make_leaderboard
     from rlzoo.report.leaderboard import records, show_leaderboard
-    from rlzoo.statistics.sequential import looks
+    from rlzoo.statistics.planning import looks
 
     if config.baseline:
         parse(RowWords.read(config.baseline).expression)  # what is typed is imported; what the folders name is not

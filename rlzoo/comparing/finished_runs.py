@@ -12,7 +12,7 @@ import numpy as np
 from rlzoo.comparing.eval_history import EvaluatedStep, read_evaluated_steps
 from rlzoo.comparing.grid import Grid, GridCell, Identity
 from rlzoo.comparing.grid_words import GRID, meant
-from rlzoo.comparing.problem_sets import SetDecoding
+from rlzoo.comparing.results import SetDecoding
 from rlzoo.config import Config, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import outside_names

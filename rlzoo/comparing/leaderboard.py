@@ -3,9 +3,12 @@
 Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way.
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -13,13 +16,22 @@ import numpy as np
 from rlzoo.comparing.eval_history import LEAST_EVALUATIONS, Area, shared_steps
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
-from rlzoo.comparing.problem_sets import Place, SetDecoding, with_macro_averages
 from rlzoo.comparing.result_table import ResultTable, scores_of
-from rlzoo.comparing.results import Alike, Answers, Result, ScoredRun, make_results
+from rlzoo.comparing.results import (
+    Alike,
+    Answers,
+    Place,
+    Result,
+    ScoredRun,
+    SetDecoding,
+    make_results,
+    with_macro_averages,
+)
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import unique_labels
+from rlzoo.files import read_json, write_json
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Verdicts
 from rlzoo.tasks.text import asked
@@ -415,3 +427,39 @@ def make_table_leaderboard(
 
 def _identity(method: str) -> Identity:
     return method, ()
+
+
+# ---- interim analyses ------------------------------------------------------------------------------------------------
+
+# Looking again after adding seeds errs more often. The analyses of a row are the different sets of seeds with which a
+# leaderboard showed it. They are counted in the grid's folder, and what is shown at the k-th is corrected for k
+# (benchmarks/coverage).
+
+ANALYSES = "looks.json"
+
+
+def count_analysis(folder: Path, runs: Iterable[FinishedRun]) -> int:
+    """Notes in a grid's folder with which seeds its rows are shown, and returns the number of analyses so far.
+
+    A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
+    """
+    seeds: dict[str, list[int]] = {}
+    for run in runs:
+        seeds.setdefault(json.dumps(run.identity), []).append(run.config.seed)
+    seen = _read(folder / ANALYSES)
+    for row, of_row in seeds.items():
+        if sorted(of_row) not in seen.setdefault(row, []):
+            seen[row].append(sorted(of_row))
+    with suppress(OSError):
+        write_json(folder / ANALYSES, seen)
+    return max((len(seen[row]) for row in seeds), default=1)
+
+
+def _read(path: Path) -> dict[str, list[list[int]]]:
+    if not path.exists():
+        return {}
+    try:
+        seen = read_json(path.read_text(encoding="utf-8"))
+        return {str(row): [sorted(map(int, seeds)) for seeds in sets] for row, sets in seen.items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):  # int(inf) is the last
+        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh") from None

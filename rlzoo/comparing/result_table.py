@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rlzoo.comparing.problem_sets import Place, TablePlace
-from rlzoo.comparing.results import Answers, ScoredRun
+from rlzoo.comparing.results import Answers, Place, ScoredRun, TablePlace
 from rlzoo.errors import UserError, nearest, one_line
 
 NEEDED = ("method", "seed", "problem", "sample", "value")

@@ -10,8 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rlzoo.comparing.compare import CellStatus
-from rlzoo.comparing.eta import Eta
+from rlzoo.comparing.compare import CellStatus, Eta
 from rlzoo.report.table import plain_console
 from rlzoo.report.terminal import clock
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Touched
-from rlzoo.comparing.problem_sets import Place, SetDecoding, TablePlace
+from rlzoo.comparing.results import Place, SetDecoding, TablePlace
 from rlzoo.errors import printable
 from rlzoo.files import write_text
 from rlzoo.report import leaderboard_figures as figures

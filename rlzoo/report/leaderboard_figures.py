@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
-from rlzoo.comparing.problem_sets import Place
+from rlzoo.comparing.results import Place
 from rlzoo.errors import printable
 from rlzoo.report.drawing import INK, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
 from rlzoo.report.formatting import tokens

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
-from rlzoo.comparing.problem_sets import Place, set_of
-from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike
+from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike, Place, set_of
 from rlzoo.report.formatting import CLAIMED, signed, tokens, verdict_words
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict

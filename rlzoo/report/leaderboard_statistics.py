@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
-from rlzoo.comparing.problem_sets import Place
-from rlzoo.comparing.results import ACCURACY, AREA, MEASURES
+from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Place
 from rlzoo.comparing.token_curves import TokenCurve
 from rlzoo.report.leaderboard_sentences import has_discoveries
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile

@@ -6,8 +6,9 @@
 - `differences`: of several methods to a baseline
 - `family`: all tests of a leaderboard, corrected for each other
 - `verdicts`: what may be said of each method
+- `curves`: learning curves of several rows when all had spent the same
 - `paired`: two methods on the same seeds
-- `planning`, `sequential`: how many seeds find a difference, and when to add some
+- `planning`: how many seeds find a difference, and when to add some
 
 Scores are shares from 0 to 1. Differences and intervals are shares as well, not percentage points.
 """

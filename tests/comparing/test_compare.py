@@ -93,18 +93,6 @@ def test_an_ablation_removes_each_part_that_can_be_removed(recipe: str) -> None:
     assert {part for _, part in rows} >= {part.name for part in parse(recipe).parts if not part.exclusive}
 
 
-def test_an_ablation_drops_what_an_expression_adds() -> None:
-    rows = {without: objective for objective, without in leave_one_out("stapo+kl+clip_higher(high=0.4)")}
-    assert rows["kl"] == parse("stapo(high=0.4)")
-    assert rows["s2t"] == parse("stapo(high=0.4)+kl-s2t")
-
-
-def test_an_ablation_is_compared_with_the_whole(tmp_path: Path) -> None:
-    found, _ = read_grid([f"output={tmp_path}"], ["stapo"])
-    names = {entry.name: entry.key for entry in found.objectives}
-    assert found.baseline == "stapo" and names["stapo-without-s2t"] == parse("justrl").key
-
-
 @pytest.mark.slow
 def test_an_ablation_says_what_it_is_without_and_not_another_name(tmp_path: Path) -> None:
     words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
@@ -291,15 +279,6 @@ def test_cells_that_are_done_are_not_run_again(tmp_path: Path, grid_of_one: Path
     assert compare(both, 1, silent()) == []
     assert [CellRun(cell).status().state for cell in both.cells] == ["done", "done"]
     assert all(path.stat().st_mtime_ns == time for path, time in before.items() if path.is_file())
-
-
-@pytest.mark.slow
-def test_other_settings_do_not_mix_into_a_folder(grid_of_one: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for word, says in (
-        ("train.learning_rate=2e-3", "train.learning_rate=0.002"),
-        ("train.steps=1", "has 2 steps already"),
-    ):
-        assert says in error_of(capsys, "compare", "dapo", "seeds=0", *SMALL, word, f"output={grid_of_one}")
 
 
 @pytest.mark.slow

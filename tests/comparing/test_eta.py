@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlzoo.comparing.compare import CellStatus
-from rlzoo.comparing.eta import Eta
+from rlzoo.comparing.compare import CellStatus, Eta
 from rlzoo.comparing.grid import RowName
 
 STEPS = 50

@@ -1,20 +1,15 @@
 """The area under the curve: a measure with verdicts where all runs were evaluated while they trained."""
 
-import io
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from rich.console import Console
 
 from rlzoo.comparing.results import ACCURACY, AREA
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report import leaderboard_figures as picture
-from rlzoo.report.leaderboard import markdown, page, print_leaderboard, records
-from rlzoo.report.leaderboard_sentences import headlines
+from rlzoo.report.leaderboard import markdown, page, records
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, evaluate_between, make_run, row_of
 
@@ -85,24 +80,3 @@ def test_the_area_counts_the_steps_that_all_runs_have(folder: Path) -> None:
     for path in (folder / "dapo-0" / "evaluation").glob("step-000003-*"):
         path.unlink()
     assert row_of(board_of(folder), "dapo").results[DECODINGS[0]].measured[AREA] == before
-
-
-@pytest.mark.slow
-def test_the_area_is_in_all_five_views_with_interval_difference_and_verdict(made_once: Path) -> None:
-    board, console = board_of(made_once), Console(file=io.StringIO(), width=120)
-    print_leaderboard(board, console)
-    shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-    for decoding in DECODINGS:
-        measured = row_of(board, "dapo").results[decoding].measured[AREA]
-        assert measured.difference
-        mean, difference = f"{100 * measured.estimate.mean:.1f}", f"{100 * measured.difference.mean:+.1f}"
-        for text in (page(board), markdown(board), shown):
-            assert mean in text and difference in text
-        claim = f"At {decoding}, by the area under the curve of avg@{SAMPLES}, better than grpo: dapo ({difference})."
-        assert claim in headlines(board)
-    for text in (page(board), markdown(board)):
-        assert text.count(HEADING) == len(DECODINGS)
-    drawn = picture._figure(board).findobj(Axes)
-    assert any(axis.get_title(loc="left") == HEADING for axis in drawn)
-    figures = {"", "_low", "_high", "_difference", "_difference_low", "_p_page", "_verdict", "_seed_0"}
-    assert all({f"held_out_area{name}" for name in figures} <= set(record) for record in records(board))

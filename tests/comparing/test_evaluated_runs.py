@@ -17,7 +17,7 @@ from rlzoo.comparing.finished_runs import (
 )
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
-from rlzoo.comparing.problem_sets import SetDecoding
+from rlzoo.comparing.results import SetDecoding
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation

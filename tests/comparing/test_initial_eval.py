@@ -70,14 +70,6 @@ def test_a_cell_gets_the_evaluation_of_another_with_its_seed(tmp_path: Path) -> 
     assert cell.folder.read_config() == cell.config
 
 
-def test_a_greedy_evaluation_with_its_one_sample_is_shared_as_well(tmp_path: Path) -> None:
-    first, second = grid_of(tmp_path, "grpo", "dapo", "evaluation.decodings=[1/1,0/1]", "seeds=0").cells
-    greedy = read_decodings(["0/1"])[0]
-    Evaluation(records(np.random.default_rng(0), 0.5, 1), 1).save(evaluated(first).folder.evaluation(0, greedy))
-    share_initial_eval(second, [first])
-    assert second.folder.evaluation(0, greedy).exists() and has_evaluations(second)
-
-
 def test_only_settings_that_the_evaluation_reads_keep_it_from_a_cell(tmp_path: Path) -> None:
     first, trained_faster = grid_of(
         tmp_path, *(f"grpo train.learning_rate={rate}" for rate in ("1e-4", "1e-3")), "seeds=0"
@@ -179,9 +171,3 @@ def test_the_untrained_model_is_a_row_and_what_is_not_above_it_is_named(tmp_path
     for shown in (markdown(board), page(board), console.file.getvalue()):
         row = shown[shown.index("untrained model") :]
         assert start in row[:100]
-
-
-def test_all_rows_above_the_untrained_model_are_said_to_be(tmp_path: Path) -> None:
-    evaluate_between(make_run(tmp_path / "run", accuracy=0.7), {0: 0.4})
-    assert any(line.startswith("At T=1, top-p=1, all rows are above") for line in headlines(board_of(tmp_path)))
-    assert not board_of(make_run(tmp_path / "other")).untrained

@@ -7,7 +7,7 @@ import pytest
 import rlzoo
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
-from rlzoo.comparing.interim_analyses import ANALYSES, count_analysis
+from rlzoo.comparing.leaderboard import ANALYSES, count_analysis
 from rlzoo.errors import UserError
 from tests.comparing.finished_runs import STEPS, make_run
 

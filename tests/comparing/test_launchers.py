@@ -169,13 +169,6 @@ def test_jobs_that_finish_their_step_are_ended_at_once_by_a_second_ctrl_c(monkey
     assert all(job.is_ended for job in jobs)
 
 
-def test_where_a_grid_is_trained_is_no_setting_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["grpo", "dapo train.learning_rate=1e-4", "seeds=auto(up_to=5)"]
-    (here, _), (there, jobs) = (read_grid([*words, *more]) for more in ((), ("jobs=8", *ON["slurm"])))
-    assert here == there and jobs == 8 and len(there.cells) == 6
-
-
 class Losing:
     """Workers that are lost, some after a step."""
 

@@ -19,7 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
 from rlzoo.statistics.family import Family
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.sequential import looks, next_look, wants_seeds
+from rlzoo.statistics.planning import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Difference, Finding, Measured, Verdict
 from tests.comparing import finished_runs
 from tests.comparing.finished_runs import DECODINGS, make_run

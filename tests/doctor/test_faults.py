@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.doctor.cells import STEPS, Base, Cell, run_cell, with_fault
+from benchmarks.doctor.cells import STEPS, Base, Cell, run_cell
 from benchmarks.doctor.design import EMBEDDED, FIXED, LONG, MEASURED
 from benchmarks.doctor.faults import FAULTS
-from benchmarks.doctor.rates import counts, curve, summary
 from benchmarks.doctor.runs import Measured, read
 from objectives import parse
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.doctor.indicators import FEWEST_STEPS
-from rlzoo.files import read_json_lines
-from tests.doctor.tables import named
 from tests.thinned import thinned
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -47,41 +44,8 @@ def test_rates_are_measured_on_other_tasks_recipes_and_seeds_than_thresholds() -
     assert not keys[0] & keys[1]
 
 
-def test_no_run_is_kept_twice_or_belongs_to_another_split() -> None:
-    for split in (FIXED, MEASURED, LONG, EMBEDDED):
-        lines = read_json_lines(ROOT / "benchmarks" / "doctor" / "results" / f"{split.name}.jsonl")
-        seeds = [line["seed"] for line in lines]
-        assert len(seeds) == len(set(seeds))
-        assert {line["base"] for line in lines} <= {base.name for base in split.bases}
-        assert {line["objective"] for line in lines} <= set(split.recipes)
-
-
-def test_rates_count_runs_and_a_curve_has_the_threshold_in_it() -> None:
-    faulty = [kept("too short a limit", value) for value in (0.4, 0.6, 0.9)]
-    runs = [*faulty, kept("all wrong", 0.9), kept("", 0.1), kept("", 0.7)]
-    detector = named("truncation")
-    assert counts(detector, runs) == {"threshold": 0.5, "found": 2, "faulty": 3, "alarms": 1, "healthy": 2}
-    points = {point["threshold"]: (point["found"], point["alarms"]) for point in curve(detector, runs)}
-    assert points == {0.9: (1, 0), 0.7: (1, 1), 0.6: (2, 1), 0.5: (2, 1), 0.4: (3, 1), 0.1: (3, 2)}
-    silent = Measured("letters", "gspo", 1, "", 0.0, {})
-    assert counts(detector, [*runs, silent])["healthy"] == 2 and summary([*runs, silent])["healthy"] == 3
-    total = summary(runs)
-    assert (total["found"], total["faulty"], total["alarms"], total["healthy"]) == (2, 4, 1, 2)
-
-
-def test_a_detector_that_stands_in_is_counted_where_its_column_was_observed() -> None:
-    runs = [Measured("climb", "grpo-kl", 0, "noisy sampler", 1.0, worst) for worst in ({"sampler_divergence": 0.1}, {})]
-    counted = {name: counts(named(name), runs)["faulty"] for name in ("sampler_divergence", "sampler_probabilities")}
-    assert counted == {"sampler_divergence": 1, "sampler_probabilities": 0}
-
-
 def test_each_fault_is_tried_with_the_shipped_models() -> None:
     assert {run.fault for run in read(EMBEDDED.name)} == {*BY_NAME, ""}
-
-
-def test_a_recipe_without_room_for_a_fault_is_replaced() -> None:
-    assert with_fault("rloo", None) == "rloo"
-    assert with_fault("maxrl", BY_NAME["epsilon of 1e4"]) == "grpo-kl+group_norm(eps=10000)"
 
 
 @pytest.fixture(scope="module")

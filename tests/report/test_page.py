@@ -14,8 +14,7 @@ from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, RowResponse
-from rlzoo.comparing.problem_sets import Place
-from rlzoo.comparing.results import ACCURACY
+from rlzoo.comparing.results import ACCURACY, Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.formatting import verdict_words
 from rlzoo.report.leaderboard import comma_separated, markdown, page, print_leaderboard, records, statistics_table

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlzoo.comparing.problem_sets import SetDecoding, with_macro_averages
+from rlzoo.comparing.results import SetDecoding, with_macro_averages
 from rlzoo.config.decoding import Decoding
 from rlzoo.statistics.aggregates import (
     area_under_curve,

@@ -1,6 +1,5 @@
 """What pages and guide claim of verdicts follows from the table of simulated pages that is committed."""
 
-import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -97,14 +96,6 @@ def test_looks_by_hand_that_are_counted_err_on_at_most_5_percent_of_grids() -> N
     *_, line = (RESULTS / "by_hand.md").read_text(encoding="utf-8").splitlines()
     count, counted = (float(cell) for cell in line.split("|")[2:4])
     assert at_most_5_percent(counted, count)
-
-
-@pytest.mark.parametrize("board", ["leaderboard", "leaderboard_knights"])
-def test_the_readme_of_a_board_names_the_processor_of_its_page(board: str) -> None:
-    folder = ROOT / "benchmarks" / board
-    text = (folder / "results" / "leaderboard.html").read_text(encoding="utf-8")
-    (processor,) = re.findall(r"<dt>processor</dt><dd>([^<]+)", text)
-    assert processor.strip() in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_one_in_twenty_of_what_simulated_pages_list_is_false_at_most_and_more_is_found_than_by_verdicts() -> None:
