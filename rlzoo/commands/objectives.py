@@ -159,7 +159,7 @@ def _translate(arguments: Namespace) -> None:
     (word,) = arguments.words
 
     from objectives.peers.translate import from_peer, to_peer
-    from rlzoo.report.translation import print_translation
+    from rlzoo.report.zoo import print_translation
 
     translation = from_peer(name, _settings_in(word)) if arguments.source else to_peer(name, parse(word))
     if arguments.json:

@@ -1,16 +1,15 @@
 """What `rlzoo doctor` says."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from rlzoo.doctor.detectors import Detection, Examination, Rates, rates_of
 from rlzoo.report.failure_modes import Remedy, addressing
-from rlzoo.report.table import plain_console
+from rlzoo.report.table import pairs, plain_console
 
 LABEL = 9
 """Columns of the words that say what a line is about."""
@@ -26,10 +25,11 @@ def print_examination(source: str, examination: Examination, console: Console | 
     console.print(f"{source}: {findings} in {examination.steps} steps", soft_wrap=True)
     for finding in examination.findings:
         console.print(f"\n{finding.name.replace('_', ' ')}", style="bold", soft_wrap=True)
-        _print(finding_lines(finding, rates_of(finding)), console)
+        console.print(pairs(finding_lines(finding, rates_of(finding)), LABEL))
     if examination.unseen:
         console.print("\nnot looked at", style="bold")
-        _print(((name.replace("_", " "), reason) for name, reason in examination.unseen.items()), console, width=20)
+        unseen = ((name.replace("_", " "), reason) for name, reason in examination.unseen.items())
+        console.print(pairs(unseen, width=20))
 
 
 def as_data(source: str, examination: Examination) -> dict[str, Any]:
@@ -82,12 +82,3 @@ def suggested(finding: Detection) -> list[Remedy]:
     """What papers suggest for the trouble, the most promising first."""
     remedies = addressing(finding.trouble) if finding.trouble else ()
     return [remedy for remedy in remedies if remedy.paper][:SUGGESTED]
-
-
-def _print(lines: Iterable[tuple[str, str]], console: Console, width: int = LABEL) -> None:
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(no_wrap=True, min_width=width)
-    table.add_column(overflow="fold")
-    for label, text in lines:
-        table.add_row(label, text)
-    console.print(table)

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from rlzoo.config import Config
+from rlzoo.report.table import Cell, Column, Shown, Table
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.memory import GIB, Shape, set_aside_gib
 from rlzoo.training.fit import Fit, StepArithmetic, free_for_cache, whole_responses
@@ -19,16 +18,11 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
     """What each phase takes of a GPU in GiB, what breaks first, and what mends it."""
     console = _console()
     title = f"{model}: GiB on each of {gpus} GPU{'s' * (gpus > 1)} of {fit.memory / GIB:g}"
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("")
-    for phase in fit.phases:
-        table.add_column(phase.name, justify="right")
     names = dict.fromkeys(name for phase in fit.phases for name in phase.parts)
-    for name in names:
-        table.add_row(name, *(_gib(phase.parts.get(name)) for phase in fit.phases), end_section=name == list(names)[-1])
-    table.add_row("in all", *(_gib(phase.total) for phase in fit.phases), style="bold")
-    console.print(title)
-    console.print(table)
+    rows = [[name, *(_gib(phase.parts.get(name)) for phase in fit.phases)] for name in names]
+    total: list[Shown] = [Cell("in all", kind="strong"), *(_gib(phase.total) for phase in fit.phases)]
+    columns = [Column("", is_text=True), *(Column(phase.name) for phase in fit.phases)]
+    console.print(Table(columns, rows, [total], title))
     largest = fit.largest
     if fit.fits:
         console.print(f"It fits; {largest.name} takes the most.")

@@ -25,8 +25,8 @@ from rlzoo.report.formatting import folded, pieces
 
 TERMINAL, MARKDOWN, PAGE = "terminal", "markdown", "page"
 EVERYWHERE = frozenset({TERMINAL, MARKDOWN, PAGE})
-NARROWEST = 24
-"""Characters that a column of text gets on a terminal, if it has as many."""
+NARROWEST, NARROWER = 24, 12
+"""Characters that the names get on a terminal at least, if they have as many, and other columns of text."""
 HEADING, FIGURE = 10, 15
 """Characters of a line in the heading of figures, and in the figures below it, where a table would be too wide."""
 STYLES = {"strong": "bold", "claim": "bold", "better": "bold", "worse": "bold", "soft": "dim"}
@@ -64,6 +64,8 @@ class Column:
     is_text: bool = False
     width: int | None = None
     """Characters on a terminal at most."""
+    is_whole: bool = False
+    """Whether a terminal wraps none of its lines, as it wraps none of figures."""
     kind: str = ""
     """Classes of its cells on a page."""
     html: Markup | None = None
@@ -267,7 +269,8 @@ class _Layout:
         column = self.columns[place]
         texts = [self._heading(column), *(self._figure(row[place], column) for row in self.rows)]
         longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
-        return min(longest, column.width or NARROWEST) if column.is_text else longest
+        is_wrapped = column.is_text and not column.is_whole
+        return min(longest, column.width or (NARROWER if place else NARROWEST)) if is_wrapped else longest
 
     def _heading(self, column: Column) -> str:
         return column.heading if column.is_text or not self.is_narrow else _filled(column.heading, HEADING)
@@ -304,9 +307,14 @@ class _Layout:
         code_width = max(NARROWEST, room - self._sum(part) + self.widths[part[0]])
         for place in part:
             column = self.columns[place]
-            align, most = ("left", column.width) if column.is_text else ("right", None)
             heading = Text(printable(self._heading(column)))
-            table.add_column(heading, justify=align, max_width=most, overflow="fold", no_wrap=not column.is_text)  # type: ignore[arg-type]
+            table.add_column(
+                heading,
+                justify="left" if column.is_text else "right",
+                max_width=column.width if column.is_text else None,
+                overflow="fold",
+                no_wrap=column.is_whole or not column.is_text,
+            )
         for number, row in enumerate(self.rows):
             if number == body:
                 table.add_section()

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import mean, median
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from rlzoo.errors import printable
 from rlzoo.experiment.experiment import counted
 from rlzoo.inspecting.task_look import ReadToken, TaskLook
+from rlzoo.report.table import Column, Table, pairs
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks.dataset import forms_said
 
@@ -107,39 +106,37 @@ def verdict(sampled: GradedRollouts, row: int) -> str:
 
 
 def _grades(look: TaskLook) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("the grader's word", "reward", "correct", "for example"):
-        table.add_column(heading, justify="right" if heading in ("reward", "correct") else "left", overflow="fold")
-    for probe in filter(None, (look.gold, look.wrong, look.empty)):
-        table.add_row(probe.name, f"{probe.reward:.3g}", f"{probe.correct:.0%}", _short(probe.example, 60))
-    return table
+    columns = [Column("the grader's word", is_text=True), Column("reward"), Column("correct")]
+    rows = [
+        [probe.name, f"{probe.reward:.3g}", f"{probe.correct:.0%}", _short(probe.example, 60)]
+        for probe in filter(None, (look.gold, look.wrong, look.empty))
+    ]
+    return Table([*columns, Column("for example", is_text=True)], rows)
 
 
-def _figures(look: TaskLook) -> Table:
+def _figures(look: TaskLook) -> RenderableType:
     rollout, lengths = look.config.rollout, look.sampled.rollouts.lengths.tolist()
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    grid.add_row("problems", f"{len(look.task.train):,} to train on, {len(look.task.held_out):,} held out")
+    lines = list[tuple[str, str]]()
+    lines.append(("problems", f"{len(look.task.train):,} to train on, {len(look.task.held_out):,} held out"))
     for line in forms_said(look.problems, look.config.task):
-        grid.add_row("answers", line)
+        lines.append(("answers", line))
     if look.unanswered:
-        grid.add_row("no answer", f"{look.unanswered:,} problems to train on; {look.without_gold} for them")
+        lines.append(("no answer", f"{look.unanswered:,} problems to train on; {look.without_gold} for them"))
     if look.dropped:
-        grid.add_row("dropped", f"{counted(len(look.dropped), 'row')}: {look.dropped[0]}")
-    grid.add_row("prompts", f"{_span(look.prompt_lengths)} tokens; at most {rollout.max_prompt_tokens:,} may be")
-    grid.add_row("unknown", f"{look.unknown:,} of {look.tokens:,} prompt tokens are unknown to the tokenizer")
-    grid.add_row(
-        "responses", f"{_span(lengths)} tokens; {look.truncated:.0%} truncated at {rollout.max_response_tokens:,}"
+        lines.append(("dropped", f"{counted(len(look.dropped), 'row')}: {look.dropped[0]}"))
+    lines.append(("prompts", f"{_span(look.prompt_lengths)} tokens; at most {rollout.max_prompt_tokens:,} may be"))
+    lines.append(("unknown", f"{look.unknown:,} of {look.tokens:,} prompt tokens are unknown to the tokenizer"))
+    lines.append(
+        ("responses", f"{_span(lengths)} tokens; {look.truncated:.0%} truncated at {rollout.max_response_tokens:,}")
     )
     if has_turns(look.sampled):
         turns, calls, failed, heard = (look.sampled.figures[name].mean().item() for name in TURN_FIGURES)
-        grid.add_row(
-            "turns", f"{turns:.2f} a response, {calls:.2f} calls, {failed:.2f} failed; {heard:.1f} tokens heard"
+        lines.append(
+            ("turns", f"{turns:.2f} a response, {calls:.2f} calls, {failed:.2f} failed; {heard:.1f} tokens heard")
         )
-    grid.add_row("accuracy", f"{100 * mean(look.sampled.correct.tolist()):.1f} % of {len(lengths)} responses")
-    grid.add_row("signal", f"{look.with_signal} of {look.groups} groups of {rollout.responses_per_prompt} responses")
-    return grid
+    lines.append(("accuracy", f"{100 * mean(look.sampled.correct.tolist()):.1f} % of {len(lengths)} responses"))
+    lines.append(("signal", f"{look.with_signal} of {look.groups} groups of {rollout.responses_per_prompt} responses"))
+    return pairs(lines)
 
 
 def _span(lengths: Iterable[int]) -> str:

@@ -8,10 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from objectives import Mask
@@ -26,7 +24,7 @@ from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.evaluation import figures_table, responses_table, results_tables
 from rlzoo.report.memory import said_room
-from rlzoo.report.table import plain_console
+from rlzoo.report.table import Column, Shown, Table, pairs, plain_console
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import PHASES
@@ -48,34 +46,32 @@ class Terminal:
 
     def introduce(self, experiment: Experiment, device: str, processes: int) -> None:
         """The expanded objective and the counting arithmetic."""
-        config, grid = experiment.config, Table.grid(padding=(0, 2))
-        grid.add_column(style="bold")
-        grid.add_column(overflow="fold")
+        config, lines = experiment.config, list[tuple[str, str]]()
         written = config.objective.replace(" ", "")
         canonical = str(experiment.objective)
-        grid.add_row("objective", canonical if written == canonical else f"{written}  =  {canonical}")
+        lines.append(("objective", canonical if written == canonical else f"{written}  =  {canonical}"))
         for line in experiment.objective.unused:
-            grid.add_row("", line)
+            lines.append(("", line))
         for part in experiment.objective.parts:
-            grid.add_row("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}", style="dim")
+            lines.append(("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}"))
         machine = f"{device} in {counted(processes, 'process')}"
-        grid.add_row("model", f"{config.model.name} on {machine}, {config.model.precision}")
+        lines.append(("model", f"{config.model.name} on {machine}, {config.model.precision}"))
         if device == "cuda" and config.model.precision == "float32":
-            grid.add_row("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16")
-        grid.add_row("task", f"{config.task.name}, {len(experiment.held_out)} problems held out")
+            lines.append(("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16"))
+        lines.append(("task", f"{config.task.name}, {len(experiment.held_out)} problems held out"))
         limit = counted(config.rollout.max_response_tokens, "token")
-        grid.add_row("responses", f"end with {experiment.tokenizer.ends}, or are cut after {limit}")
+        lines.append(("responses", f"end with {experiment.tokenizer.ends}, or are cut after {limit}"))
         for line in forms_said(experiment.held_out, config.task):
-            grid.add_row("", line)
+            lines.append(("", line))
         for i, line in enumerate(experiment.counting()):
-            grid.add_row("" if i else "each step", line)
+            lines.append(("" if i else "each step", line))
         has_cache = engine_class(config.rollout.engine).kv_cache_gib is not None
         if device == "cuda" and has_cache and shape_of(config.model).cached_numbers:
             room = said_room(*whole_responses(config, shape_of(config.model), processes))
-            grid.add_row("", f"rollout.kv_cache_gib: {room}")
-        grid.add_row("learning rate", experiment.learning_rate())
-        grid.add_row("run folder", str(experiment.folder))
-        self.console.print(grid)
+            lines.append(("", f"rollout.kv_cache_gib: {room}"))
+        lines.append(("learning rate", experiment.learning_rate()))
+        lines.append(("run folder", str(experiment.folder)))
+        self.console.print(pairs(lines))
 
     def nothing_left(self, folder: RunFolder) -> None:
         """What follows is about a run that was done before."""
@@ -173,6 +169,8 @@ class Terminal:
         self.console.print()
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
+            peak = f"{outcome.peak_flops / 1e9:,.0f} GFLOP/s in a matrix product"
+            self.console.print(f"positions: tokens the model calculated; peak: {peak}")
         for cause in outcome.standstill:
             self.console.print(Text(f"not learning: {cause.summary}", style="bold red"))
         self._say("curves", str(folder.curves))
@@ -261,29 +259,24 @@ def _time_spent(timings: Sequence[dict[str, float]], peak: float) -> Table:
     """Seconds, token positions and operations of each phase, per step; `peak` is what a matrix product reaches here."""
     steps, seconds = len(timings), sum(line["seconds"] for line in timings)
     tokens = sum(line["tokens"] for line in timings)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.title = f"{counted(steps, 'step')} in {clock(seconds)}, {thousands(tokens / seconds)} sampled tokens/s"
-    table.title_justify = "left"
-    table.caption = f"positions: tokens the model calculated; peak: {peak / 1e9:,.0f} GFLOP/s in a matrix product"
-    table.caption_justify = "left"
-    table.add_column("phase")
-    for heading in ("s/step", "share", "positions/step", "positions/s", "GFLOP/s", "of peak"):
-        table.add_column(heading, justify="right")
+    rows: list[list[Shown]] = []
     for phase in PHASES:
         spent = sum(line[phase] for line in timings)
-        row = [phase, f"{spent / steps:.3f}", f"{spent / seconds:.0%}"]
         positions = sum(line.get(f"{phase}_positions", 0) for line in timings)
+        rates = ["", "", "", ""]
         if positions and spent:
             rate = sum(line[f"{phase}_flops"] for line in timings) / spent
-            row += [
+            rates = [
                 f"{positions / steps:,.0f}",
                 thousands(positions / spent),
                 f"{rate / 1e9:,.1f}",
                 f"{rate / peak:.0%}",
             ]
-        table.add_row(*row)
-    table.add_row("all", f"{seconds / steps:.3f}", "100%")
-    return table
+        rows.append([phase, f"{spent / steps:.3f}", f"{spent / seconds:.0%}", *rates])
+    heads = ("s/step", "share", "positions/step", "positions/s", "GFLOP/s", "of peak")
+    title = f"{counted(steps, 'step')} in {clock(seconds)}, {thousands(tokens / seconds)} sampled tokens/s"
+    total = ["all", f"{seconds / steps:.3f}", "100%", "", "", "", ""]
+    return Table([Column("phase", is_text=True), *map(Column, heads)], rows, [total], title)
 
 
 def clock(seconds: float) -> str:

@@ -1,18 +1,20 @@
-"""The zoo as a table, and one objective explained."""
+"""The zoo as a table, one objective explained, two compared, and settings of other libraries translated."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from rich.box import SIMPLE_HEAD
+import yaml
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 
 from objectives import FAILURE_MODES, Name, Objective, Stage, names, read_terms
+from objectives.peers.translate import Translation
 from rlzoo.errors import UserError, nearest
 from rlzoo.report.provenance import HOW, Provenance
-from rlzoo.report.table import plain_console
+from rlzoo.report.table import Cell, Column, Shown, Table, plain_console
 
+WHOLE = ("recipe", "part", "stage", "paper", "parameter")
+"""Columns of names, which are not broken."""
 ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
 
@@ -69,17 +71,15 @@ def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
     stages = [*(stage.name.lower() for stage in Stage), "several"]
     for kind in ("recipe", "part"):
         rows = sorted((name for name in names if name.kind == kind), key=lambda name: stages.index(name.stage))
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        table.add_column(kind, no_wrap=True)
-        table.add_column("what it does", overflow="fold")
-        table.add_column("paper", overflow="fold", max_width=10)
+        lines: list[list[Shown]] = []
         for stage, group in groupby(rows, key=lambda name: name.stage):
-            table.add_row(f"[{stage}]" if stage != "several" else "[several stages]", style="bold")
+            lines.append([Cell(f"[{stage}]" if stage != "several" else "[several stages]", kind="strong"), "", ""])
             for name in group:
                 aliases = f" (also {', '.join(name.aliases)})" if name.aliases else ""
-                table.add_row(name.name, name.summary + aliases, name.paper.removeprefix("arXiv:"))
+                lines.append([name.name, name.summary + aliases, name.paper.removeprefix("arXiv:")])
         if rows:
-            console.print(table)
+            columns = [*_texts(kind, "what it does"), Column("paper", is_text=True, width=10)]
+            console.print(Table(columns, lines))
     console.print("papers are arXiv numbers; rlzoo objectives 'stapo(tau_p=0.005)+clip_higher' explains an expression")
 
 
@@ -89,12 +89,9 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
     for line in objective.unused:
         console.print(line, soft_wrap=True)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("stage", "part", "formula", "paper"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("stage", "paper"))
-    for row in objective.describe()["parts"]:
-        table.add_row(row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:"))
-    console.print(table)
+    parts = objective.describe()["parts"]
+    rows = [[row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:")] for row in parts]
+    console.print(Table(_texts("stage", "term", "formula", "paper"), rows))
     for line in objective.equation.split("; "):
         console.print(line)
     _print_parameters(written, objective, console)
@@ -128,14 +125,16 @@ def _print_parameters(written: str, objective: Objective, console: Console) -> N
     """Those of the parts that were written, or of all if a recipe was."""
     named = {term.name for term in read_terms(written)}
     parts = [part for part in objective.parts if part.written in named]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("parameter", "default", "allowed", "meaning"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "parameter")
+    rows: list[list[Shown]] = []
     for part in parts if len(parts) == len(named) else objective.parts:
         for parameter in part.parameters():
             here = ("" if len(parts) == 1 else f"{part.name} ") + f"{parameter['name']}={_value(parameter['value'])}"
-            table.add_row(here, _value(parameter["default"]), parameter["allowed"], parameter["meaning"])
-    console.print(table if table.row_count else "")
+            rows.append([here, _value(parameter["default"]), parameter["allowed"], parameter["meaning"]])
+    console.print(Table(_texts("parameter", "default", "allowed", "meaning"), rows) if rows else "")
+
+
+def _texts(*headings: str) -> list[Column]:
+    return [Column(heading, is_text=True, is_whole=heading in WHOLE) for heading in headings]
 
 
 def _value(value: object) -> str:
@@ -166,13 +165,8 @@ def print_difference(first: Objective, second: Objective, console: Console | Non
     if not rows:
         console.print(f"the same objective: {first}", soft_wrap=True)
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("stage", no_wrap=True)
-    for heading in ("part", str(first), str(second)):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(row["stage"], row["part"], row["first"] or "-", row["second"] or "-")
-    console.print(table)
+    cells = [[row["stage"], row["part"], row["first"] or "-", row["second"] or "-"] for row in rows]
+    console.print(Table(_texts("stage", "part", str(first), str(second)), cells))
     shared = set(costs(first)) & set(costs(second))
     for objective in (first, second):
         for line in costs(objective):
@@ -190,3 +184,22 @@ def paragraphs(doc: str) -> list[str]:
         else:
             lines[-1] += " " + line
     return lines
+
+
+# ---- translations of settings ----------------------------------------------------------------------------------------
+
+
+def print_translation(translation: Translation, settings: bool, console: Console | None = None) -> None:
+    """The expression, or the `settings` as YAML, and every difference; the first lines can be pasted as they are."""
+    console = console or plain_console()
+    shown = yaml.safe_dump(translation.settings, sort_keys=False).rstrip() if settings else translation.expression
+    console.print(shown, soft_wrap=True, style=None if settings else "bold")
+    where = f"{translation.peer} {translation.version}"
+    if translation.differences:
+        console.print(f"# what {where} does otherwise:", soft_wrap=True)
+    else:
+        console.print(f"# the same as in {where}, as far as its settings say", soft_wrap=True)
+    for difference in translation.differences:
+        console.print(f"# - {difference}", soft_wrap=True)
+    if translation.elsewhere:
+        console.print(f"# of the run, not of the objective: {', '.join(translation.elsewhere)}", soft_wrap=True)
