@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from rlzoo.lab.suite.page import suite_page
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from rlzoo.lab.suite.suite import SuiteTable
+from rlzoo.lab.suite.view import suite_page
 from tests.lab.suite.test_suite_view import hostile_suite, small_suite  # noqa: F401  (a fixture)
 from tests.pages.test_leaderboard_page import CONTRAST, OVERFLOWING
 from tests.pages.test_map_page import OPEN
