@@ -21,8 +21,8 @@ from rlzoo.rollout.environment import environment_of
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
-from rlzoo.tasks.prompts import prompt_of
 from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
+from rlzoo.tasks.rows import prompt_of
 
 Line = Mapping[str, Any]
 Record = dict[str, Any]

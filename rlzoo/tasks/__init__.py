@@ -15,7 +15,7 @@ from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of
 from rlzoo.tasks.environment_class import environment_named, tool_keys
-from rlzoo.tasks.outside_task import check_outside_task, load_outside_task
+from rlzoo.tasks.outside import check_outside_task, load_outside_task
 from rlzoo.tasks.reward import load_rewards, rewarded
 from rlzoo.tasks.text import Prompt, is_rendered
 from rlzoo.tasks.tools import load_tools

@@ -24,12 +24,22 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
-from rlzoo.tasks.data_files import FurtherColumns, Rows
 from rlzoo.tasks.forms import AUTO, BOXED, FORMS, answer_in, asked_for, graded_in, sentence, written
 from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
-from rlzoo.tasks.prompts import parted, prompt_of
 from rlzoo.tasks.reward import ROW
-from rlzoo.tasks.rows import Columns, NoColumn, Split, in_order, plain, read_rows, split_names
+from rlzoo.tasks.rows import (
+    Columns,
+    FurtherColumns,
+    NoColumn,
+    Rows,
+    Split,
+    in_order,
+    parted,
+    plain,
+    prompt_of,
+    read_rows,
+    split_names,
+)
 from rlzoo.tasks.text import BEGUN, Boxes, Prompt, directed, goes_on, instructed, is_rendered, prompt_key, question
 
 FORM = "answer_form"

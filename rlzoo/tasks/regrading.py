@@ -11,7 +11,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import load_to_grade
 from rlzoo.tasks.base import Problem, Task
-from rlzoo.tasks.data_files import SPELLED
+from rlzoo.tasks.rows import SPELLED
 
 _TUPLE = "tuple"
 _SPELLED = "spelled"

@@ -16,7 +16,7 @@ from sympy.logic.boolalg import And
 # The pool kills what takes too long; math-verify warns once that nobody else does.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
-# Units are the business of rlzoo.tasks.units: math-verify takes any text and any letter behind a digit for one.
+# Units are the business of rlzoo.tasks.notation: math-verify takes any text and any letter behind a digit for one.
 _LATEX = LatexExtractionConfig(
     try_extract_without_anchor=False,
     boxed_match_priority=0,

@@ -6,9 +6,8 @@ from typing import Any
 
 from rlzoo.config import ColumnsConfig, TaskConfig
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.data_files import Rows
 from rlzoo.tasks.dataset import DatasetTask
-from rlzoo.tasks.rows import loaded_rows
+from rlzoo.tasks.rows import Rows, loaded_rows
 from rlzoo.tasks.verifiers import load_verifiers
 
 

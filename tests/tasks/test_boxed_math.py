@@ -199,3 +199,15 @@ def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
         graded = pool.grade([problem("7")] * len(responses), responses)
     assert [g.grade.correct for g in graded] == [0.0] * (len(responses) - 1) + [1.0]
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize("unit", ["m ", r"\text{cm} ", r"\cdot m ", "m / ", "m^2 "])
+def test_units_that_repeat_are_read_in_a_moment(unit: str) -> None:
+    started = time.monotonic()
+    normalised(f"5 {unit * 30}?")
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("answer", [rf"\frac{{{'9' * 310}}}{{1}}\%", rf"{'9' * 310}\frac12\%"])
+def test_a_percentage_beyond_all_floats_is_a_fraction(answer: str) -> None:
+    assert normalised(answer).startswith(r"\frac{")

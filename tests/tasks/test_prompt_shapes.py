@@ -14,7 +14,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
-from rlzoo.tasks.prompts import parted, prompt_of
+from rlzoo.tasks.rows import parted, prompt_of
 from rlzoo.tasks.text import asked, directed, instructed, question
 from tests.model.families import FAMILIES, tokenizer_of
 
