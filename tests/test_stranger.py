@@ -23,9 +23,15 @@ from rlzoo.model.pretrained import ADAPTER_CONFIG
 from tests.conftest import error_of, fault_of
 from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401
-from tests.tasks.test_boundary import START, WRITE
 from tests.thinned import thinned
 
+WRITE = "__import__('sqlite3').connect('{marker}').execute('create table t (a int)')"
+START = (
+    "__import__('builtins').exec('import _posixsubprocess, os; r, w = os.pipe(); _posixsubprocess.fork_exec("
+    '[b"/usr/bin/touch", b"{marker}"], [b"/usr/bin/touch"], True, (), None, None, -1, -1, -1, -1, -1, -1, r, w, '
+    "False, False, -1, None, None, None, -1, None, False)')"
+)
+"""Answers that write a file and start a process where they are evaluated."""
 SMALL = ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "train.steps=1", "task.problems=50")
 WORDS = (*SMALL, "evaluation.problems=4", "evaluation.samples=2")
 CODE = """
