@@ -243,23 +243,27 @@ def _seeds(runs: Sequence[FinishedRun]) -> str:
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Refuses runs that differ in anything but objective and seed. Raises UserError naming what differs."""
+    """Refuses runs that differ in more than objective, seed and the settings of their rows. Raises UserError."""
     first, seen = runs[0], dict[object, FinishedRun]()
     _check_same_code(runs)
-    settings = deciding(first.config, GRID_IDENTITY)
-    for run in runs:
+    decides = [deciding(run.config, GRID_IDENTITY) for run in runs]
+    names = dict.fromkeys(name for values in decides for name in values)
+    settings: dict[str, tuple[Any, FinishedRun]] = {}
+    for run, values in zip(runs, decides, strict=True):
         other = seen.setdefault((run.identity, run.config.seed), run)
         if other is not run:
             raise UserError(
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
-        own = dict(run.identity[1]).keys() & dict(first.identity[1]).keys()
-        for key, value in deciding(run.config, GRID_IDENTITY).items():
-            if settings.get(key) != value and key not in own:
+        own = dict(run.identity[1])
+        for key in names:
+            value = values.get(key)
+            shared, holder = settings.setdefault(key, (value, run)) if key not in own else (value, run)
+            if shared != value:
                 raise UserError(
-                    f"{first.folder.path} and {run.folder.path} cannot be compared: "
-                    f"{key} is {settings.get(key)} in one and {value} in the other"
+                    f"{holder.folder.path} and {run.folder.path} cannot be compared: "
+                    f"{key} is {shared} in one and {value} in the other"
                 )
         if run.problems != first.problems:
             pairs = zip_longest(first.problems, run.problems, fillvalue=("none",))

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +28,7 @@ from rlzoo.comparing.results import (
     with_macro_averages,
 )
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
+from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import unique_labels
@@ -200,7 +201,7 @@ def make_leaderboard(
         samples_at=results.samples,
         averages=results.averages,
         problems=_problems(scored[base][0]),
-        setting=_setting(runs[0], _own_settings(rows)),
+        setting=_setting(runs, _own_settings(rows)),
         environment=_environment(runs),
         looks=looks,
         alike=results.alike,
@@ -313,7 +314,13 @@ def _title(run: FinishedRun) -> str:
     return f"{config.model.name} on {config.task.name}, {config.train.steps} steps"
 
 
-def _setting(run: FinishedRun, own: Mapping[str, str]) -> dict[str, str]:
+def _setting(runs: Sequence[FinishedRun], own: Mapping[str, str]) -> dict[str, str]:
+    run = runs[0]
+    plain = {name: [run for run in runs if name not in dict(run.identity[1])] for name in own}
+    own = {
+        name: f"{own[name]}; others {flat(asdict(of[0].config))[name]}" if of else own[name]
+        for name, of in plain.items()
+    }
     config, rollout, train = run.config, run.config.rollout, run.config.train
     prompts, group = rollout.prompts_per_step, rollout.responses_per_prompt
     return {

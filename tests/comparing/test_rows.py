@@ -79,16 +79,16 @@ def test_rows_of_one_objective_have_names_results_and_commands_of_their_own(tmp_
     board = make_leaderboard(runs, RATES[1])
     assert [str(row.name) for row in board.rows] == [RATES[1], RATES[0], "dapo"]
     assert str(board.baseline.name) == RATES[1]
-    assert board.setting["learning rate"] == "1e-5, 1e-4" and board.setting["schedule"] == "linear"
+    assert board.setting["learning rate"] == "1e-5, 1e-4; others 0.00015" and board.setting["schedule"] == "linear"
     for row in board.rows[:2]:
         assert f"train.learning_rate={row.identity[1][0][1]}" in board.trainings[row.identity].command
 
 
 def test_a_run_with_a_setting_that_its_row_does_not_have_joins_no_such_row(tmp_path: Path) -> None:
-    found = made(tmp_path / "grid", *RATES, "seeds=0")
+    found = made(tmp_path / "grid", *RATES, "dapo", "seeds=0")
     other = make_run(tmp_path / "other", "grpo", 1, 0.5, "train.learning_rate=3e-6")
     runs, baseline, _ = read_runs([str(found.folder), str(other)])
-    with pytest.raises(UserError, match=r"cannot be compared: train\.learning_rate is 1e-05 in one and 3e-06"):
+    with pytest.raises(UserError, match=r"cannot be compared: train\.learning_rate is 0\.00015 in one and 3e-06"):
         make_leaderboard(runs, baseline)
 
 
