@@ -24,7 +24,7 @@ _OURS = ("objectives", "rlzoo")
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _BY_NAME_AT_RUNTIME = frozenset({"globals", "locals", "vars", "eval", "exec"})
 """Functions that find definitions which no statement mentions."""
-_CALLS = ("train", "evaluate", "compare", "leaderboard", "inspect", "choose", "map_objectives", "run_suite")
+_CALLS = ("train", "evaluate", "compare", "leaderboard", "inspect", "map_objectives", "run_suite")
 """The functions of rlzoo at which a script that is read for its definitions ends."""
 _imported: dict[tuple[Path, str], tuple[Any, str]] = {}
 """File and name -> the module's spec and the digest that this process met first."""

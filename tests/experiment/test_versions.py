@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from objectives.zoo import PARTS
+from objectives.zoo import PARTS, RECIPES
 from rlzoo.commands import main
 from rlzoo.comparing.grid import read_grid
 from rlzoo.experiment.claim import claim
@@ -31,6 +31,7 @@ def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("mine", "bounds"):
         sys.modules.pop(name, None)
     PARTS.pop("sparo", None)
+    RECIPES.pop("sparo_grpo", None)
 
 
 def test_runs_and_a_grid_of_an_earlier_version_are_read_and_gone_on_with(
