@@ -181,7 +181,7 @@ def test_columns_that_only_later_rows_have_are_read(tmp_path: Path) -> None:
         ("c.jsonl", b'{"question": "\\ud800?", "answer": 1}\n', r"line 1 has half of a character"),
         ("d.jsonl", b'"text"\n', r"is no object with a question and an answer"),
         ("b.json", b'[{"question": "1?", "answer": 1}', r"the list does not end"),
-        ("a.jsonl.gz", gzip.compress(b'{"question": "1?", "answer": 1}\n', mtime=0)[:-9], r"cannot be read or is empty: "),
+        ("a.jsonl.gz", gzip.compress(b'{"question": "1?"}\n', mtime=0)[:-9], r"cannot be read or is empty: "),
         ("b.jsonl.gz", b"no gzip", r"cannot be read or is empty: "),
     ],
 )
