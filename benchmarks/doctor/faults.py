@@ -186,10 +186,10 @@ FAULTS: tuple[Fault, ...] = (
         ("reward_saturation",),
         tampers=(on_rollouts(lambda graded, *_: graded_as(graded, 1.0, 1.0)),),
     ),
-    Fault("epsilon of 1e4", ("silenced_gradient",), added=LARGE_EPS),
+    Fault("epsilon of 1e4", ("vanishing_gradient",), added=LARGE_EPS),
     Fault(
         "clip without room",
-        ("stale_rollouts", "silenced_gradient"),
+        ("stale_rollouts", "vanishing_gradient"),
         {"train.minibatches_per_step": 8},
         added="+clip(low=0)+clip_higher(high=0)",
     ),
@@ -214,5 +214,5 @@ FAULTS: tuple[Fault, ...] = (
         added=LARGE_EPS,
         tampers=(EMPTY, reversed_softmax),
     ),
-    Fault("epsilon, reversed", ("silenced_gradient", "sampler_mismatch"), added=LARGE_EPS, tampers=(reversed_softmax,)),
+    Fault("epsilon, reversed", ("vanishing_gradient", "sampler_mismatch"), added=LARGE_EPS, tampers=(reversed_softmax,)),
 )

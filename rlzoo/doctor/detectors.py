@@ -310,9 +310,9 @@ DETECTORS: tuple[Detector, ...] = (
         stops_learning=True,
     ),
     Detector(
-        "silenced_gradient",
+        "vanishing_gradient",
         ("gradient_norm",),
-        indicators.silenced_gradient,
+        indicators.vanishing_gradient,
         5e-4,
         "is the gradient's norm, although groups have a signal",
         setting="rlzoo inspect RUN shows which part takes it",

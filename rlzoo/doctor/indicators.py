@@ -271,7 +271,7 @@ def skipped_updates(table: Table) -> Array:
     return rolling_mean(np.where(np.isnan(skipped), np.nan, skipped > 0), 5)
 
 
-def silenced_gradient(table: Table) -> Array:
+def vanishing_gradient(table: Table) -> Array:
     """The gradient's norm where there is a signal."""
     return held(np.where(has_signal(table), column(table, "gradient_norm"), np.nan), PATIENCE, below=True)
 

@@ -24,7 +24,7 @@ SICK: dict[str, dict[str, float]] = {
     "reward_saturation": {"groups_without_signal": 1.0, "accuracy": 1.0},
     "reward_falls": {"reward": -0.2},
     "skipped_updates": {"updates_skipped": 1.0},
-    "silenced_gradient": {"gradient_norm": 1e-6},
+    "vanishing_gradient": {"gradient_norm": 1e-6},
     "stale_rollouts": {"clipped": 0.3},
     "grader_fails": {"grading_lost": 0.2},
     "repetition": {"repetition": 0.7},
@@ -101,7 +101,7 @@ def test_a_trouble_is_found_once_it_has_lasted_and_is_named(name: str) -> None:
     assert name in findings
     begins = FIRST + 1
     assert begins <= findings[name].step <= begins + 3
-    assert not set(findings) - {name, "silenced_gradient", "reward_falls", "dead_groups"}
+    assert not set(findings) - {name, "vanishing_gradient", "reward_falls", "dead_groups"}
 
 
 @pytest.mark.parametrize("name", sorted(SICK.keys() - {"skipped_updates", "grader_fails"}))
@@ -242,7 +242,7 @@ def test_a_gradient_without_a_signal_is_not_said_to_be_silenced() -> None:
     table = {**healthy(120), "groups_without_signal": np.ones(120), "gradient_norm": np.zeros(120)}
     examination = examine(table)
     assert "dead_groups" in {finding.name for finding in examination.findings}
-    assert {"silenced_gradient", "idle_learning_rate"} <= examination.unseen.keys()
+    assert {"vanishing_gradient", "idle_learning_rate"} <= examination.unseen.keys()
 
 
 def test_a_clip_and_a_divisor_are_told_apart() -> None:

@@ -66,11 +66,11 @@ def found(fault: str, starts: Path, base: Base = BASES["many right"]) -> dict[st
 def test_faults_that_hide_each_other_are_found_as_they_are_mended(starts: Path) -> None:
     three = found("empty, epsilon, reversed", starts)
     assert "empty" in three["dead_groups"]
-    assert three["silenced_gradient"] == "unseen"
+    assert three["vanishing_gradient"] == "unseen"
     two = found("epsilon, reversed", starts)
-    assert "eps" in two["silenced_gradient"] and "dead_groups" not in two
+    assert "eps" in two["vanishing_gradient"] and "dead_groups" not in two
     one = found("reversed log-softmax", starts)
-    assert "sampler_mismatch" in one and "silenced_gradient" not in one
+    assert "sampler_mismatch" in one and "vanishing_gradient" not in one
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.doctor.tables import STEPS, changed, healthy
 STOPS = {
     "dead_groups": {"groups_without_signal": 1.0},
     "skipped_updates": {"updates_skipped": 1.0},
-    "silenced_gradient": {"gradient_norm": 0.0},
+    "vanishing_gradient": {"gradient_norm": 0.0},
 }
 
 
