@@ -44,6 +44,8 @@ def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, 
     """
     expressions, settings = _split(objectives, keys)
     config: MapConfig = load_config(settings, MapConfig)
+    for expression in expressions:
+        parse(expression)
 
     from rlzoo.lab.map.view import MapView
     from rlzoo.lab.map.zoo_map import all_expressions, make_map
@@ -82,6 +84,8 @@ def run_suite(objectives: Sequence[str] | str = (), progress: bool = True, **key
     expressions, settings = _split(objectives, keys)
     config: SuiteConfig = load_config(settings, SuiteConfig)
     check_names(config.experiments)
+    for expression in expressions:
+        parse(expression)
 
     from rlzoo.lab.suite.suite import make_suite
     from rlzoo.lab.suite.view import SuiteView
@@ -127,11 +131,9 @@ def warmup_command(arguments: Namespace) -> None:
 
 
 def _split(given: Sequence[str] | str, keys: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Expressions, each once and each of which can be parsed, and the words of settings. Raises ObjectiveError."""
+    """Expressions, each once, and the words of settings."""
     from rlzoo.comparing.grid_words import is_setting
 
     words = [*([given] if isinstance(given, str) else given), *python_words(keys)]
     expressions = list(dict.fromkeys(word for word in words if not is_setting(word)))
-    for expression in expressions:
-        parse(expression)
     return expressions, [word for word in words if is_setting(word)]
