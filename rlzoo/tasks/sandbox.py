@@ -399,7 +399,8 @@ class _Template:
             self._commands.sendall(_COMMAND.pack(b"e", process, seconds))
             return self._reply()
         except OSError:  # with the template its workers are gone
-            self._process.kill()
+            with suppress(ValueError):  # it has been stopped
+                self._process.kill()
             return -signal.SIGKILL
 
     def stop(self) -> None:
@@ -408,6 +409,7 @@ class _Template:
         self._process.join(_PATIENCE)
         self._process.kill()
         self._process.join()
+        self._process.close()
 
     def _reply(self) -> int:
         received = self._commands.recv(_REPLY.size)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rlzoo.errors import UserError, is_disk_full
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.run_files import write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.sampler import PHASES
 from rlzoo.training.run import profiled, train
@@ -51,7 +52,9 @@ def test_a_trace_has_one_step_and_its_phases_and_all_else_is_bitwise_the_same(
     plain: RunFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     console = Console(width=80)
-    profiled_run = train(small(tmp_path / "run", "train.steps=2", "log.profile=2", *WORDS), Terminal(console))
+    profiled_run = train(
+        small(tmp_path / "run", "train.steps=2", "log.profile=2", *WORDS), Terminal(console), write_reports
+    )
     assert files(profiled_run) == files(plain) and not (plain / "profile").exists()
     (trace,) = (path for path in (profiled_run / "profile").rglob("*") if path.is_file())
     assert trace == profiled_run.profile(2) / "process-0.pt.trace.json"
