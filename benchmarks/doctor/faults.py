@@ -214,5 +214,7 @@ FAULTS: tuple[Fault, ...] = (
         added=LARGE_EPS,
         tampers=(EMPTY, reversed_softmax),
     ),
-    Fault("epsilon, reversed", ("vanishing_gradient", "sampler_mismatch"), added=LARGE_EPS, tampers=(reversed_softmax,)),
+    Fault(
+        "epsilon, reversed", ("vanishing_gradient", "sampler_mismatch"), added=LARGE_EPS, tampers=(reversed_softmax,)
+    ),
 )
