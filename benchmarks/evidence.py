@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rlzoo.report.formatting import verdict_from_words
+from rlzoo.report.verdict_words import verdict_from_words
 
 BENCHMARKS = Path(__file__).parent
 EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"

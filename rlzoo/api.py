@@ -164,7 +164,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     from rlzoo.comparing.grid_words import GRID, RowWords
     from rlzoo.comparing.leaderboard import count_analysis, make_leaderboard
     from rlzoo.report.leaderboard import records, show_leaderboard
-    from rlzoo.statistics.planning import looks
+    from rlzoo.statistics.interim_analyses import looks
 
     if config.baseline:
         parse(RowWords.read(config.baseline).expression)  # what is typed is imported; what the folders name is not

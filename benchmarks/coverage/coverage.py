@@ -13,8 +13,9 @@ from scipy import stats
 from benchmarks.coverage.scenarios import FOUND, METHODS, SCENARIOS, SPREAD, Scenario, compared, simulate
 from rlzoo.statistics.differences import Differences, RunScores, compare_rows
 from rlzoo.statistics.family import Family, p_different
+from rlzoo.statistics.interim_analyses import FIRST, looks, next_look, wants_seeds
 from rlzoo.statistics.intervals import Distribution
-from rlzoo.statistics.planning import FIRST, detectable, looks, next_look, seeds_needed, wants_seeds
+from rlzoo.statistics.planning import detectable, seeds_needed
 from rlzoo.statistics.spread import MODES_SHOWN_FROM
 
 

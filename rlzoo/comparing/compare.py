@@ -29,7 +29,7 @@ from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.identity import Code
 from rlzoo.experiment.run_folder import METRICS, TIMINGS
 from rlzoo.files import locked, read_json_lines
-from rlzoo.statistics.planning import looks, next_look, wants_seeds
+from rlzoo.statistics.interim_analyses import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
 
 RETRIES = 2

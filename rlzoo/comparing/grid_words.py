@@ -14,7 +14,7 @@ from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
 from rlzoo.files import read_json, slug
-from rlzoo.statistics.planning import FIRST
+from rlzoo.statistics.interim_analyses import FIRST
 
 AUTO = "seeds=auto"
 SCHEDULE = "train.schedule=linear"

@@ -12,7 +12,7 @@ from typing import Any
 
 from objectives import Objective, parse
 from rlzoo.report.failure_modes import BASE, EVIDENCE
-from rlzoo.report.formatting import verdict_words
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.report.zoo import costs
 from rlzoo.statistics.verdicts import Finding, Verdict
 

@@ -1,9 +1,12 @@
-"""How figures, verdicts and names are written, wherever they are shown."""
+"""How figures and names are written, wherever they are shown."""
+
+from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.verdicts import Finding, Verdict
+if TYPE_CHECKING:  # the zoo is shown without scipy, which takes a second to import
+    from rlzoo.statistics.intervals import Estimate
 
 AFTER = re.compile(r"(?<=[-+_(),=:# ])(?=\w)")
 """Where an expression may be broken: never inside a word."""
@@ -35,35 +38,6 @@ def tokens(count: float) -> str:
         if count >= 0.9995 * size:
             return f"{float(f'{count / size:.3g}'):g}{unit}"
     return f"{count:.3g}"
-
-
-# ---- verdicts --------------------------------------------------------------------------------------------------------
-
-CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
-"""Findings of which each row is named, with its difference."""
-
-
-def verdict_words(verdict: Verdict) -> str:
-    """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
-    finding = verdict.finding
-    words = finding.value + {
-        Finding.SAME: f" within {100 * verdict.margin:g}",
-        Finding.TWO_MODES: ": more seeds",
-        Finding.UNSTABLE: ": more seeds",
-        Finding.ONE_SEED: ": no verdict",
-    }.get(finding, "")
-    is_said = verdict.is_unstable and finding in (*CLAIMED, Finding.BASELINE)
-    return words + ", unstable" * is_said
-
-
-def verdict_from_words(words: str) -> Verdict:
-    """The verdict that is called so, as far as the words say it. Raises ValueError for words of none."""
-    stable = words.removesuffix(", unstable")
-    finding, _, margin = stable.partition(" within ")
-    verdict = Verdict(Finding(finding.partition(":")[0]), is_unstable=stable != words, margin=float(margin or 0) / 100)
-    if verdict_words(verdict) != words:
-        raise ValueError(f"no verdict is called {words}")
-    return verdict
 
 
 # ---- names in lines --------------------------------------------------------------------------------------------------

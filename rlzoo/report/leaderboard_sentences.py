@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike, Place, set_of
-from rlzoo.report.formatting import CLAIMED, signed, tokens, verdict_words
+from rlzoo.report.formatting import signed, tokens
+from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import contamination_of

@@ -1,6 +1,5 @@
 """What a page could have found, and how many seeds would find a given difference."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -67,44 +66,3 @@ def fewest(finds: Callable[[int], bool], most: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if finds(middle) else (middle, high)
     return high
-
-
-# ---- seeds where they decide -----------------------------------------------------------------------------------------
-
-# `seeds=auto(up_to=10)`: every objective starts with FIRST seeds. A row that is not yet better or worse (or the same,
-# where that is asked) at every decoding gets further ones, and so does the baseline, until `up_to`. In between there
-# are interim analyses, at numbers of seeds that `up_to` settles beforehand.
-#
-# With K analyses that may stop the grid, up to K times as many err, so each may err in 5 % / K of cases: Bonferroni's
-# split, which holds however they depend on each other. A row that is claimed gets no more seeds; so a claim on the last
-# leaderboard was one at the analysis that stopped it, and all together have a false one in at most 5 %. Every
-# leaderboard of such a grid is judged so, also one that is asked for in between.
-#
-# A row that is far from a verdict is left as well: that can cost a finding, and never makes a false one.
-
-FIRST = 3
-"""Seeds that every objective starts with."""
-GROWTH = 1.4
-HOPELESS_FACTOR = 10
-"""A row whose difference would take so many times `up_to` seeds gets no more."""
-
-
-def looks(up_to: int) -> tuple[int, ...]:
-    """The numbers of seeds at which a page is looked at; just once if seeds are given (`up_to` 0)."""
-    numbers = [FIRST]
-    while numbers[-1] < up_to:
-        numbers.append(min(up_to, math.ceil(GROWTH * numbers[-1])))
-    return tuple(numbers)
-
-
-def next_look(seeds: int, up_to: int) -> int:
-    """How many seeds a row that has so many gets next; as many as it has if there is no further look."""
-    return next((look for look in looks(up_to) if look > seeds), seeds)
-
-
-def wants_seeds(is_decided: bool, is_open: bool, seeds_needed: int, up_to: int) -> bool:
-    """Whether further seeds may decide what is said of a row at one decoding.
-
-    `is_open`: it is unstable, or may turn out to be the same; otherwise so many `seeds_needed` would tell it apart.
-    """
-    return not is_decided and (is_open or 0 < seeds_needed <= HOPELESS_FACTOR * up_to)

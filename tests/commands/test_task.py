@@ -42,7 +42,7 @@ def test_a_grader_that_no_response_satisfies_is_known_before_an_hour_is_spent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = shown(capsys, own_data())
-    assert r"gold, \boxed{...}" in out and "100%   \\boxed{" in out
+    assert r"gold, \boxed{...}" in out and "100%  \\boxed{" in out
     assert "this will hardly be learnt" in out and "no group has a signal" in out and "task.instruction" in out
     assert "an empty response earns" not in out
 

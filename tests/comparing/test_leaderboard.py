@@ -21,10 +21,10 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.formatting import verdict_words
 from rlzoo.report.leaderboard import comma_separated, markdown, page
 from rlzoo.report.leaderboard_figures import strokes
 from rlzoo.report.leaderboard_sentences import notes
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of

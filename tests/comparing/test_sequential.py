@@ -18,8 +18,8 @@ from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.errors import UserError
 from rlzoo.report.grid_view import GridView
 from rlzoo.statistics.family import Family
+from rlzoo.statistics.interim_analyses import looks, next_look, wants_seeds
 from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.planning import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Difference, Finding, Measured, Verdict
 from tests.comparing import finished_runs
 from tests.comparing.finished_runs import DECODINGS, make_run

@@ -17,7 +17,7 @@ from rlzoo.commands import main
 from rlzoo.lab.evidence import beginning, leaderboard_rows, map_rows, on_the_map
 from rlzoo.report import failure_modes
 from rlzoo.report.failure_modes import EVIDENCE, addressing, claims_about, remedies_table, suite_claims
-from rlzoo.report.formatting import verdict_words
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding, Verdict
 from tests.conftest import error_of
 

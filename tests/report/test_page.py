@@ -16,7 +16,6 @@ from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, RowResponse
 from rlzoo.comparing.results import ACCURACY, Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
-from rlzoo.report.formatting import verdict_words
 from rlzoo.report.leaderboard import comma_separated, markdown, page, print_leaderboard, records, statistics_table
 from rlzoo.report.leaderboard_figures import (
     TEXT_WIDTH,
@@ -31,6 +30,7 @@ from rlzoo.report.leaderboard_figures import (
 from rlzoo.report.leaderboard_sentences import headlines
 from rlzoo.report.leaderboard_statistics import Statistic
 from rlzoo.report.table import in_markdown
+from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import make_board
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlzoo.report.formatting import verdict_from_words, verdict_words
+from rlzoo.report.verdict_words import verdict_from_words, verdict_words
 from rlzoo.statistics.differences import RunScores, compare_rows, share_instability
 from rlzoo.statistics.family import Family, Measure, false_discovery_rates, p_different
 from rlzoo.statistics.intervals import Estimate

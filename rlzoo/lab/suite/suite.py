@@ -20,7 +20,7 @@ from rlzoo.lab.suite.verdicts import (
     judge,
     read_results,
 )
-from rlzoo.statistics.planning import wants_seeds
+from rlzoo.statistics.interim_analyses import wants_seeds
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def test_an_objective_with_the_name_of_an_arm_takes_nothing_from_that_arm(copy: 
 
 @pytest.mark.slow
 def test_what_is_open_gets_more_seeds_and_each_look_may_err_less(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.lab.suite.seeds.FIRST_LOOK", 2)
+    monkeypatch.setattr("rlzoo.lab.suite.cells.FIRST_LOOK", 2)
     found = again(copy, (), seeds="auto(up_to=5)")
     (judged,) = found.experiments
     assert judged.controls.failed == [ControlFailure.POSITIVE] and found.looks == 3
