@@ -9,7 +9,6 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.progress import check_whole
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import encoded
-from rlzoo.report.run_files import published_config
 
 MODEL_FILES = (
     *("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"),
@@ -39,7 +38,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-    from rlzoo.report.run_files import CARD, model_card
+    from rlzoo.report.run_files import CARD, model_card, published_config
 
     operations = [CommitOperationAdd(path.name, path) for path in files]
     operations.append(CommitOperationAdd(folder.config.name, encoded(to_yaml(published_config(folder)))))
