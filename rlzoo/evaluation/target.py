@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import try_to_load_from_cache
 
@@ -36,11 +36,13 @@ from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
-from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.tasks import check_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 from rlzoo.tasks.regrading import to_json
+
+if TYPE_CHECKING:  # a wrong word is refused before transformers is imported
+    from rlzoo.model.tokenizer import Tokenizer
 
 PAPERS_DECODINGS = ["1.0/1.0", "0.7/0.9"]
 _OfRun = tuple[RunFolder, Path]
@@ -173,7 +175,7 @@ def _run_and_checkpoint(target: Path) -> _OfRun | None:
 _CHUNK = 2**20
 
 
-def model_settings(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def model_settings(config: ModelConfig, tokenizer: "Tokenizer") -> dict[str, Any]:
     """The model, by what its files hold or by its commit on the hub, and how it calculates."""
     template = tokenizer.backend.chat_template if tokenizer.uses_template else None
     return {
@@ -191,7 +193,7 @@ def settings_of(
     source: TaskConfig,
     decoding: Decoding,
     config: Config,
-    tokenizer: Tokenizer,
+    tokenizer: "Tokenizer",
 ) -> dict[str, Any]:
     """What decides the responses to a problem set, and their grades, beside the model."""
     decides = [key for key in keys(TaskConfig) if key.read_by & EVALUATES and not key.locates_data]
