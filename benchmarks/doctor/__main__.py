@@ -3,7 +3,7 @@
 python -m benchmarks.doctor fixed 100 90           # faulty and healthy runs on which thresholds were fixed
 python -m benchmarks.doctor measured 200 300       # others, on which error rates are measured
 python -m benchmarks.doctor long 20 30             # runs of 100 steps, for what shorter ones cannot tell
-python -m benchmarks.doctor anew embedded 20 60    # the shipped models; `anew` replaces the recorded runs
+python -m benchmarks.doctor replace embedded 20 60    # the shipped models; `replace` removes the recorded runs first
 python -m benchmarks.doctor hiding                 # three faults that hide each other, mended one after the other
 
 Each run has one thread. What is recorded is not trained again, so that the same words go on where they were stopped.
@@ -29,16 +29,16 @@ from rlzoo.model.threads import one_thread
 
 SPLITS = {split.name: split for split in (FIXED, MEASURED, LONG, EMBEDDED)}
 STARTS = Path(tempfile.gettempdir()) / "rlzoo-doctor-starts"
-ANEW = "anew"
+REPLACE = "replace"
 HIDING = ("empty, epsilon, reversed", "epsilon, reversed", "reversed log-softmax")
 """Each is the one before with the first of its faults mended."""
 
 
 def main(words: list[str]) -> None:
-    """Does what is asked, then writes the results anew."""
+    """Does what is asked, then writes the results again."""
     logging.disable(logging.WARNING)
-    is_anew, words = ANEW in words[:1], [word for word in words if word != ANEW]
-    if is_anew and words and words[0] in SPLITS:
+    is_replaced, words = REPLACE in words[:1], [word for word in words if word != REPLACE]
+    if is_replaced and words and words[0] in SPLITS:
         forget(words[0])
     with one_thread():
         if words and words[0] in SPLITS:

@@ -39,7 +39,7 @@ def read(split: str) -> list[Measured]:
 
 
 def forget(split: str) -> None:
-    """Removes the runs of a split, which are then trained anew."""
+    """Removes the runs of a split, which are then trained again."""
     path_of(split).unlink(missing_ok=True)
 
 

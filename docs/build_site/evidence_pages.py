@@ -36,7 +36,7 @@ def which_objective_page() -> str:
         f"{beginning().words} Change it when a run has a failure mode, and change one part at a time: add the part "
         "with `+`, train with it and without it on a few seeds, and [compare the two](../guides/compare.md).",
         "The last column says what [the behaviour suite](benchmarks/suite/README.md) found in small trainings "
-        "in which the failure mode is there on purpose; parts of which a claim about it holds stand first.",
+        "with a built-in failure mode. Parts with a claim that holds stand first.",
     ]
     for name, meaning in FAILURE_MODES.items():
         table = remedies_table(name)

@@ -267,13 +267,10 @@ recipe(
 
     A_it = R_i - beta sum_{s >= t} k1_is,  then (A - mean_batch) / std_batch;   clip(0.2), mean per response
 
-reinforce_pp_baseline (eq. 8, appendix A): A_i = (R_i - mean_group) / std_batch, and + beta k2 in the loss, beta = 1e-5
-as in OpenRLHF's script. Over what the deviation runs is open there; over rows equal groups keep an advantage of zero.
-Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward, the baseline's deviation over tokens.
-Deviations: OpenRLHF bounds each k2 to 10, which takes a gradient of 1e-5 |log pi/pi_ref| where that is above 4.5; here
-kl(clamp=...) does so.
-Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
-Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.
+Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward.
+Without group centring all responses to an easy prompt gain probability and all to a hard one lose it; dynamic_sampling
+ends that. Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that
+penalty out.
 """
 
 
@@ -285,15 +282,12 @@ recipe(
     summary="group means taken off, then normalised over the batch; KL to the reference",
     contribution=("center_then_global_norm",),
 )
-"""REINFORCE++ (Hu et al., arXiv:2501.03262): PPO's surrogate without a critic, normalised over the whole batch.
+"""REINFORCE++ with a group baseline (Hu et al., arXiv:2501.03262, eq. 8 and appendix A).
 
-    A_it = R_i - beta sum_{s >= t} k1_is,  then (A - mean_batch) / std_batch;   clip(0.2), mean per response
+    A_i = (R_i - mean_group) / std_batch;   clip(0.2), mean per response;   + beta k2 in the loss, beta = 1e-5
 
-reinforce_pp_baseline (eq. 8, appendix A): A_i = (R_i - mean_group) / std_batch, and + beta k2 in the loss, beta = 1e-5
-as in OpenRLHF's script. Over what the deviation runs is open there; over rows equal groups keep an advantage of zero.
-Variant authors (OpenRLHF): mean over all tokens; beta = 0.01 in the reward, the baseline's deviation over tokens.
+beta is that of OpenRLHF's script. Over what the deviation runs is open; over rows equal groups keep an advantage of
+zero. Variant authors (OpenRLHF): mean over all tokens, and the deviation over tokens.
 Deviations: OpenRLHF bounds each k2 to 10, which takes a gradient of 1e-5 |log pi/pi_ref| where that is above 4.5; here
 kl(clamp=...) does so.
-Without group centring easy prompts push and hard ones pull as wholes; dynamic_sampling takes that away again.
-Added to an objective with a kl penalty, it takes the divergence off the reward as well; -kl leaves that penalty out.
 """

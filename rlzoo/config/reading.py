@@ -371,7 +371,7 @@ ABSENT = {
     "use_vllm": "write rollout.engine=vllm",
     "leave_out": "compare the other rows in another output=, or show runs that you name: rlzoo leaderboard RUN RUN",
     "by_hand": "it was removed: rlzoo task shows what is asked and how it is graded, rlzoo grade grades what you write",
-    "verifier": "it was removed: regrade=true reward=examples/judge.py:rules_or_judge asks a judge",
+    "verifier": "rlzoo grade regrade=true reward=examples/judge.py:rules_or_judge FILE.jsonl asks a judge instead",
 }
 """Names of what is no key at all, alone, before the first dot or behind the last -> what there is."""
 
