@@ -4,8 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rlzoo.lab.suite.experiment import Arm, Experiment, Start
-from rlzoo.lab.suite.experiments.forking_tokens import EXPERIMENT as FORKS
+from rlzoo.lab.suite.experiment import Arm, Experiment, Start, load_experiment
 from rlzoo.lab.suite.micro import MicroTask
 from rlzoo.tasks.base import Problem
 
@@ -72,7 +71,12 @@ class Increasing(MicroTask):
 def _experiment(task: type, start: Start, **settings: object) -> Experiment:
     keys = {"rollout.max_response_tokens": 16, "train.learning_rate": 5e-4, **settings}
     return replace(
-        FORKS, name=task.__name__.lower(), task=task, start=start, settings=keys, arms={"base": Arm("grpo-kl")}
+        load_experiment("forking_tokens"),
+        name=task.__name__.lower(),
+        task=task,
+        start=start,
+        settings=keys,
+        arms={"base": Arm("grpo-kl")},
     )
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
@@ -124,12 +127,47 @@ class Experiment:
 # ---- by name ---------------------------------------------------------------------------------------------------------
 
 
-_FOLDER = Path(__file__).parent / "experiments"
+DECLARED = Path(__file__).with_name("experiments.yaml")
+
+
+@cache
+def _declared() -> Mapping[str, Mapping[str, Any]]:
+    loaded: Mapping[str, Mapping[str, Any]] = yaml.safe_load(DECLARED.read_text(encoding="utf-8"))
+    return loaded
 
 
 def own_names() -> list[str]:
     """The experiments of this package, of which none is imported for it."""
-    return sorted(file.stem for file in _FOLDER.glob("[a-z]*.py"))
+    return sorted(_declared())
+
+
+@cache
+def _own(name: str) -> Experiment:
+    """The experiment of `experiments.yaml`, with its task and its measure imported."""
+    values = dict(_declared()[name])
+    task, measure = (_imported(values.pop(key)) for key in ("task", "measure"))
+    return Experiment(
+        name=name,
+        task=task,
+        measure=measure,
+        arms={label: _arm(arm) for label, arm in values.pop("arms").items()},
+        positive=Contrast(**values.pop("positive")),
+        negative=tuple(values.pop("negative")),
+        claims=[Claim(**claim) for claim in values.pop("claims")],
+        start=Start(**values.pop("start", {})),
+        **values,
+    )
+
+
+def _arm(declared: str | Mapping[str, Any]) -> Arm:
+    if isinstance(declared, str):
+        return Arm(declared)
+    return Arm(declared["objective"], {key: value for key, value in declared.items() if key != "objective"})
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), attribute)
 
 
 def check_names(written: Sequence[str]) -> None:
@@ -146,8 +184,7 @@ def check_names(written: Sequence[str]) -> None:
 def load_experiment(written: str) -> Experiment:
     """The experiment of this name. Raises UserError if there is none, or if it is not whole."""
     if written in own_names():
-        experiment: Experiment = import_module(f"{__package__}.experiments.{written}").EXPERIMENT
-        return experiment
+        return _own(written)
     loaded = load_outside("experiments", written)
     if not isinstance(loaded, Experiment):
         raise UserError(f"experiments={written} is a {type(loaded).__name__}, not an Experiment of rlzoo.lab.suite")

@@ -1,1 +1,1 @@
-"""The experiments of this package, one file each: `EXPERIMENT` is its last line's name."""
+"""Tasks and measures of the experiments that `experiments.yaml` declares."""
