@@ -13,7 +13,7 @@ import pytest
 
 from rlzoo.commands import main
 from rlzoo.files import read_json_lines, write_json, write_json_lines
-from rlzoo.model.manifest import MANIFEST
+from rlzoo.model.pretrained import MANIFEST
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.test_stranger import WORDS, clean, marker, records, run, say  # noqa: F401
 from tests.thinned import thinned

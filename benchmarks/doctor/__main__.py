@@ -25,7 +25,7 @@ from benchmarks.doctor.rates import alarms, curve, missed, summary
 from benchmarks.doctor.runs import RESULTS, forget, measure, read
 from rlzoo.doctor.detectors import DETECTORS, examine
 from rlzoo.files import write_json, write_text
-from rlzoo.model.threads import one_thread
+from rlzoo.model.accelerator import one_thread
 
 SPLITS = {split.name: split for split in (FIXED, MEASURED, LONG, EMBEDDED)}
 STARTS = Path(tempfile.gettempdir()) / "rlzoo-doctor-starts"

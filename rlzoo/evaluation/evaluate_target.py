@@ -20,7 +20,7 @@ from rlzoo.experiment.identity import changed_sources, read_objective, task_sour
 from rlzoo.experiment.machine import environment, shortage_named
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
-from rlzoo.model.accelerator import make_accelerator, said_by_main
+from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
@@ -100,7 +100,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         for note in contamination_of(benchmark.name for benchmark in target.benchmarks):
             _logger.warning("%s", note)
     parts = _parts(sets, config, tokenizer, target.folder)
-    to_do = [part for part in parts if not said_by_main(accelerator, is_finished(part.path, part.settings))]
+    to_do = [part for part in parts if not broadcast_from_main(accelerator, is_finished(part.path, part.settings))]
     if to_do:
         with shortage_named(config, learns=False):
             _evaluate(to_do, config, tokenizer, accelerator, view, target.run)

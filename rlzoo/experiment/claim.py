@@ -41,8 +41,7 @@ from rlzoo.files import (
     write_json_lines,
     write_text,
 )
-from rlzoo.model.manifest import checksum
-from rlzoo.model.pretrained import as_reference, as_teacher, locate
+from rlzoo.model.pretrained import as_reference, as_teacher, checksum, locate
 from rlzoo.records import reading
 from rlzoo.rollout import engine_class
 from rlzoo.tasks import OWN

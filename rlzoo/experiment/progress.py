@@ -11,9 +11,8 @@ from pydantic import TypeAdapter
 
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
-from rlzoo.model import manifest
-from rlzoo.model.manifest import has_manifest
-from rlzoo.model.pretrained import ADAPTER_CONFIG
+from rlzoo.model import pretrained
+from rlzoo.model.pretrained import ADAPTER_CONFIG, has_manifest
 
 _logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def damage(checkpoint: Path) -> str:
         return f"it has {ADAPTER_CONFIG}, which no run writes"
     needed = ("config.json", PROGRESS, OPTIMIZER)
     if has_manifest(checkpoint):
-        return manifest.damage(checkpoint, step_of(checkpoint), frozenset(needed))
+        return pretrained.damage(checkpoint, step_of(checkpoint), frozenset(needed))
     lacking = [name for name in needed if not (checkpoint / name).is_file()]
     return f"it has no {lacking[0]}" if lacking else ""
 

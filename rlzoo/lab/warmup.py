@@ -23,9 +23,9 @@ from rlzoo.config import ModelConfig, RolloutConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.files import folder_written_atomically
 from rlzoo.lab.keys import WarmupConfig
+from rlzoo.model.accelerator import one_thread
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import without_progress_bars
-from rlzoo.model.threads import one_thread
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling

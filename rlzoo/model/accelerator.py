@@ -1,7 +1,8 @@
-"""Accelerate's view of the machine, and what its processes tell each other."""
+"""The machine as a run sees it: Accelerate's processes, what they tell each other, its device and its threads."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -17,6 +18,7 @@ from accelerate.utils import (
     InitProcessGroupKwargs,
     broadcast,
 )
+from torch import Tensor
 
 from rlzoo.errors import UserError
 
@@ -94,8 +96,69 @@ def gathered(accelerator: Accelerator, items: Sequence[T]) -> list[T]:
     return list(chain(*parts))
 
 
-def said_by_main(accelerator: Accelerator, value: bool) -> bool:
+def broadcast_from_main(accelerator: Accelerator, value: bool) -> bool:
     """The main process's value, on all processes: they may see other files, or another time, than it does."""
     if accelerator.num_processes == 1:
         return value
     return bool(broadcast(torch.tensor(int(value), device=accelerator.device)))
+
+
+# ---- tensors, algorithms and threads ---------------------------------------------------------------------------------
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; CUDA copies it in the background, so that the host goes on."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "FLASH_ATTENTION_DETERMINISTIC": "1"}
+"""What cuBLAS reads as it starts, and transformers' flash attention at each call; torch's own kernel asks torch."""
+
+
+def prepare_deterministic(asked: bool, device: torch.device) -> None:
+    """Tells libraries that read the environment, before any has started.
+
+    Raises UserError on a device other than CUDA, where it has no effect.
+    """
+    if not asked:
+        return
+    if device.type != "cuda":
+        raise UserError(
+            f"train.deterministic=true has no effect on {device.type}: it chooses among the algorithms of CUDA; "
+            f"leave it out"
+        )
+    os.environ.update(ENVIRONMENT)
+
+
+@contextmanager
+def deterministic(asked: bool) -> Iterator[None]:
+    """Meanwhile, if asked, torch takes deterministic algorithms alone, also in the backward pass of its attention.
+
+    Raises UserError where an operation has none.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(asked or before)
+    try:
+        yield
+    except RuntimeError as error:
+        if asked and "does not have a deterministic implementation" in str(error):
+            operation = str(error).split(maxsplit=1)[0]
+            raise UserError(
+                f"train.deterministic=true: {operation} has no deterministic algorithm; leave it out"
+            ) from error
+        raise
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Where tensors are small: threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlzoo.model.transfer import sent
+from rlzoo.model.accelerator import to_device
 
 LONGEST_TREE = 2
 """Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
@@ -170,9 +170,9 @@ class Layout:
         """The same on a device."""
         there = {item.name: getattr(self, item.name) for item in fields(self)}
         moved: dict[str, Any] = {
-            name: sent(value, device) for name, value in there.items() if isinstance(value, Tensor)
+            name: to_device(value, device) for name, value in there.items() if isinstance(value, Tensor)
         }
-        row, column = (sent(index, device) for index in self.predicted_at)
+        row, column = (to_device(index, device) for index in self.predicted_at)
         return replace(self, **moved, predicted_at=(row, column))
 
     def of(self, seen: Tensor) -> "Layout":

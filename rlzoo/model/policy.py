@@ -15,14 +15,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
+from rlzoo.model.accelerator import to_device
 from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
-from rlzoo.model.outline import materialised, outline
 from rlzoo.model.pretrained import locate, refuse_adapters, without_progress_bars
-from rlzoo.model.sharding import device_of, is_sharded, whole_parameters
+from rlzoo.model.sharding import device_of, is_sharded, materialised, outline, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.model.transfer import sent
 from rlzoo.model.varlen import VARLEN, packed_options, packs
 
 
@@ -91,7 +90,7 @@ class Policy(nn.Module):
         layout = self._layout(responses.prompts, tokens, responses.lengths.tolist())
         seen = mask[torch.arange(tokens.shape[1]) < responses.lengths[:, None]]
         layout = layout.of(seen).on(device)
-        targets, places = sent(tokens[mask], device), sent(mask.flatten().nonzero()[:, 0], device)
+        targets, places = to_device(tokens[mask], device), to_device(mask.flatten().nonzero()[:, 0], device)
         options = self._options(layout)
         if self.fused:
             head = self._head

@@ -1,19 +1,20 @@
-"""Where a model's files lie: resolves `model.name` before anything heavy is loaded."""
+"""Where a model's files lie, and whether they are as they were saved: `model.name` before anything heavy is loaded."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from rlzoo.config import ModelConfig
-from rlzoo.errors import UserError
-from rlzoo.files import folder_written_atomically
+from rlzoo.errors import UserError, one_line
+from rlzoo.files import folder_written_atomically, read_json, write_json
 from rlzoo.hub import expect_no_hub_without_a_network
-from rlzoo.model.manifest import MANIFEST, damage
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 POLICY, INITIAL = "policy", "initial"
@@ -174,3 +175,69 @@ def without_progress_bars() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
+
+
+# ---- the list of a saved model's files -------------------------------------------------------------------------------
+
+
+TRAINING = "training"
+"""The folder of what training goes on from, beside the model's own files."""
+MANIFEST = f"{TRAINING}/manifest.json"
+"""The step, and of every file its bytes and its checksum; older versions wrote none."""
+
+
+def write_manifest(folder: Path, step: int) -> None:
+    """Lists the files of a model folder, which is complete but for this."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listed = {str(path.relative_to(folder)): _fingerprint(path) for path in files}
+    write_json(folder / MANIFEST, {"step": step, "files": listed})
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether somebody can know that its files are as they were saved."""
+    return (folder / MANIFEST).is_file()
+
+
+def damage(folder: Path, step: int | None = None, needed: frozenset[str] = frozenset()) -> str:
+    """What of the listed files is not as it was saved, in words; empty if all is, or nothing is listed.
+
+    With a step the list has to be of that step, to have what is `needed`, and to hold for what training goes on from;
+    otherwise it is asked about the model alone.
+    """
+    if not has_manifest(folder):
+        return ""
+    try:
+        manifest = read_json((folder / MANIFEST).read_text(encoding="utf-8"))
+        files: Mapping[str, Any] = dict(manifest["files"])
+        if (step is not None and manifest["step"] != step) or not needed <= files.keys():
+            return f"{MANIFEST} is that of another"
+        for name, saved in files.items():
+            parts = PurePath(name).parts
+            if PurePath(name).is_absolute() or ".." in parts:
+                return f"{MANIFEST} names what lies elsewhere"
+            if step is None and parts[:1] == (TRAINING,):
+                continue
+            if not (folder / name).is_file():
+                return f"it has no {name}"
+            if _fingerprint(folder / name) != saved:
+                return f"{name} is not what was saved"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{MANIFEST} is not readable: {one_line(error)}"
+    return ""
+
+
+def _fingerprint(path: Path) -> dict[str, int | str]:
+    return {"bytes": path.stat().st_size, "blake2b": checksum(path)}
+
+
+def checksum(path: Path) -> str:
+    """Of a whole file."""
+    status = path.stat()
+    return _checksum(path.absolute(), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _checksum(path: Path, size: int, changed_at: int) -> str:
+    """Of a file as it is since then, read once; a command asks for it several times."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()

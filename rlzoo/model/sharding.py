@@ -1,11 +1,16 @@
-"""Weights sharded over processes (FSDP2): each has its rows of every weight; whole ones from them, one at a time."""
+"""Weights sharded over processes (FSDP2): each has its rows of every weight; whole ones from them, one at a time.
 
+And models whose weights take no memory yet, which are sharded before they are filled.
+"""
+
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import torch
+from accelerate import init_empty_weights
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed import HashStore, init_process_group, is_initialized  # type: ignore[attr-defined]
@@ -13,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import TrainConfig
@@ -113,7 +119,7 @@ def add_up_copies(module: nn.Module, is_last: bool) -> None:
         module.set_requires_all_reduce(is_last or device_of(module) != next(module.parameters()).device)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The whole of a sharded tensor, where its model calculates; another as it is.
 
     All processes must ask for it together.
@@ -125,7 +131,7 @@ def whole(tensor: Tensor) -> Tensor:
     return there.full_tensor()
 
 
-def described(tensor: Tensor) -> Tensor:
+def meta_like(tensor: Tensor) -> Tensor:
     """One of the same shape and dtype as the whole tensor, without memory."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
@@ -149,7 +155,7 @@ def saved_rows(path: Path | str, name: str, like: Tensor) -> Tensor:
         return file.get_slice(name)[rows_here(like)] if like.dim() else file.get_tensor(name)
 
 
-def here(tensor: Tensor) -> Tensor:
+def local_rows(tensor: Tensor) -> Tensor:
     """The rows of a tensor that this process has, in the memory that the tensor has."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
@@ -181,5 +187,65 @@ def whole_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     All processes must go through all of them.
     """
     for name, parameter in resharded(module).named_parameters(remove_duplicate=False):
-        weight = whole(parameter.detach()) if isinstance(parameter, DTensor) else parameter
+        weight = full_tensor(parameter.detach()) if isinstance(parameter, DTensor) else parameter
         yield name, weight
+
+
+# ---- models without memory for their weights -------------------------------------------------------------------------
+
+
+RANDOM_ROWS = 2**14
+"""Rows of a weight that a small model has random values in: more than a trial reads of the embedding."""
+
+
+def outline(model: PreTrainedModel) -> PreTrainedModel:
+    """A model of the same architecture whose weights lie on the meta device; its buffers are there."""
+    with init_empty_weights(include_buffers=False):
+        made: PreTrainedModel = type(model)(copy.deepcopy(model.config))
+    made.tie_weights()
+    return made.eval()
+
+
+def with_buffers(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model, whose weights lie on the meta device, with the buffers that are in no file."""
+    for name, buffer in outline(model).named_buffers():
+        owner, _, attribute = name.rpartition(".")
+        model.get_submodule(owner)._buffers[attribute] = buffer
+    return model
+
+
+@torch.no_grad()
+def first_layers(model: PreTrainedModel) -> PreTrainedModel:
+    """A small model of the same architecture on the CPU: few layers, each kind among them, and random weights."""
+    made = outline(model)
+    kinds = list(getattr(made.config.get_text_config(), "layer_types", None) or ["any"])
+    count = 1 + max(kinds.index(kind) for kind in kinds)
+    for module in list(made.modules()):
+        for name, layers in list(module.named_children()):
+            if isinstance(layers, nn.ModuleList) and any(
+                isinstance(layer, GradientCheckpointingLayer) for layer in layers
+            ):
+                setattr(module, name, layers[:count])
+    generator = torch.Generator().manual_seed(0)
+    for weight in materialised(made, torch.device("cpu")).parameters():
+        if weight.dim() < 2:
+            weight.fill_(1.0)  # norms, which have to pass on what other layers would otherwise not see
+        else:
+            weight[:RANDOM_ROWS].normal_(std=weight.shape[-1] ** -0.5, generator=generator)
+    return made
+
+
+@torch.no_grad()
+def materialised(module: Module, device: torch.device) -> Module:
+    """The same, with zeros on the device for its weights of the meta device.
+
+    Weights that are tied stay so, which they do not by torch's `to_empty`.
+    """
+    weights = module.state_dict(keep_vars=True)
+    made = {
+        id(weight): nn.Parameter(torch.zeros_like(weight, device=device), requires_grad=weight.requires_grad)
+        for weight in weights.values()
+        if weight.device.type == "meta"
+    }
+    module.load_state_dict({name: made.get(id(weight), weight) for name, weight in weights.items()}, assign=True)
+    return module

@@ -1,30 +1,181 @@
-"""Text to token ids and back, usable before any weights load."""
+"""Text to token ids and back, usable before any weights load: tokenizer, chat template, stop tokens."""
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import resource
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PretrainedConfig,
     PreTrainedTokenizerBase,
 )
 
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.model.chat_template import FailingTemplate, rendered
-from rlzoo.model.pretrained import locate
-from rlzoo.model.stop_tokens import in_words, special_tokens, stop_tokens, turn_end
-from rlzoo.model.token_ids import token_ids
+from rlzoo.model.pretrained import Pretrained, locate
+from rlzoo.signals import within
 from rlzoo.tasks.base import Message
 from rlzoo.tasks.environment_class import answer_roles, tool_keys, tool_schemas
 from rlzoo.tasks.text import begun_by, goes_on, is_rendered
 from rlzoo.tasks.tools import CALLS
+
+# ---- what a model's own files run ------------------------------------------------------------------------------------
+
+TEMPLATE_SECONDS = 10.0
+"""The most seconds that a chat template may calculate for a prompt; it takes milliseconds."""
+TEMPLATE_MEMORY = 2**29
+"""The most bytes that it may take beside what this process has; no time-out could stop a single large operation."""
+TEMPLATE_CHARACTERS = 2**23
+"""The most characters that it may write, more than any model reads."""
+
+
+def token_ids(backend: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
+    """The token ids of a text.
+
+    Raises UserError where the tokenizer's own code panics, which is no Exception, or fails on what its files say, such
+    as a `model_max_length` that is text.
+    """
+    try:
+        return list(backend(text, **options)["input_ids"])
+    except BaseException as error:
+        if type(error).__name__ != "PanicException" and not isinstance(error, TypeError | ValueError):
+            raise
+        told = f"cannot read a text of {len(text)} characters: {one_line(error)}"
+        raise UserError(f"the tokenizer of {backend.name_or_path} {told}") from None
+
+
+class FailingTemplate(UserError):
+    """`why` says what a template does wrong, `remedy` what to do about it."""
+
+    def __init__(self, model: str, why: str, remedy: str = "set model.chat_template=none") -> None:
+        super().__init__(f"model.chat_template=auto: the chat template of {model} {why}; {remedy}")
+        self.model, self.why = model, why
+
+
+def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
+    """What the chat template makes of messages.
+
+    A template is a program that the model's author wrote. Raises FailingTemplate for one that fails, or takes more
+    time, memory or text than the limits above.
+    """
+    try:
+        with within(TEMPLATE_SECONDS), _memory_within(TEMPLATE_MEMORY):
+            text = str(backend.apply_chat_template([dict(message) for message in messages], tokenize=False, **options))
+    except TimeoutError:
+        why = f"takes more than {TEMPLATE_SECONDS:g} s"
+    except MemoryError:
+        why = f"takes more than {TEMPLATE_MEMORY >> 20} MiB"
+    except Exception as error:  # a template may raise what it likes, and divide by zero
+        why = f"fails ({one_line(error)})"
+    else:
+        why = f"writes more than {TEMPLATE_CHARACTERS} characters" if len(text) > TEMPLATE_CHARACTERS else ""
+        if not why:
+            return text
+    raise FailingTemplate(backend.name_or_path, why)
+
+
+@contextmanager
+def _memory_within(more: int) -> Iterator[None]:
+    """While this process may take so many bytes more than it has.
+
+    Without a limit where the system tells neither, and beside other threads at work, which the limit would be for too.
+    """
+    if not _is_alone():
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(OSError, ValueError):
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(
+            resource.RLIMIT_AS, (min([taken + more, *(limit for limit in (soft, hard) if limit >= 0)]), hard)
+        )
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _is_alone() -> bool:
+    """Whether this is the main thread, and no other works that Python would wait for."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    return threading.current_thread() is threading.main_thread() and all(thread.daemon for thread in others)
+
+
+# ---- which tokens end a response -------------------------------------------------------------------------------------
+
+
+def stop_tokens(source: Pretrained, backend: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The tokenizer's end-of-sequence token, and those of generation_config.json.
+
+    Where that names none, those of config.json, as in transformers; its special tokens in any case. Defaults of a
+    model's class, which no file says, are none.
+    """
+    generated, configured = _named("generation_config.json", source), _named("config.json", source)
+    special = [token for token in configured if token in special_tokens(backend)]
+    own = [] if backend.eos_token_id is None else [backend.eos_token_id]
+    return frozenset([*own, *(generated or configured), *special])
+
+
+def _named(file: str, source: Pretrained) -> list[int]:
+    """The `eos_token_id` of a file, one or several; none where there is no such file. Raises UserError."""
+    ends = _read(file, source)
+    ids = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if not all(isinstance(end, int) and end >= 0 for end in ids):
+        raise UserError(f"the {file} of {source.path} has eos_token_id={ends!r}; give token ids")
+    return ids
+
+
+def _read(file: str, source: Pretrained) -> Any:
+    revision = source.options.get("revision", "main")
+    try:
+        if file == "generation_config.json":
+            return GenerationConfig.from_pretrained(source.path, revision=revision).eos_token_id
+        values, _ = PretrainedConfig.get_config_dict(source.path, revision=revision)
+    except OSError:
+        return None
+    except Exception as error:
+        raise UserError(f"the {file} of {source.path} cannot be loaded: {one_line(error)}") from None
+    ends = values.get("eos_token_id")
+    return (values.get("text_config") or {}).get("eos_token_id") if ends is None else ends
+
+
+def turn_end(backend: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The special token that the chat template writes behind an answer, as `<|im_end|>`; of base models it is no stop.
+
+    None if it writes another thing there, or cannot render an answer.
+    """
+    answer = "0123456789"
+    turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": answer}]
+    try:
+        text = rendered(backend, turns)
+    except UserError:
+        return frozenset()
+    _, separator, behind = text.rpartition(answer)
+    ids = token_ids(backend, behind, add_special_tokens=False) if separator and behind else []
+    return frozenset(ids[:1]) & special_tokens(backend)
+
+
+def special_tokens(backend: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The ids of those that stand for no text."""
+    return frozenset(token for token, added in backend.added_tokens_decoder.items() if added.special)
+
+
+def in_words(tokens: Iterable[int], backend: PreTrainedTokenizerBase) -> str:
+    """Tokens with their ids, for people."""
+    return " or ".join(f"{backend.convert_ids_to_tokens(token)} ({token})" for token in sorted(tokens))
+
+
+# ---- the tokenizer of a run ------------------------------------------------------------------------------------------
+
 
 _PARTING = "\ufdd0"
 """Parts what looks like a special token in a prompt until its template is rendered; Unicode has no such character."""

@@ -10,7 +10,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy
-from rlzoo.model.sharding import whole
+from rlzoo.model.sharding import full_tensor
 from rlzoo.rollout.base import RolloutEngine, Sampling
 
 LARGEST_DIFFERENCE = 0.5
@@ -18,7 +18,7 @@ LARGEST_DIFFERENCE = 0.5
 
 
 def checkpoint_weights(
-    model: PreTrainedModel, untied: Collection[str] = (), gathered: Callable[[Tensor], Tensor] = whole
+    model: PreTrainedModel, untied: Collection[str] = (), gathered: Callable[[Tensor], Tensor] = full_tensor
 ) -> Iterator[tuple[str, Tensor]]:
     """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
 

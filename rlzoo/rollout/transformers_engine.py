@@ -9,10 +9,10 @@ from transformers import Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.model.accelerator import to_device
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.draw import draw, uniform
 from rlzoo.rollout.stop import Watch
@@ -123,7 +123,7 @@ class TransformersEngine:
         watch = Watch(sampling.stop, self.tokenizer.decode) if sampling.stop else None
         steps: list[_Step] = []
         while True:
-            chosen = draw(logits, sampling, sent(uniform(seed, len(steps), lot)[rows], device))
+            chosen = draw(logits, sampling, to_device(uniform(seed, len(steps), lot)[rows], device))
             steps.append(_Step(rows, *chosen))
             tokens = chosen[0]
             running = running & ~torch.isin(tokens, stop_tokens)

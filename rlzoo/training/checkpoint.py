@@ -33,13 +33,12 @@ from rlzoo.experiment.progress import (
 )
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically, write_json
-from rlzoo.model.accelerator import said_by_main
+from rlzoo.model.accelerator import broadcast_from_main
 from rlzoo.model.lora import adapters, set_adapters
-from rlzoo.model.manifest import has_manifest, write_manifest
 from rlzoo.model.policy import Policy
-from rlzoo.model.pretrained import Pretrained
-from rlzoo.model.sharding import described, here, is_sharded, resharded, saved_rows, sharded_as, whole
-from rlzoo.model.shared_out import fill
+from rlzoo.model.pretrained import Pretrained, has_manifest, write_manifest
+from rlzoo.model.sharded_loading import fill
+from rlzoo.model.sharding import full_tensor, is_sharded, local_rows, meta_like, resharded, saved_rows, sharded_as
 from rlzoo.rollout.handover import checkpoint_weights
 from rlzoo.training.optimizer import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 
@@ -69,7 +68,7 @@ class CheckpointTimes:
         every, minutes = self.asked.every, self.asked.minutes
         if step == self.last_step or (every and step % every == 0):
             return True
-        return minutes > 0 and said_by_main(self.accelerator, monotonic() - self.saved_at >= 60 * minutes)
+        return minutes > 0 and broadcast_from_main(self.accelerator, monotonic() - self.saved_at >= 60 * minutes)
 
     def saved(self) -> None:
         """One is saved."""
@@ -115,21 +114,21 @@ def _save_weights(policy: Policy, folder: Path) -> None:
         return
     model = resharded(policy).model
     policy.save(folder, weights={})
-    write_model_files(folder, dict(checkpoint_weights(model, gathered=described)), checkpoint_weights(model))
+    write_model_files(folder, dict(checkpoint_weights(model, gathered=meta_like)), checkpoint_weights(model))
 
 
 def _save_moments(optimizer: torch.optim.Optimizer, path: Path) -> None:
     moments = dict(_moments(optimizer))
-    with TensorFile(path, {name: described(moment) for name, moment in moments.items()}) as file:
+    with TensorFile(path, {name: meta_like(moment) for name, moment in moments.items()}) as file:
         for name, moment in moments.items():
-            file.write(name, whole(moment))
+            file.write(name, full_tensor(moment))
 
 
 def _gather_for_another(policy: Policy, optimizer: torch.optim.Optimizer) -> None:
     """Gathers what another process writes."""
     deque(checkpoint_weights(resharded(policy).model), maxlen=0)
     for _, moment in _moments(optimizer):
-        whole(moment)
+        full_tensor(moment)
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
@@ -229,7 +228,7 @@ def _fill_moments(path: Path, shapes: Mapping[str, tuple[int, ...]], optimizer: 
         raise ValueError(f"{OPTIMIZER}: {differing[0]} is {'lacking' if differing[0] in moments else 'no moment'}")
     for key, moment in moments.items():
         try:
-            here(moment).copy_(_moment(path, key, shapes[key], moment))
+            local_rows(moment).copy_(_moment(path, key, shapes[key], moment))
         except ValueError as error:
             wrong.append(str(error))
     _raise_everywhere(wrong)

@@ -22,7 +22,7 @@ from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
 from rlzoo.training.optimizer import block_of_row
-from rlzoo.training.scoring import OTHERS, POLICY, step_scoring
+from rlzoo.training.rows import OTHERS, POLICY, step_scoring
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""

@@ -8,7 +8,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Objective, PartMetrics, Plan, Prepared, Selected, TokenBatch, k3, normalise
-from rlzoo.model.transfer import sent
+from rlzoo.model.accelerator import to_device
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
 
@@ -28,7 +28,7 @@ class StepMetrics:
     def add_plan(self, plan: Plan, places: Tensor, rows: Tensor) -> None:
         """Counts what the plan touched in this rank's rows [n], which have these `places` [n] in the plan."""
         self.updates += 1
-        part = plan.rows(sent(places, self.device), plan.batch.mask.shape[1])
+        part = plan.rows(to_device(places, self.device), plan.batch.mask.shape[1])
         self.sums.add_plan(part, self._when_sampled(rows))
 
     def add_rows(self, part: Plan, rows: Tensor, logp: Tensor, loss: Tensor) -> None:
@@ -39,13 +39,15 @@ class StepMetrics:
         self.sums.add_rows(part, logp, loss, self._when_sampled(rows))
 
     def _when_sampled(self, rows: Tensor) -> dict[str, Tensor]:
-        logp, entropy = (sent(values[rows], self.device) for values in (self.rollouts.logp, self.rollouts.entropy))
+        logp, entropy = (to_device(values[rows], self.device) for values in (self.rollouts.logp, self.rollouts.entropy))
         return {"probability": logp.exp(), "entropy": entropy}
 
     def add_unmoved(self, rows: Tensor, logp: Tensor) -> None:
         """Compares the unmoved policy, `logp` [n, t] of some rows, with what the sampler said of itself."""
         width = logp.shape[1]
-        sampler, mask = (sent(values[rows, :width], self.device) for values in (self.rollouts.logp, self.rollouts.mask))
+        sampler, mask = (
+            to_device(values[rows, :width], self.device) for values in (self.rollouts.logp, self.rollouts.mask)
+        )
         self.sampler_differences.append((logp.double() - sampler).where(mask, torch.inf).flatten())
 
     def add_gradient(self, norm: float) -> None:

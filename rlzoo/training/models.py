@@ -10,8 +10,8 @@ from rlzoo.experiment.progress import readable
 from rlzoo.model.lora import add_adapters
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import INITIAL, POLICY, errors_naming
+from rlzoo.model.sharded_loading import load_shared_out
 from rlzoo.model.sharding import Sharding
-from rlzoo.model.shared_out import load_shared_out
 from rlzoo.training.checkpoint import load_weights
 
 

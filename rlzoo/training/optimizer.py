@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from transformers import get_scheduler
 
 from rlzoo.config import TrainConfig
-from rlzoo.model.sharding import here, sharded_as
+from rlzoo.model.sharding import local_rows, sharded_as
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Means of gradients and of their squares, which AdamW keeps of a parameter beside its count of steps."""
@@ -95,7 +95,7 @@ def block_of_row(numbers: int) -> int:
 
 def zero_moment(parameter: Tensor, name: str) -> Tensor:
     """The moment of that name, in eight bits if the parameter's are, before the first update."""
-    rows, size = here(parameter.detach()), block_size(parameter)
+    rows, size = local_rows(parameter.detach()), block_size(parameter)
     if not size or not rows.numel():
         return torch.zeros_like(parameter.detach())
     from torchao.optim.subclass_8bit import OptimState8bit
@@ -106,7 +106,7 @@ def zero_moment(parameter: Tensor, name: str) -> Tensor:
 
 def plain_parts(moment: Tensor, parameter: Tensor) -> Mapping[str, Tensor]:
     """A moment in eight bits as tensors of a file, by `CODES` and `SCALE`: in its memory, and sharded as it is."""
-    rows, size = here(moment), block_size(parameter)
+    rows, size = local_rows(moment), block_size(parameter)
     scales = (len(rows), parameter.numel() // len(parameter) // size)
     if not rows.numel():  # this process has no row
         parts = rows.to(torch.uint8), rows.new_zeros(scales)

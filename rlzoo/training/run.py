@@ -29,8 +29,7 @@ from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, file_written_atomically, read_json_lines, write_json
-from rlzoo.model.accelerator import make_accelerator, said_by_main
-from rlzoo.model.deterministic import prepare_deterministic
+from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
@@ -119,7 +118,7 @@ def train(config: Config, view: TrainingView, write_reports: WriteReports = lamb
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
         with _ended_early(folder, config):
-            if said_by_main(accelerator, folder.finished(config)):
+            if broadcast_from_main(accelerator, folder.finished(config)):
                 view.nothing_left(folder)
             else:
                 _start_trackers(accelerator, config, folder)
@@ -368,7 +367,7 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
     )
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
-        if said_by_main(accelerator, path.exists()):
+        if broadcast_from_main(accelerator, path.exists()):
             continue
         with view.evaluating(decoding) as progress:
             evaluation = evaluator(decoding, progress)

@@ -33,25 +33,27 @@ from objectives import (
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
 from rlzoo.experiment.progress import Progress
-from rlzoo.model.deterministic import deterministic
+from rlzoo.model.accelerator import deterministic, to_device
 from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import add_up_copies, is_sharded, resharded
-from rlzoo.model.transfer import sent
 from rlzoo.rollout.base import RolloutEngine, Rollouts, concatenate
 from rlzoo.rollout.sampler import Environment, GradedRollouts, span, uneven_rewards
 from rlzoo.tasks.base import Problem
 from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
 from rlzoo.training.optimizer import make_optimizer, rate_fraction, set_rate, take_step
 from rlzoo.training.rows import (
+    DUMMY_ROW,
+    POLICY,
+    ForwardPasses,
     gather_rollouts,
     grade_share,
     problem_share,
     rank_of_rows,
     round_seed,
     sampling_of,
+    step_scoring,
 )
-from rlzoo.training.scoring import DUMMY_ROW, POLICY, ForwardPasses, step_scoring
 from rlzoo.training.stale_rollouts import (
     PartialRollouts,
     numbered_problems,
@@ -378,7 +380,7 @@ class Trainer:
             places = collected.places(rank, rows)
             parts = balanced([sizes[place] for place in places.tolist()], self.config.train.tokens_per_micro_batch)
             number[places] = rank * len(collected.rank) + torch.tensor(parts, dtype=torch.long)
-        return sent(number, self.accelerator.device)
+        return to_device(number, self.accelerator.device)
 
     def _differentiate(
         self, rollouts: Rollouts, plan: Plan, rows: Tensor, own: Tensor, metrics: StepMetrics, moved: bool
@@ -401,7 +403,7 @@ class Trainer:
                 if part is None:
                     self.accelerator.backward(0.0 * stats.logp.sum())
                     continue
-                planned = plan.rows(sent(part, self.accelerator.device), stats.logp.shape[1])
+                planned = plan.rows(to_device(part, self.accelerator.device), stats.logp.shape[1])
                 loss = self.objective.loss(planned, slice(None), stats.logp, stats.entropy)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             metrics.add_rows(planned, chosen, stats.logp.detach(), loss.detach())

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rlzoo.config import load_config
 from rlzoo.experiment.progress import OPTIMIZER, PROGRESS, Progress
-from rlzoo.model.sharding import CPU, here, rows_here, shard, sharding_of
+from rlzoo.model.sharding import CPU, local_rows, rows_here, shard, sharding_of
 from rlzoo.rollout.memory import Shape
 from rlzoo.training.checkpoint import load_optimizer
 from rlzoo.training.fit import moment_bytes
@@ -99,7 +99,7 @@ def test_blocks_are_the_same_however_many_processes_share_the_rows() -> None:
             weight = shard(nn.Linear(256, 41, bias=False), sharding).weight
             for name, part in plain_parts(zero_moment(weight, "exp_avg"), weight).items():
                 assert part.shape == expected[name].shape
-                assert here(part).shape == expected[name][rows_here(weight)].shape
+                assert local_rows(part).shape == expected[name][rows_here(weight)].shape
 
 
 def test_what_fit_counts_as_moments_is_what_they_are() -> None:

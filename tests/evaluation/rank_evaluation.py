@@ -13,7 +13,7 @@ from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluator
 from rlzoo.experiment.check import check
-from rlzoo.model.accelerator import make_accelerator, said_by_main
+from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.sampler import SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
@@ -58,7 +58,7 @@ def main(model: str, folder: Path) -> None:
     of_process = {
         "problems": own,
         "evaluated": evaluation is not None,
-        "said": said_by_main(accelerator, accelerator.is_main_process),
+        "said": broadcast_from_main(accelerator, accelerator.is_main_process),
         "waits": waits,
     }
     (folder / f"{accelerator.process_index}.json").write_text(json.dumps(of_process))

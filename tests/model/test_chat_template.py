@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlzoo.model.chat_template import MEMORY, rendered
+from rlzoo.model.tokenizer import TEMPLATE_MEMORY, rendered
 
 
 class Seen:
@@ -30,5 +30,5 @@ def test_a_template_has_a_limit_of_memory_that_no_thread_at_work_shares(beside: 
     rendered(seen, [])  # type: ignore[arg-type]
     done.set()
     assert (seen.limit == before[0]) is beside
-    assert beside or (seen.limit > 0 and MEMORY > 0)
+    assert beside or (seen.limit > 0 and TEMPLATE_MEMORY > 0)
     assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
-from rlzoo.model import chat_template
+from rlzoo.model import tokenizer as tokenizer_module
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from tests.conftest import save_tiny_model
 
@@ -189,7 +189,7 @@ GREEDY = [
 def test_a_model_of_no_use_is_refused_in_one_line(
     folder: Path, spoil: Callable[[Path], object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_template, "SECONDS", 0.5)
+    monkeypatch.setattr(tokenizer_module, "TEMPLATE_SECONDS", 0.5)
     spoil(folder)
     with pytest.raises(UserError, match=message) as caught:
         load(folder)

@@ -7,7 +7,7 @@ import torch
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.model.deterministic import deterministic
+from rlzoo.model.accelerator import deterministic
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
 from tests.objectives.batches import random_case, token_batch

@@ -17,7 +17,7 @@ from rlzoo.rollout import transformers_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training.metrics import StepMetrics
-from rlzoo.training.scoring import ForwardPasses
+from rlzoo.training.rows import ForwardPasses
 from tests.model.tiny_models import tiny_policy
 from tests.simulated_device import MixedDevices, SimulatedDevice
 from tests.simulated_device.updates import Counting, Step, counting
@@ -50,16 +50,20 @@ class MixUp(NamedTuple):
 
 MIX_UPS = [
     MixUp(ForwardPasses, "statistics", ", device=self.accelerator.device)", ")", learn),
-    MixUp(StepMetrics, "_when_sampled", "sent(values[rows], self.device)", "values[rows]", learn),
+    MixUp(StepMetrics, "_when_sampled", "to_device(values[rows], self.device)", "values[rows]", learn),
     MixUp(Policy, "forward", ".on(device)", "", learn),
-    MixUp(Policy, "forward", "sent(tokens[mask], device)", "tokens[mask]", learn),
-    MixUp(Policy, "forward", "sent(mask.flatten().nonzero()[:, 0], device)", "mask.flatten().nonzero()[:, 0]", learn),
+    MixUp(Policy, "forward", "to_device(tokens[mask], device)", "tokens[mask]", learn),
+    MixUp(
+        Policy, "forward", "to_device(mask.flatten().nonzero()[:, 0], device)", "mask.flatten().nonzero()[:, 0]", learn
+    ),
     MixUp(Layout, "attention", ", device=branch.device)", ")", learn),
     MixUp(token_stats._TokenStats, "forward", "torch.zeros_like(maximum)", "torch.zeros(maximum.shape)", learn),
     MixUp(advantages, "group_centred", "values.new_zeros(groups)", "torch.zeros(groups)", learn),
     MixUp(transformers_engine, "_left_padded", "for ids in prompts], device=device)", "for ids in prompts])", generate),
     MixUp(TransformersEngine, "_decode", "self.stop_tokens.to(device)", "self.stop_tokens", generate),
-    MixUp(TransformersEngine, "_decode", "sent(uniform(seed, len(steps), lot)[rows], device)", "lot[rows]", generate),
+    MixUp(
+        TransformersEngine, "_decode", "to_device(uniform(seed, len(steps), lot)[rows], device)", "lot[rows]", generate
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.training.scoring import ForwardPasses
+from rlzoo.training.rows import ForwardPasses
 from rlzoo.training.step import StepRollouts
 from tests.simulated_device import SimulatedDevice
 from tests.training.recording import Recording, collected_by, rollouts, with_noise

@@ -29,8 +29,8 @@ from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.fit import arithmetic
+from rlzoo.training.rows import ForwardPasses
 from rlzoo.training.run import train
-from rlzoo.training.scoring import ForwardPasses
 from rlzoo.training.step import Trainer
 from tests.objectives.zoo_names import taught
 

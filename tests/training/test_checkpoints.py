@@ -25,9 +25,8 @@ from rlzoo.experiment.progress import (
     newest_whole,
     step_of,
 )
-from rlzoo.model import manifest
-from rlzoo.model.manifest import MANIFEST
-from rlzoo.model.pretrained import locate
+from rlzoo.model import pretrained
+from rlzoo.model.pretrained import MANIFEST, locate
 from rlzoo.training import checkpoint as saving
 from tests.conftest import error_of
 from tests.thinned import thinned
@@ -172,7 +171,7 @@ def test_a_model_needs_nothing_of_what_training_goes_on_from(run: Path) -> None:
 
 def test_one_process_of_a_machine_reads_a_model_for_its_checksums(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[Path]()
-    monkeypatch.setattr(manifest, "_checksum", lambda path, *_: read.append(path) or "")
+    monkeypatch.setattr(pretrained, "_checksum", lambda path, *_: read.append(path) or "")
     model = ModelConfig(name=str(LAST))
     torchrun = ("TORCHELASTIC_RUN_ID", "LOCAL_RANK")
     for environment, reads in {

@@ -18,7 +18,7 @@ from rlzoo.commands import main
 from rlzoo.errors import fault_in
 from rlzoo.experiment.progress import checkpoints
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.model.manifest import MANIFEST
+from rlzoo.model.pretrained import MANIFEST
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training import run as loop
 from rlzoo.training.step import Trainer

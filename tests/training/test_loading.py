@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Lfm2Config, Lfm2ForCausalLM
 
 from rlzoo.config import ModelConfig
-from rlzoo.model.outline import first_layers, materialised, outline, with_buffers
 from rlzoo.model.policy import Policy, pretrained_model
 from rlzoo.model.pretrained import locate
-from rlzoo.model.shared_out import fill
+from rlzoo.model.sharded_loading import fill
+from rlzoo.model.sharding import first_layers, materialised, outline, with_buffers
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.training import checkpoint as saving
 from rlzoo.training.checkpoint import TensorFile, write_model_files

@@ -20,7 +20,7 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.training.scoring import step_scoring
+from rlzoo.training.rows import step_scoring
 from rlzoo.training.step import StepRollouts
 from tests.training.recording import Recording, collected_by, rollouts
 from tests.training.test_ahead import made, small

@@ -19,7 +19,7 @@ from rlzoo.model.sharding import (
     add_up_copies,
     check_offload,
     check_shards,
-    here,
+    local_rows,
     rows_here,
     shard,
     sharding_of,
@@ -46,7 +46,7 @@ def test_neighbours_share_a_copy_and_read_the_rows_that_they_hold() -> None:
     for process in range(6):
         with pretended(process, 6):
             weights = dict(shared(tiny_policy("llama"), 6, "train.shards=3").named_parameters())
-            held.append({name: here(weight.detach()).clone() for name, weight in weights.items()})
+            held.append({name: local_rows(weight.detach()).clone() for name, weight in weights.items()})
             for name, weight in weights.items():
                 assert torch.equal(held[-1][name], expected[name][rows_here(weight)]), (process, name)
     for first in (0, 3):

@@ -15,7 +15,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import gathered, make_accelerator
-from rlzoo.model.sharding import here
+from rlzoo.model.sharding import local_rows
 from rlzoo.training.run import load_trainer
 from rlzoo.training.step import Trainer
 from tests.vllm.sleeping_engine import weights_of
@@ -59,7 +59,7 @@ def one_step(trainer: Trainer) -> dict[str, Any]:
         "levels": gathered(trainer.accelerator, [worker.level]),
         "lost": gathered(trainer.accelerator, [lost]),
         "weights": sum(weight.numel() for weight in trainer.policy.parameters()),
-        "weights_here": sum(here(weight).numel() for weight in trainer.policy.parameters()),
+        "weights_here": sum(local_rows(weight).numel() for weight in trainer.policy.parameters()),
     }
 
 

@@ -10,7 +10,7 @@ from rlzoo.lab.keys import MapConfig
 from rlzoo.lab.map.behaviour import Behaviour, Measurement, expected_changes, measure
 from rlzoo.lab.map.estimates import Intervals, cosines, groups, simultaneous
 from rlzoo.lab.map.regimes import QUANTITIES, REGIMES, Regime, RegimeSetting, make_setting, quantities, sample, slopes
-from rlzoo.model.threads import one_thread
+from rlzoo.model.accelerator import one_thread
 
 CONTRASTS = (
     "grpo-kl",

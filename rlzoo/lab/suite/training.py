@@ -23,9 +23,8 @@ from rlzoo.lab.suite.cells import Cell, CellFile, CellResult
 from rlzoo.lab.suite.experiment import Arm, Experiment, load_experiment
 from rlzoo.lab.suite.measures import Trained
 from rlzoo.lab.warmup import demonstrated_model
-from rlzoo.model.accelerator import make_accelerator
+from rlzoo.model.accelerator import make_accelerator, one_thread
 from rlzoo.model.pretrained import without_progress_bars
-from rlzoo.model.threads import one_thread
 from rlzoo.records import BOUNDED
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.scripts import WithoutMain

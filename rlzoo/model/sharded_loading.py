@@ -16,10 +16,20 @@ from transformers.utils.hub import cached_file
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
-from rlzoo.model.outline import first_layers, materialised, with_buffers
 from rlzoo.model.policy import Policy, pretrained_model
 from rlzoo.model.pretrained import Pretrained, locate, refuse_adapters, without_progress_bars
-from rlzoo.model.sharding import OVER_ALL, Sharding, here, resharded, rows_here, saved_rows, shard
+from rlzoo.model.sharding import (
+    OVER_ALL,
+    Sharding,
+    first_layers,
+    local_rows,
+    materialised,
+    resharded,
+    rows_here,
+    saved_rows,
+    shard,
+    with_buffers,
+)
 from rlzoo.model.tokenizer import Tokenizer
 
 ReadRows = Callable[[str], Tensor]
@@ -70,7 +80,7 @@ def _fill_here(policy: Policy, source: Pretrained) -> None:
     read = _rows_of_files(policy.model, source) or _rows_of_model(policy.model, source)
     for name, weight in {id(weight): (name, weight) for name, weight in reversed(weights.items())}.values():
         rows = read(name)
-        here(weight).copy_(rows)
+        local_rows(weight).copy_(rows)
         if rows.is_floating_point() and not rows.isfinite().all():
             raise ValueError(f"its weights {name} hold what is no number; take another checkpoint")
 
