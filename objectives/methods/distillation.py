@@ -211,7 +211,7 @@ class GatedDistillation(Penalty):
 recipe(
     "sdar",
     "grpo+gated_distillation+kl(beta=0.01)",
-    authors="sdar+dual_clip+token_mean(scope=microbatch)+kl(beta=0.01,clamp=20)",
+    authors="sdar+dual_clip+token_mean(scope=microbatch)+kl(beta=0.01,clamp=20)+entropy_bonus",
     paper="arXiv:2605.15155",
     summary="GRPO, and tokens that a teacher with a better prompt endorses are raised",
     contribution=("gated_distillation",),
@@ -223,7 +223,9 @@ recipe(
 
 The gate opens on tokens that a teacher with more in its prompt (in the paper skills, here task.teacher_prompt) finds
 likelier than the policy; these are raised, and no token is lowered. Open: what of the gates by entropy and by both to
-take; here the gap's, as in the code. lambda and 0.01 are those of their scripts.
-Variant authors (ZJU-REAL/SDAR, verl): dual_clip(cap=3), kl(clamp=20), means over the tokens of each micro-batch. Left
-out: its penalty of invalid actions, which is in the reward.
+take; here the gap's, as in the code. lambda is that of their scripts; the weight of the KL is that of six of the nine,
+and 0.001 in the three for search.
+Variant authors (ZJU-REAL/SDAR@8b85c23 examples/sdar_trainer and verl's default configuration): dual_clip(cap=3),
+kl(clamp=20), entropy_bonus(coefficient=0.001), means over the tokens of each micro-batch. Left out: the penalty of
+invalid actions, which is in the reward.
 """

@@ -100,7 +100,7 @@ class BalancedClip(Modifier):
 recipe(
     "bapo",
     "grpo+balanced_clip+token_mean-kl",
-    authors="bapo(target=1,lower_most=0.8,lower_step=0.05,upper_most=2,first=lower,measure=ratio,weighted=false,scope=microbatch)+dual_clip+token_mean(scope=microbatch)",
+    authors="bapo(target=0.5,lower=0.8,lower_most=0.95,lower_step=0.05,upper_most=2,upper_step=0.1,first=lower,measure=ratio,weighted=false,scope=microbatch)+dual_clip+token_mean(scope=microbatch)",
     paper="arXiv:2510.18927",
     summary="clip bounds that widen until good tokens have their share",
     contribution=("balanced_clip",),
@@ -114,8 +114,11 @@ The bounds of PPO's clip are searched again for every mini-batch, over the token
 below the line; the text means the share, which is taken here. A clipped token counts with the bound, so that a higher
 lower bound cannot raise the share: once the upper bound is exhausted, the lower one runs to its end.
 Deviations: a share that is the target up to 1e-6 has reached it. Bounds that it is added to give way.
-Variant authors (their verl): lower bound first, P/N >= 1 without pi_old, other ends, dual_clip(cap=3); bounds and
-token mean per micro-batch.
+Open: the target and the ends. The authors' README names 0.5, [0.6, 0.9] and [1.2, 3.0] as the paper's; their YAML file
+has P/N >= 1, [0.6, 0.8] and [1.2, 2.0] in steps of 0.05; their only script has the numbers of the variant authors.
+Variant authors (WooooDyy/BAPO@7287044 recipe/bapo/run_bapo_example.sh): lower bound first, P/N >= 0.5 without pi_old,
+[0.8, 0.95] in steps of 0.05, [1.2, 2.0] in steps of 0.1, dual_clip(cap=3); bounds and token mean per micro-batch. The
+script passes twice over the rollouts, which `+epochs` adds.
 """
 
 

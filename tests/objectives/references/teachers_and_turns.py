@@ -10,6 +10,7 @@ from tests.objectives.references import grpo
 from tests.objectives.references.parts import (
     clip,
     clipped,
+    entropy_bonus,
     group_center,
     group_norm,
     kl,
@@ -117,7 +118,10 @@ SDAR = {"stops_gradients": True}
 REFERENCES |= {
     "sdar": clipped(surrogate=clip(), share=seq_mean, penalties=[gated(), kl(0.01)], **SDAR),
     "sdar(variant=authors)": clipped(
-        surrogate=clip(cap=3.0), share=micro_batch_mean, penalties=[gated(), kl(0.01, clamp=20.0)], **SDAR
+        surrogate=clip(cap=3.0),
+        share=micro_batch_mean,
+        penalties=[gated(), kl(0.01, clamp=20.0), entropy_bonus(0.001)],
+        **SDAR,
     ),
     "justrl+sdar(coefficient=0.5,beta=2)": clipped(penalties=[gated(0.5, 2.0)], **SDAR),
 }

@@ -69,12 +69,12 @@ def algorithm_1(gain: Array, ratio: Array, target: float = 0.4) -> tuple[float, 
 
 
 def authors_search(gain: Array, ratio: Array) -> tuple[float, float]:
-    """0.6 ... 0.8 and 1.2 ... 2.0, the lower bound first."""
-    lower, upper = 60, 120
-    while measured(gain, ratio, lower / 100, upper / 100, False) < 1 - 1e-6 and lower < 80:
+    """0.8 ... 0.95 and 1.2 ... 2.0, the lower bound first."""
+    lower, upper, target = 80, 120, 0.5 * (1 - 1e-6)
+    while measured(gain, ratio, lower / 100, upper / 100, False) < target and lower < 95:
         lower += 5
-    while measured(gain, ratio, lower / 100, upper / 100, False) < 1 - 1e-6 and upper < 200:
-        upper += 5
+    while measured(gain, ratio, lower / 100, upper / 100, False) < target and upper < 200:
+        upper += 10
     return lower / 100, upper / 100
 
 

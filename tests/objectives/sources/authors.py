@@ -132,7 +132,7 @@ def rlsd(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
 
 
 def sdar(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`update_policy` (dp_actor.py:372-457) with the numbers of sdar_trainer/run_alfworld_3b.sh."""
+    """`update_policy` (dp_actor.py:383-457): sdar_trainer/run_alfworld_3b.sh over ppo_trainer.yaml, its entropy bonus too."""
     (old, mask), advantage = tensors(case), z_scored(case)
     reference, teacher = torch.from_numpy(case.logp_ref), _teacher(case)
 
@@ -141,7 +141,8 @@ def sdar(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
         policy = its.compute_policy_loss(*here, 0.2, 0.2, 0.2, 3.0, "token-mean")[0]
         kl = its.agg_loss(its.kl_penalty(logp[rows], reference[rows], "low_var_kl"), mask[rows], "token-mean")
         gated: Tensor = its.compute_sdar_loss(logp[rows], teacher[rows], mask[rows], 5.0, "token-mean")[0]
-        return policy + 0.01 * kl + 0.01 * gated
+        bonus = its.agg_loss(entropy[rows], mask[rows], "token-mean")
+        return policy - 0.001 * bonus + 0.01 * kl + 0.01 * gated
 
     return per_micro_batch(case, part)
 

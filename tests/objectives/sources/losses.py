@@ -260,13 +260,13 @@ BAPO = Config(
     clip_ratio_low=0.2,
     clip_ratio_high=0.2,
     policy_loss=Config(
-        ratio_lower_start=0.6,
+        ratio_lower_start=0.8,
         ratio_upper_start=1.2,
-        ratio_lower_max=0.8,
+        ratio_lower_max=0.95,
         ratio_upper_max=2.0,
         ratio_lower_step=0.05,
-        ratio_upper_step=0.05,
-        adv_ratio_target=1.0,
+        ratio_upper_step=0.1,
+        adv_ratio_target=0.5,
         eps=1e-8,
     ),
 )
