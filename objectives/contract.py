@@ -25,7 +25,7 @@ WITH_GRADIENT = frozenset({"ratio", "loss", "penalty"})
 PER_TOKEN = frozenset({"weight", "coefficients", "ratio", "penalty", "keeps", "loss", "clips"})
 PER_ROW = frozenset({"shaping", "selects", "of"})
 BOOLEAN = frozenset({"selects", "keeps", "clips"})
-CALCULATES_NOTHING = frozenset({"check", "equation", "formula", "numbers", "term"})
+CALCULATES_NOTHING = frozenset({"check", "equation", "formula", "notices", "numbers", "term"})
 ALWAYS_THERE = frozenset({"mask", "length", "advantage", "selected", "policy_mask", "penalty_mask", "clipped"})
 """Fields that a part may read without a word."""
 

@@ -1,7 +1,7 @@
 """The kinds of parts, stage by stage: what each must say, of which shape, and what it may read."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -60,11 +60,20 @@ class Advantage(Part):
     reads = frozenset({"reward", "group"})
     takes_token_rewards: ClassVar[bool] = False
     """Whether `of` understands rewards [N, T]."""
+    learns_from_equal_groups: ClassVar[bool] = False
+    """Whether groups that are right or wrong as a whole are part of its idea."""
 
     @property
     def centred(self) -> bool:
         """Whether responses of a group with equal rewards have an advantage of exactly zero."""
         return True
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            if self.learns_from_equal_groups and isinstance(part, Select) and part.refills:
+                groups = "groups that are right or wrong as a whole"
+                yield f"{part.name}: drops {groups}, from which {self.name} learns too. Write -{part.written}."
 
     def of(self, batch: TokenBatch) -> Tensor:
         """[N] or [N, T] advantages of the rollouts of a step.

@@ -96,6 +96,12 @@ class Objective:
         """What was typed and has no effect, a line each."""
         return unused(self.typed) if self.typed else ()
 
+    @cached_property
+    def notices(self) -> tuple[str, ...]:
+        """What was typed and has no effect, and what may not be what its name suggests, a line each."""
+        named = {part.name: part for part in self.parts}
+        return (*self.unused, *(line for part in self.parts for line in part.notices(named)))
+
     def __str__(self) -> str:
         return self.expression
 

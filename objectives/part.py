@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -37,12 +37,19 @@ class _Asked:
 REQUIRED: Any = _Asked()
 
 
-def parameter(default: Any, allowed: str | tuple[str, ...] | None, doc: str, example: Any = None) -> Any:
+_MODELS = {"logp_ref": "the reference model", "logp_teacher": "the teacher"}
+"""Field of a batch that takes a further model -> the model."""
+
+
+def parameter(
+    default: Any, allowed: str | tuple[str, ...] | None, doc: str, example: Any = None, idle: float | None = None
+) -> Any:
     """Declares a parameter of a part: its default, an interval such as "[0, 1)" or a tuple of choices, its meaning.
 
-    One that has to be given, because no value is published, has an `example` instead of a default.
+    One that has to be given, because no value is published, has an `example` instead of a default. `idle` is a value
+    at which the part changes nothing; a part changes nothing where all parameters that declare one have it.
     """
-    return field(default=default, metadata={"allowed": allowed, "doc": doc, "example": example})
+    return field(default=default, metadata={"allowed": allowed, "doc": doc, "example": example, "idle": idle})
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class Part:
     """What it addresses, the most important first: tags of `objectives.FAILURE_MODES`."""
     origin: ClassVar[str] = ""
     """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
+    purpose: ClassVar[str] = ""
+    """What one part of an objective usually does alone, in words; two parts with the same purpose get a notice."""
     minimum_group: ClassVar[int] = 1
     """The smallest number of responses per prompt with which the part has a meaning."""
 
@@ -111,6 +120,22 @@ class Part:
         """Raises ObjectiveError if it has no meaning beside the parts of an objective, by name."""
         for name in sorted(self.excludes & parts.keys()):
             raise ObjectiveError(f"{self.name} and {name} do not go together: leave one of them out")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it changes nothing with its actual parameters."""
+        idle = {item.name: item.metadata.get("idle") for item in fields(self)}
+        declared = {name: value for name, value in idle.items() if value is not None}
+        return bool(declared) and all(getattr(self, name) == value for name, value in declared.items())
+
+    def notices(self, parts: Mapping[str, "Part"]) -> Iterator[str]:
+        """Lines about what is allowed beside the parts of an objective, by name, and may not be what it seems."""
+        if self.is_idle:
+            loaded = "".join(f", and {model} is loaded for it" for name, model in _MODELS.items() if name in self.needs)
+            yield f"{self.term()}: changes nothing{loaded}. Write -{self.written}."
+        for other in parts.values():
+            if self.purpose and self.purpose == other.purpose and self.name < other.name:
+                yield f"{self.name}, {other.name}: each is {self.purpose}. Write -{self.written} or -{other.written}."
 
     def control(self, batch: Prepared, state: Mapping[str, float]) -> Mapping[str, float]:
         """The state of the part's controller for this rollout step, from the last one's; {} if it has none.

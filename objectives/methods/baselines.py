@@ -16,6 +16,7 @@ class RawReward(Advantage):
 
     name = "raw_reward"
     paper = "doi:10.1007/BF00992696"
+    learns_from_equal_groups = True
 
     @property
     def centred(self) -> bool:

@@ -9,6 +9,7 @@ from objectives.kinds import Aggregate, Mask, Penalty, Weight
 from objectives.lazy import Tensor, torch
 from objectives.ops import centred, drawn, group_index, group_sum, largest
 from objectives.part import REQUIRED, parameter
+from objectives.parts.penalties import EntropyBonus
 from objectives.recipes import recipe
 from objectives.zoo import register
 
@@ -94,7 +95,7 @@ class CovPenalty(Penalty):
     reads = frozenset({"logp", "logp_old"})
     chooses = True
     fraction: float = parameter(2e-3, "(0, 1]", "k, share of the tokens that bears the penalty")
-    beta: float = parameter(1.0, "[0, inf)", "weight of the penalty in the loss")
+    beta: float = parameter(1.0, "[0, inf)", "weight of the penalty in the loss", idle=0)
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")
 
     def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
@@ -147,8 +148,8 @@ class SurprisalReweighting(Weight):
     name = "surprisal_reweighting"
     paper = "arXiv:2606.19236"
     troubles = ("entropy_collapse", "exploration")
-    amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0")
-    attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0")
+    amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0", idle=1)
+    attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0", idle=1)
     fraction: float = parameter(0.1, "[0, 1]", "P, share of the tokens of each sign that is weighed")
     target_entropy: float | None = parameter(0.3, "(0, inf)", "H_target in nats; none: the weights are always on")
     adaptive: bool = parameter(False, None, "whether the weights follow the distance to the target")
@@ -248,7 +249,7 @@ class EntropyAdvantage(Weight):
     paper = "arXiv:2506.14758"
     troubles = ("exploration", "entropy_collapse")
     additive = True
-    alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats")
+    alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats", idle=0)
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
 
@@ -304,6 +305,7 @@ class AdaptiveEntropy(Penalty):
     paper = "arXiv:2505.22312"
     troubles = ("entropy_collapse",)
     needs_entropy_gradient = True
+    purpose = EntropyBonus.purpose
     target_entropy: float = parameter(0.2, "(0, inf)", "entropy in nats below which the bonus is on")
     start: float = parameter(0.0, "[0, inf)", "c, weight of the entropy in the first step")
     step: float = parameter(1e-4, "[0, inf)", "by how much c moves per step")
@@ -433,7 +435,9 @@ class ConfidenceShift(Weight):
     paper = "arXiv:2602.05281"
     troubles = ("entropy_collapse", "diversity")
     additive = True
-    alpha: float = parameter(REQUIRED, "[0, inf)", "weight of the difference between the two confidences", example=0.5)
+    alpha: float = parameter(
+        REQUIRED, "[0, inf)", "weight of the difference between the two confidences", example=0.5, idle=0
+    )
     fraction: float = parameter(0.2, "(0, 1]", "share of a response's tokens, the least probable, that count")
     groups: str = parameter(
         "mixed", ("mixed", "any_right"), "shifted are groups whose rewards differ, or with one right"

@@ -29,6 +29,7 @@ class Agpo(GroupNorm):
     troubles = ("dead_groups", "zero_loss")
     reads = frozenset({"reward", "group", "correct"})
     centred = False
+    learns_from_equal_groups = True
 
     def of(self, batch: TokenBatch) -> Tensor:
         advantage, reward = super().of(batch), batch.require("reward", self.name)
@@ -211,6 +212,7 @@ class SignedReward(Advantage):
     name = "signed_reward"
     paper = "arXiv:2506.01347"
     troubles = ("diversity",)
+    learns_from_equal_groups = True
     reads = frozenset({"correct"})
     right: float = parameter(0.1, "[0, inf)", "advantage of right answers")
     wrong: float = parameter(-1.0, "(-inf, 0]", "advantage of wrong answers")

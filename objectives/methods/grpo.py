@@ -235,7 +235,7 @@ class PositiveNLL(Penalty):
     troubles = ("hard_problems",)
     chooses = True
     reads = frozenset({"correct"})
-    mu: float = parameter(0.1, "[0, inf)", "weight of the likelihood in the loss")
+    mu: float = parameter(0.1, "[0, inf)", "weight of the likelihood in the loss", idle=0)
 
     def coefficients(self, batch: TokenBatch, aggregate: Aggregate) -> Tensor:
         tokens = batch.mask & batch.right(self.name)[:, None]

@@ -1,7 +1,7 @@
 """Rollouts of an older policy or of another engine."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from objectives.batch import Prepared, TokenBatch, over_scope
@@ -9,7 +9,8 @@ from objectives.errors import ObjectiveError
 from objectives.kinds import Bounds, Extra, Mask, Modifier, Penalty, Ratio, Surrogate
 from objectives.lazy import Tensor, torch
 from objectives.ops import running_sum
-from objectives.part import parameter
+from objectives.part import Part, parameter
+from objectives.parts.penalties import Drift
 from objectives.parts.ratios import log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
@@ -126,7 +127,8 @@ class SequenceDrift(Penalty):
     paper = "arXiv:2501.12599"
     troubles = ("many_epochs", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
-    tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio, half of which is in the loss")
+    purpose = Drift.purpose
+    tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio, half of which is in the loss", idle=0)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         anchor = logp.detach() if rows.on_policy and rows.logp_old is None else rows.require("logp_old", self.name)
@@ -245,6 +247,12 @@ class SecondMomentMask(Mask):
     reads_once_moved = frozenset({"logp", "logp_old"})
     shrinks_denominator = False
     budget: float = parameter(0.04, "(0, inf)", "largest mean of the squared log-ratios of harmful tokens")
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            if isinstance(part, Surrogate) and part.reads_bounds:
+                yield f"{self.name}, {part.name}: the mask is meant to replace a clip. Write unclipped for {part.name}."
 
     def keeps(self, batch: Prepared) -> Tensor:
         if batch.on_policy:  # all ratios are 1

@@ -26,7 +26,7 @@ class S2T(Mask):
     name = "s2t"
     paper = "arXiv:2602.15620"
     troubles = ("spurious_tokens",)
-    tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare")
+    tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare", idle=0)
     q: float = parameter(0.75, "[0, 1]", "quantile of the rare rewarded tokens' entropy below which one is spurious")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the quantile is taken")
     source: str = parameter("current", ("current", "old"), "whose statistics: the current policy's or the rollouts'")
@@ -97,7 +97,7 @@ class TopEntropy(Mask):
     name = "top_entropy"
     paper = "arXiv:2506.01939"
     troubles = ("credit",)
-    fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept")
+    fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept", idle=1)
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the share is taken")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
     denominator: str = parameter("kept", ("kept", "all"), "the tokens that the mean counts")
@@ -156,7 +156,7 @@ class RandomTokens(Mask):
 
     name = "random_tokens"
     paper = "arXiv:2504.20834"
-    share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4)
+    share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4, idle=1)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
     needs = frozenset({"lot"})
@@ -208,7 +208,7 @@ class AdvantageReweighting(Weight):
     paper = "arXiv:2505.12929"
     troubles = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
-    alpha: float = parameter(0.3, "[0, 1]", "share of the weight that follows the probability")
+    alpha: float = parameter(0.3, "[0, 1]", "share of the weight that follows the probability", idle=0)
 
     def weight(self, batch: TokenBatch) -> Tensor:
         return self.alpha * batch.require("logp_old", self.name).exp() + (1 - self.alpha)
@@ -358,7 +358,7 @@ class PositionBonus(Weight):
     paper = "arXiv:2508.02260"
     troubles = ("credit",)
     additive = True
-    gamma: float = parameter(0.1, "[0, inf)", "what is added at the very end, nearly")
+    gamma: float = parameter(0.1, "[0, inf)", "what is added at the very end, nearly", idle=0)
     slope: float = parameter(15.0, "[0, inf)", "how sharply it rises in the middle")
 
     def weight(self, batch: TokenBatch) -> Tensor:
@@ -400,7 +400,7 @@ class PerplexityWeight(Weight):
     paper = "arXiv:2508.02260"
     troubles = ("credit",)
     reads = frozenset({"logp_old", "group"})
-    alpha: float = parameter(0.01, "(-inf, inf)", "what a standard deviation of log-perplexity takes off")
+    alpha: float = parameter(0.01, "(-inf, inf)", "what a standard deviation of log-perplexity takes off", idle=0)
     width: float = parameter(0.2, "[0, 1]", "how far from 1 the weight goes")
 
     def weight(self, batch: TokenBatch) -> Tensor:

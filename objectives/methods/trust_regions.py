@@ -1,7 +1,7 @@
 """Bounds that follow the data: probabilities, divergences, entropies, shares."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from objectives.batch import TokenBatch, over_scope
@@ -367,7 +367,13 @@ class ZoneReweighting(ByEntropy, Weight):
     troubles = ("credit",)
     reads = frozenset({"logp", "logp_old", "entropy"})
     planned = True
-    beta: float = parameter(1.0, "[0, 1]", "how much of h the weight follows")
+    beta: float = parameter(1.0, "[0, 1]", "how much of h the weight follows", idle=0)
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        if HeterogeneousClip.name not in parts:
+            clip = HeterogeneousClip.name
+            yield f"{self.name}: its zones are those of {clip}, which is not there. Add {clip}, or write -{self.name}."
 
     def weight(self, batch: TokenBatch) -> Tensor:
         height = self.height(batch)
@@ -425,7 +431,8 @@ B  token_group_norm: the z-score over all tokens of a group; over its responses 
 C  zone_reweighting: unsure tokens that have moved count more, sure ones that have not count less
 D  heterogeneous_clip: sure tokens may fall further, unsure ones rise further; dual clip at 10, mean over all tokens
 
-Adding it brings the dual clip of 10 as well. C and D have the same widths, or are refused.
+Adding it brings the dual clip of 10 as well. Beside each other C and D have the same widths, or are
+refused; C without D, as in hapo+gspo, gets a notice.
 Left out: A, a temperature per token while sampling. Widths 0.2 and 0.28.
 Variant authors: widths 0.2 and 0.2, h without its sign (sure tokens count as unsure), all per micro-batch.
 Open: dynamic sampling, which the scripts set without effect, and overlong shaping, of some of them; here neither.

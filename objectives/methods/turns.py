@@ -32,7 +32,7 @@ class TurnAdvantage(Weight):
     troubles = ("credit",)
     additive = True
     reads = frozenset({"group", "turn", "turn_reward", "turn_state"})
-    omega: float = parameter(1.0, "[0, inf)", "weight of a turn's advantage beside the response's")
+    omega: float = parameter(1.0, "[0, inf)", "weight of a turn's advantage beside the response's", idle=0)
     gamma: float = parameter(0.95, "[0, 1]", "discount of the rewards of later turns")
     scaled: bool = parameter(True, None, "whether a turn's advantage is divided by its state's standard deviation")
     eps: float = parameter(1e-6, "[0, inf)", "added to the standard deviation")
@@ -129,7 +129,7 @@ class ObservationNLL(Penalty):
     troubles = ("hard_problems", "dead_groups")
     reads = frozenset({"writer"})
     learns_observations: ClassVar[bool] = True
-    alpha: float = parameter(0.05, "[0, inf)", "weight of the observations' cross entropy in the loss")
+    alpha: float = parameter(0.05, "[0, inf)", "weight of the observations' cross entropy in the loss", idle=0)
 
     def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
         observed = (batch.observed(self.name) & batch.selected[:, None]).to(batch.advantage.dtype)

@@ -1,12 +1,13 @@
 """Terms added to the loss: divergences and entropy."""
 
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from objectives.batch import Prepared, TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.kinds import Penalty
 from objectives.lazy import Tensor, torch
-from objectives.part import REQUIRED, parameter
+from objectives.part import REQUIRED, Part, parameter
 from objectives.parts.ratios import log_ratio
 from objectives.zoo import register
 
@@ -24,12 +25,18 @@ class KL(Penalty):
     name = "kl"
     paper = "arXiv:2402.03300"
     troubles = ("noisy_rewards", "entropy_explosion")
+    purpose: ClassVar[str] = "a divergence from the reference"
     anchor: ClassVar[str] = "ref"
     """Whose log-probs it is measured to."""
     reads = frozenset({"logp_ref"})
-    beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss")
+    beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss", idle=0)
     estimator: str = parameter("k3", ("k1", "k2", "k3"), "which estimator")
     clamp: float | None = parameter(None, "(0, inf)", "bound of the log-ratio's size; it also bounds the result by 10")
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        if self.estimator == "k1":
+            yield f"{self.name}(estimator=k1): no reference in its gradient, which lowers all tokens. Write k2 or k3."
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
         difference = logp - rows.require(f"logp_{self.anchor}", self.name)
@@ -64,9 +71,10 @@ class UnbiasedKL(Penalty):
     name = "unbiased_kl"
     paper = "arXiv:2512.02556"
     troubles = ("noisy_rewards", "entropy_explosion")
+    purpose = KL.purpose
     reads = frozenset({"logp_ref"})
     reads_once_moved = frozenset({"logp_old"})
-    beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss")
+    beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss", idle=0)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         difference = logp - rows.require("logp_ref", self.name)
@@ -92,7 +100,8 @@ class Drift(Penalty):
     name = "drift"
     paper = "prime-rl 2026"
     troubles = ("many_epochs", "stale_rollouts")
-    beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1)
+    purpose: ClassVar[str] = "a penalty on leaving the old policy"
+    beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1, idle=0)
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")
 
@@ -122,8 +131,9 @@ class EntropyBonus(Penalty):
     name = "entropy_bonus"
     paper = "arXiv:1602.01783"
     troubles = ("entropy_collapse", "diversity")
+    purpose: ClassVar[str] = "an entropy bonus"
     needs_entropy_gradient = True
-    coefficient: float = parameter(0.001, "(-inf, inf)", "weight of the entropy in the objective")
+    coefficient: float = parameter(0.001, "(-inf, inf)", "weight of the entropy in the objective", idle=0)
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
         if entropy is None:

@@ -6,6 +6,7 @@ from objectives.kinds import Reward
 from objectives.lazy import Tensor
 from objectives.ops import running_sum
 from objectives.part import parameter
+from objectives.parts.penalties import KL
 from objectives.zoo import register
 
 
@@ -65,9 +66,10 @@ class KLReward(Reward):
     name = "kl_reward"
     paper = "arXiv:2203.02155"
     troubles = ("noisy_rewards", "entropy_explosion")
+    purpose = KL.purpose
     late = True
     reads = frozenset({"logp_old", "logp_ref"})
-    beta: float = parameter(0.05, "[0, inf)", "weight of the divergence in the reward")
+    beta: float = parameter(0.05, "[0, inf)", "weight of the divergence in the reward", idle=0)
     to_go: bool = parameter(False, None, "per token: the divergence from there to the response's end")
 
     @property

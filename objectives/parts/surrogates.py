@@ -1,14 +1,17 @@
 """PPO's objective of a token with the modifiers of its bounds, and what stands in its place without bounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
 from objectives.kinds import Bounds, Extra, Modifier, Surrogate
 from objectives.lazy import Tensor, torch
-from objectives.part import parameter
+from objectives.part import Part, parameter
 from objectives.zoo import register
+
+FAR_WIDER = 20.0
+"""How many times the lower width an upper one may be without a notice; widths for responses are far smaller."""
 
 
 @register
@@ -65,6 +68,15 @@ class ClipHigher(Modifier):
     troubles = ("exploration", "entropy_collapse")
     sets = frozenset({"high"})
     high: float = parameter(0.28, "[0, inf)", "the ratio is clipped to 1 + high above")
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        clip = parts.get(Clip.name)
+        if isinstance(clip, Clip) and self.high > FAR_WIDER * clip.low > 0:
+            yield (
+                f"{self.name}(high={self.high:g}): far wider than "
+                f"clip(low={clip.low:g}), so that nearly no token with A > 0 is clipped. Give both the same scale."
+            )
 
     def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
         return replace(bounds, high=self.high)

@@ -59,9 +59,11 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
     differences += [f"{item}: not known, left out" for item in unknown]
     text = composition(held)
     try:
-        expression = _readable(parse(text))
+        objective = parse(text)
+        expression = _readable(objective)
     except ObjectiveError as error:
         raise ObjectiveError(f"{name}: these settings make {text}, and {error}") from None
+    differences += parse(expression).notices
     used = {key: values[key] for key in sorted(seen)}
     return Translation(name, table.version, expression, used, tuple(differences), tuple(elsewhere))
 

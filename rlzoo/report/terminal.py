@@ -50,7 +50,7 @@ class Terminal:
         written = config.objective.replace(" ", "")
         canonical = str(experiment.objective)
         lines.append(("objective", canonical if written == canonical else f"{written}  =  {canonical}"))
-        for line in experiment.objective.unused:
+        for line in experiment.objective.notices:
             lines.append(("", line))
         for part in experiment.objective.parts:
             lines.append(("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}"))

@@ -87,7 +87,7 @@ def print_objective(written: str, objective: Objective, console: Console | None 
     """Stages, formulas, papers, what the trainer calculates, and the recipe's own words."""
     console = console or plain_console()
     console.print(f"{written}  =  {objective}" if written != str(objective) else written, style="bold", soft_wrap=True)
-    for line in objective.unused:
+    for line in objective.notices:
         console.print(line, soft_wrap=True)
     parts = objective.describe()["parts"]
     rows = [[row["stage"], row["term"], row["formula"], row["paper"].removeprefix("arXiv:")] for row in parts]

@@ -6,12 +6,17 @@
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 
 from objectives import Objective, ObjectiveError, Stage, names, parse, read_terms, with_examples
+from objectives.zoo import PARTS as REGISTERED_PARTS
 from objectives.zoo import RECIPES as REGISTERED
+from tests.objectives.batches import random_case, token_batch
+from tests.objectives.comparison import evaluate
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, SETTINGS, VARIANTS
 from tests.thinned import at_night
 
@@ -260,6 +265,49 @@ def test_what_is_typed_and_has_no_effect_is_said_in_a_line() -> None:
         "dapo-clip_higher-clip_higher": "-clip_higher has no effect: it is gone already",
     }.items():
         assert parse(expression).unused == (line,)
+
+
+NOTICES = {
+    "grpo(beta=0)": "kl(beta=0.0): changes nothing, and the reference model is loaded for it. Write -kl.",
+    "stapo(tau_p=0)": "s2t(tau_p=0.0): changes nothing. Write -s2t.",
+    "stare(amplify=1)": "surprisal_reweighting(amplify=1.0): changes nothing. Write -surprisal_reweighting.",
+    "entropy20(fraction=1)": "top_entropy(fraction=1.0): changes nothing. Write -top_entropy.",
+    "grpo+kl(estimator=k1)": "kl(estimator=k1): no reference in its gradient",
+    "grpo+unbiased_kl": "kl, unbiased_kl: each is a divergence from the reference. Write -kl or -unbiased_kl.",
+    "grpo+kl_reward": "kl, kl_reward: each is a divergence from the reference. Write -kl or -kl_reward.",
+    "magic+entropy_bonus": "adaptive_entropy, entropy_bonus: each is an entropy bonus.",
+    "opd+teacher_kl": "teacher_advantage, teacher_kl: each is a pull towards the teacher.",
+    "gspo+clip_higher": "clip_higher(high=0.28): far wider than clip(low=0.0003)",
+    "gspo+dapo": "clip_higher(high=0.28): far wider than clip(low=0.0003)",
+    "gspo+justrl": "clip_higher(high=0.28): far wider than clip(low=0.0003)",
+    "hapo+gspo": "zone_reweighting: its zones are those of heterogeneous_clip, which is not there.",
+    "m2po+clip": "second_moment_mask, clip: the mask is meant to replace a clip.",
+    "w_reinforce+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
+    "topr+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
+}
+
+
+def test_what_is_allowed_and_misleads_has_a_notice_of_one_line() -> None:
+    for expression, beginning in NOTICES.items():
+        (notice,) = parse(expression).notices
+        assert notice.startswith(beginning) and "\n" not in notice and len(notice) < 160, (expression, notice)
+    for variant in VARIANTS:
+        assert parse(variant).notices == (), variant
+
+
+def test_a_part_at_the_values_that_are_declared_idle_changes_no_gradient() -> None:
+    idle = 0
+    for name, kind in REGISTERED_PARTS.items():
+        values = {item.name: item.metadata["idle"] for item in fields(kind) if item.metadata.get("idle") is not None}
+        if values and not kind.origin:
+            settings, idle = ",".join(f"{key}={value}" for key, value in values.items()), idle + 1
+            objective = parse(f"grpo+{name}({settings})")
+            assert any(notice.startswith(f"{name}(") for notice in objective.notices), name
+            without, batch = objective.without(name), token_batch(random_case(3, moved=True))
+            for found, expected in zip(evaluate(objective, batch), evaluate(without, batch), strict=True):
+                assert torch.equal(found.gradient, expected.gradient), name
+                assert torch.equal(found.entropy_gradient, expected.entropy_gradient), name
+    assert idle > 15
 
 
 def effective(base: str, addition: str) -> Objective | None:

@@ -132,7 +132,7 @@ def rlsd(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
 
 
 def sdar(its: Any, case: Case, logp: Tensor, entropy: Tensor) -> Tensor:
-    """`update_policy` (dp_actor.py:383-457): sdar_trainer/run_alfworld_3b.sh over ppo_trainer.yaml, its entropy bonus too."""
+    """`update_policy` (dp_actor.py:383-457): run_alfworld_3b.sh over ppo_trainer.yaml, with its entropy bonus."""
     (old, mask), advantage = tensors(case), z_scored(case)
     reference, teacher = torch.from_numpy(case.logp_ref), _teacher(case)
 
