@@ -24,7 +24,7 @@
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make leaderboard-calculator   the same on products that need calls of a calculator
 # make leaderboard-smollm2   four of them on a real language model, SmolLM2-135M-Instruct, that writes sums out: hours
-# make gpu-check    what to run first on a GPU: the laws, the memory and the race against TRL there, on one page
+# make gpu-check    what to run first on a GPU: the laws, speed and memory there, on one page
 # make map          what one update of each objective does, exactly, in ten regimes: minutes, no training
 # make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
 # make suite-quick  six of the suite's experiments on ten seeds, and the eight recipes on three: minutes
@@ -154,8 +154,6 @@ start: $(VENV)/runtime
 	$(RLZOO) warmup task.name=sums
 
 gpu-check: $(VENV)/test
-	@$(VENV)/bin/python -m benchmarks.gpu.check --is-there
-	$(call pip,$(VENV)) --editable '.[benchmarks]'
 	@$(VENV)/bin/python -m benchmarks.gpu.check
 
 map: $(VENV)/runtime

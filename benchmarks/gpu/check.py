@@ -1,21 +1,21 @@
-"""What to run first on a GPU: the laws, the memory that `rlzoo fit` predicts, and the race against TRL, on one page.
+"""What to run first on a GPU, in two halves of at most four minutes each, without a network.
 
-    make gpu-check        or: python -m benchmarks.gpu.check [--without-race]
+    make gpu-check        or: python -m benchmarks.gpu.check laws, and: python -m benchmarks.gpu.check speed
 
-Prints Markdown; exit status 0 if everything holds, 1 if not, 2 where there is no GPU. `--is-there` only looks for one.
+`laws` are those of every expression, gradients and attention; `speed` is what the probe measures, and the memory that
+`rlzoo fit` predicts. Prints Markdown; exit status 0 if everything holds, 1 if not, 2 where there is no GPU.
 """
 
 import argparse
 import copy
-import os
-import subprocess
+import gc
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,16 +26,13 @@ import torch
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-"""As it was before what the tests share set anything."""
+from benchmarks.gpu.probe import SECTIONS, Size, Table
+
 LAW, GRADIENT, HALF, MEMORY = 1e-9, 1e-3, 0.05, 0.15
 """How far the device may be from the CPU (float64), whole gradients (float32; in bfloat16), and memory from what is
 predicted."""
 WAITS = 2
 """Waits per micro-batch of training."""
-RACE = ("benchmarks/speed/step_time.py", "--steps", "3", "--one-by-one", "--contenders")
-TRL = ("trl-float32-32", "trl-bfloat16-8", "trl-bfloat16-32", "trl-bfloat16-128")
 
 SIZES: Mapping[str, int] = {
     "hidden_size": 1024,
@@ -52,10 +49,10 @@ RUN = (
     "task.name=sums",
     "task.grade_truncated=true",
     "model.precision=bfloat16",
-    "rollout.prompts_per_step=4",
+    "rollout.prompts_per_step=8",
     "rollout.responses_per_prompt=8",
     "rollout.max_prompt_tokens=32",
-    "rollout.max_response_tokens=1024",
+    "rollout.max_response_tokens=512",
     "train.tokens_per_micro_batch=16384",
     "evaluation.problems=1",
 )
@@ -285,57 +282,60 @@ def _counting(trainer: Any) -> Iterator[dict[str, float]]:
 # ---- speed -----------------------------------------------------------------------------------------------------------
 
 
-def race(device: torch.device) -> Finding:
-    """Seconds of a step beside TRL's."""
-    title = "The race against TRL"
-    if find_spec("trl") is None:
-        return Finding(title, "TRL is not installed: pip install 'rlzoo-llm[benchmarks]'", False)
-    contenders = ["rlzoo", *(["rlzoo-vllm"] if find_spec("vllm") else []), *TRL]
-    done = subprocess.run(
-        [sys.executable, *RACE, *contenders], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    return Finding(title, done.stdout if not done.returncode else done.stderr[-2000:], not done.returncode)
+def measured(section: Callable[[torch.device, Size], Table]) -> Callable[[torch.device], Finding]:
+    """A section of the probe as a check that always holds."""
+
+    def check(device: torch.device) -> Finding:
+        table = section(device, Size())
+        return Finding(table.title, table.markdown(), True)
+
+    check.__name__ = section.__name__
+    return check
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
-CHECKS: tuple[Callable[[torch.device], Finding], ...] = (laws, gradients, attention, memory, race)
+HALVES: Mapping[str, tuple[Callable[[torch.device], Finding], ...]] = {
+    "laws": (laws, gradients, attention),
+    "speed": (*map(measured, SECTIONS), memory),
+}
 
 
-def attempted(checks: Callable[[torch.device], Finding], device: torch.device) -> Finding:
-    """What a check finds; one that fails costs no other."""
+def attempted(check: Callable[[torch.device], Finding], device: torch.device) -> Finding:
+    """What a check finds and how long it took; one that fails costs no other."""
+    started = time.monotonic()
     try:
-        return checks(device)
+        found = check(device)
     except Exception as error:
-        return Finding(checks.__name__, f"{type(error).__name__}: {error}", False)
+        found = Finding(check.__name__, f"{type(error).__name__}: {error}", False)
+    gc.collect()
+    return replace(found, text=f"{found.text}\n\n{time.monotonic() - started:.0f} s")
 
 
-def page(findings: list[Finding]) -> str:
+def shown(finding: Finding) -> str:
     """Markdown."""
-    from rlzoo.experiment.machine import environment
-
-    machine = environment()
-    shown = [f"{name} {machine[name]}" for name in ("accelerator", "torch", "transformers", "commit") if machine[name]]
-    parts = [f"# rlzoo on a GPU\n\n{', '.join(shown)}"]
-    parts += [f"## {it.title}: {'holds' if it.holds else 'DOES NOT HOLD'}\n\n{it.text}" for it in findings]
-    return "\n\n".join(parts)
+    return f"## {finding.title}: {'holds' if finding.holds else 'DOES NOT HOLD'}\n\n{finding.text}\n"
 
 
 def main() -> int:
-    """Prints the page."""
+    """Prints the page, section by section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--is-there", action="store_true", help="look for a GPU and do no more")
-    parser.add_argument("--without-race", action="store_true", help="the laws and the memory alone")
+    parser.add_argument("half", choices=HALVES, nargs="*", help="both if left out")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print(f"gpu-check: torch {torch.__version__} sees no CUDA GPU here; run it on a GPU machine", file=sys.stderr)
         return 2
-    if arguments.is_there:
-        return 0
-    checks = CHECKS[:-1] if arguments.without_race else CHECKS
-    findings = [attempted(it, torch.device("cuda", 0)) for it in checks]
-    print(page(findings))
-    return int(not all(it.holds for it in findings))
+    from rlzoo.experiment.machine import environment
+
+    machine = environment()
+    known = [f"{name} {machine[name]}" for name in ("accelerator", "torch", "transformers", "commit") if machine[name]]
+    print(f"# rlzoo on a GPU\n\n{', '.join(known)}\n", flush=True)
+    holds = True
+    for check in chain.from_iterable(HALVES[half] for half in arguments.half or HALVES):
+        finding = attempted(check, torch.device("cuda", 0))
+        holds &= finding.holds
+        print(shown(finding), flush=True)
+    return int(not holds)
 
 
 if __name__ == "__main__":

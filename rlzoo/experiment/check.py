@@ -101,6 +101,10 @@ def check_keys(config: Config) -> None:
         raise UserError(f"model.attention={model.attention} needs model.precision=bfloat16")
     _check_lora(model.lora, train.sharding)
     _check_sharding(train)
+    if model.compile and train.sharding != "none":
+        raise UserError(
+            f"model.compile=true is not supported for sharded models; leave it or train.sharding={train.sharding} out"
+        )
     _check_partial_tokens(rollout)
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -43,7 +43,8 @@ class Policy(nn.Module):
     """A causal language model, always without dropout: scoring, training and sampling see the same function.
 
     `fused` says whether its logits are head(last hidden state), softcapped if its configuration says so; then
-    statistics are calculated without the logits ever existing whole. `longest_tree` is the number of positions up to
+    statistics are calculated without the logits ever existing whole. `compiled` says whether its layers are, where it
+    scores and trains. `longest_tree` is the number of positions up to
     which responses to one prompt share it in the forward pass; 0 if the model or its attention cannot. `one_row` says
     whether a micro-batch is one row without padding and masks, as `varlen` and flash attention have it.
     """
@@ -58,6 +59,7 @@ class Policy(nn.Module):
         super().__init__()
         self.model, self.tokenizer = model, tokenizer
         self.softcap: float | None = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        self.compiled = False
         self._checkpointed: list[nn.Module] = []
         if gradient_checkpointing:
             self._enable_checkpointing()
@@ -103,6 +105,7 @@ class Policy(nn.Module):
                 with_entropy,
                 self.softcap,
                 with_squares,
+                self.compiled,
             )
         else:
             logits = self._run(self.model, layout.inputs, **options).logits[layout.predicted_at]
@@ -130,10 +133,21 @@ class Policy(nn.Module):
     @torch.no_grad()
     def next_logits(self, inputs: Tensor, **options: Any) -> Tensor:
         """Logits [n, V] in float32 of the token after `inputs` [n, L]; `options` go to the transformers model."""
-        if self.fused:
-            head = self._head
-            return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
-        return self._run(self.model, inputs, logits_to_keep=1, **options).logits[:, -1].float()
+        with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
+            if self.fused:
+                head = self._head
+                return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
+            return self._run(self.model, inputs, logits_to_keep=1, **options).logits[:, -1].float()
+
+    def compile_layers(self) -> None:
+        """Fuses the kernels of each layer and of the head with torch.compile, once they are first run.
+
+        Sampling, whose shapes change with each token, stays as it is, and so do copies.
+        """
+        self.compiled = True
+        for layer in self.model.modules():
+            if isinstance(layer, GradientCheckpointingLayer):
+                layer.compile(dynamic=True)
 
     def train(self, mode: bool = True) -> Self:
         """Dropout stays off in training too."""

@@ -1,7 +1,8 @@
 """Log-probs and entropies straight from hidden states and the head's weight: the [M, V] logits never exist whole."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CPU_BLOCK = 2**21
-GPU_BLOCK = 2**24
-"""Logits calculated at a time. On a CPU they should stay in the cache, which makes this faster than all at once."""
+GPU_BLOCK = 2**27
+"""Logits calculated at a time. A CPU's should stay in its cache, which makes this faster than all at once; a GPU's cost
+0.5 GiB, and at 2**24 the casts and additions of each block take as long as its products (benchmarks/gpu)."""
 
 
 def token_stats(
@@ -22,17 +24,19 @@ def token_stats(
     with_entropy: bool = False,
     softcap: float | None = None,
     with_squares: bool = False,
+    compiled: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Log-probs of `targets` [M], entropies [M] in nats and sums of squares [M] of softmax(logits / temperature).
 
     logits = softcapped(`hidden` [M, H] @ `weight` [V, H]^T + `bias` [V]), block by block over the vocabulary, again in
     the backward pass; gradients for all three, from log-probs and entropies, are exact; sums of squares have none.
     Results are float32, or float64 for float64 input. Under bfloat16 autocast, and for bfloat16 input, the operands of
-    the products are rounded to bfloat16 but the logits are not.
+    the products are rounded to bfloat16 but the logits are not. `compiled` fuses what is done to each block with
+    torch.compile, for long runs on a GPU: the same values to rounding.
     """
     rounded = _bfloat16_operands(hidden, weight)
     wanted = (with_entropy, with_squares)
-    return _TokenStats.apply(hidden, weight, bias, targets, temperature, softcap, wanted, rounded)
+    return _TokenStats.apply(hidden, weight, bias, targets, temperature, softcap, wanted, rounded, compiled)
 
 
 def token_stats_of_logits(
@@ -49,7 +53,7 @@ def head_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None = None, soft
     """The logits [M, V] themselves, float32 and never rounded to bfloat16; no gradients."""
     rounded = _bfloat16_operands(hidden, weight)
     with torch.no_grad(), _products(hidden.device.type, rounded):
-        return _logits(hidden.to(_exact_dtype(hidden)), weight, bias, softcap, rounded)
+        return _logits(_operand(hidden, rounded), weight, bias, softcap, rounded)
 
 
 class _TokenStats(torch.autograd.Function):
@@ -64,33 +68,26 @@ class _TokenStats(torch.autograd.Function):
         softcap: float | None,
         wanted: tuple[bool, bool],
         rounded: bool,
+        compiled: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         with_entropy, with_squares = wanted
-        states = hidden.to(_exact_dtype(hidden))
-        maximum = states.new_full((len(states), 1), torch.finfo(states.dtype).min)
-        total, spread, chosen, squares = (torch.zeros_like(maximum) for _ in range(4))
+        absorb = _kernel(_absorb, compiled)
+        states = _operand(hidden, rounded)
+        chosen = states.new_zeros((len(states), 1), dtype=_exact_dtype(hidden))
+        running = (torch.full_like(chosen, torch.finfo(chosen.dtype).min), *(torch.zeros_like(chosen) for _ in "123"))
         with _products(hidden.device.type, rounded):
             for block in _blocks(hidden, weight):
                 logits = _logits(states, weight[block], _part(bias, block), softcap, rounded)
-                logits /= temperature
+                if temperature != 1:
+                    logits /= temperature
                 index, inside = _position(targets, block)
                 chosen += logits.gather(1, index) * inside
-                higher = torch.maximum(maximum, logits.amax(1, keepdim=True))
-                shift, maximum = maximum - higher, higher
-                logits -= maximum
-                if with_entropy:
-                    weights = logits.exp()
-                    spread = shift.exp() * (spread + total * shift)
-                    spread += torch.linalg.vecdot(weights, logits)[:, None]
-                else:
-                    weights = logits.exp_()
-                if with_squares:
-                    squares = shift.exp().square() * squares + torch.linalg.vecdot(weights, weights)[:, None]
-                total = shift.exp() * total + weights.sum(1, keepdim=True)
+                running = absorb(logits, *running, with_entropy, with_squares, not compiled)
+        maximum, total, spread, squares = running
         normaliser = maximum + total.log()
         entropy = total.log() - spread / total if with_entropy else None
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, entropy)
-        ctx.temperature, ctx.softcap, ctx.rounded = temperature, softcap, rounded
+        ctx.temperature, ctx.softcap, ctx.rounded, ctx.compiled = temperature, softcap, rounded, compiled
         ctx.set_materialize_grads(False)
         shares = (squares / total.square()).squeeze(1) if with_squares else None
         if shares is not None:
@@ -103,35 +100,104 @@ class _TokenStats(torch.autograd.Function):
         ctx: Any, grad_logp: Tensor | None, grad_entropy: Tensor | None, grad_squares: None
     ) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, targets, normaliser, entropy = ctx.saved_tensors
-        states = hidden.to(_exact_dtype(hidden))
-        grad_states = torch.zeros_like(states) if ctx.needs_input_grad[0] else None
-        grad_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        grad_bias = torch.empty_like(bias) if ctx.needs_input_grad[2] else None
+        slope = _kernel(_slope, ctx.compiled)
+        states = _operand(hidden, ctx.rounded)
+        needs_states, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        grad_states = torch.zeros_like(states, dtype=normaliser.dtype) if needs_states else None
+        grad_weight = torch.empty_like(weight) if needs_weight else None
+        grad_bias = torch.empty_like(bias) if needs_bias else None
         up_logp = torch.zeros_like(normaliser) if grad_logp is None else grad_logp[:, None] / ctx.temperature
         up_entropy = None if grad_entropy is None else grad_entropy[:, None] / ctx.temperature
         with _products(hidden.device.type, ctx.rounded):
             for block in _blocks(hidden, weight):
-                logits = _logits(states, weight[block], _part(bias, block), ctx.softcap, ctx.rounded)
-                slope = 1 - (logits / ctx.softcap) ** 2 if ctx.softcap else None
-                grad = (logits.div_(ctx.temperature)).sub_(normaliser)
-                # d logp / d logits = onehot - p;  d entropy / d logits = -p (log p + entropy)
-                if up_entropy is None:
-                    grad.exp_().mul_(-up_logp)
-                else:
-                    weights = grad.exp()
-                    grad.add_(entropy).mul_(-up_entropy).sub_(up_logp).mul_(weights)
+                columns = _operand(weight[block], ctx.rounded, states.dtype)
+                logits = _logits(states, columns, _part(bias, block), ctx.softcap, ctx.rounded)
                 index, inside = _position(targets, block)
-                grad.scatter_add_(1, index, up_logp * inside)
-                if slope is not None:
-                    grad *= slope
-                if grad_states is not None:
-                    _add_product(grad_states, grad, weight[block].to(grad.dtype), ctx.rounded)
-                if grad_weight is not None:
-                    grad_weight[block] = _product(grad.T, states, ctx.rounded)
+                grad = slope(
+                    logits,
+                    normaliser,
+                    entropy,
+                    up_logp,
+                    up_entropy,
+                    index,
+                    inside,
+                    ctx.temperature,
+                    ctx.softcap,
+                    not ctx.compiled,
+                )
                 if grad_bias is not None:
                     grad_bias[block] = grad.sum(0)
+                grad = grad.to(states.dtype)
+                if grad_states is not None:
+                    grad_states = _add_product(grad_states, grad, columns, ctx.rounded)
+                if grad_weight is not None:
+                    grad_weight[block] = _product(grad.T, states, ctx.rounded)
         grad_hidden = None if grad_states is None else grad_states.to(hidden.dtype)
-        return grad_hidden, grad_weight, grad_bias, None, None, None, None, None
+        return grad_hidden, grad_weight, grad_bias, None, None, None, None, None, None
+
+
+# ---- what is done to a block of logits [M, W]: in place, or compiled into one kernel --------------------------------
+
+
+def _absorb(
+    logits: Tensor,
+    maximum: Tensor,
+    total: Tensor,
+    spread: Tensor,
+    squares: Tensor,
+    with_entropy: bool,
+    with_squares: bool,
+    in_place: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The running maximum, sum of exponentials, their sum of e^x x, and of squares, each [M, 1], with a block more."""
+    higher = torch.maximum(maximum, logits.amax(1, keepdim=True))
+    shift, maximum = maximum - higher, higher
+    logits = torch.sub(logits, maximum, out=logits if in_place else None)
+    weights = torch.exp(logits, out=logits if in_place and not with_entropy else None)
+    if with_entropy:
+        spread = shift.exp() * (spread + total * shift) + torch.linalg.vecdot(weights, logits)[:, None]
+    if with_squares:
+        squares = shift.exp().square() * squares + torch.linalg.vecdot(weights, weights)[:, None]
+    return maximum, shift.exp() * total + weights.sum(1, keepdim=True), spread, squares
+
+
+def _slope(
+    logits: Tensor,
+    normaliser: Tensor,
+    entropy: Tensor | None,
+    up_logp: Tensor,
+    up_entropy: Tensor | None,
+    index: Tensor,
+    inside: Tensor,
+    temperature: float,
+    softcap: float | None,
+    in_place: bool,
+) -> Tensor:
+    """The gradient of a block of logits, of those before softcap.
+
+    d logp / d logits = onehot - p; d entropy / d logits = -p (log p + entropy).
+    """
+    out = logits if in_place else None
+    inner = 1 - (logits / softcap) ** 2 if softcap else None
+    scaled = logits if temperature == 1 else torch.div(logits, temperature, out=out)
+    logp = torch.sub(scaled, normaliser, out=out)
+    if up_entropy is None or entropy is None:
+        grad = torch.mul(torch.exp(logp, out=out), -up_logp, out=out)
+    else:
+        weights = logp.exp()
+        grad = torch.mul(torch.add(logp, entropy, out=out), -up_entropy, out=out)
+        grad = torch.mul(torch.sub(grad, up_logp, out=out), weights, out=out)
+    if in_place:
+        grad.scatter_add_(1, index, up_logp * inside)
+    else:  # a scatter would be a kernel of its own
+        columns = torch.arange(grad.shape[1], device=grad.device)
+        grad = grad + torch.where((columns == index) & inside, up_logp, 0.0)
+    return grad if inner is None else torch.mul(grad, inner, out=out)
+
+
+@cache
+def _kernel(function: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=True) if compiled else function
 
 
 def _blocks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
@@ -152,7 +218,7 @@ def _position(targets: Tensor, block: slice) -> tuple[Tensor, Tensor]:
 
 
 def _logits(states: Tensor, weight: Tensor, bias: Tensor | None, softcap: float | None, rounded: bool) -> Tensor:
-    logits = _product(states, weight.to(states.dtype).T, rounded)
+    logits = _product(states, _operand(weight, rounded, states.dtype).T, rounded)
     if bias is not None:
         logits += bias
     return logits.div_(softcap).tanh_().mul_(softcap) if softcap else logits
@@ -160,6 +226,11 @@ def _logits(states: Tensor, weight: Tensor, bias: Tensor | None, softcap: float 
 
 def _exact_dtype(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def _operand(tensor: Tensor, rounded: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """A factor of the products, cast once: bfloat16 on a GPU if `rounded`, else `dtype` or that of the results."""
+    return tensor.bfloat16() if rounded and tensor.is_cuda else tensor.to(dtype or _exact_dtype(tensor))
 
 
 def _bfloat16_operands(hidden: Tensor, weight: Tensor) -> bool:
@@ -183,13 +254,11 @@ def _products(device: str, rounded: bool) -> Iterator[None]:
 
 
 def _product(left: Tensor, right: Tensor, rounded: bool) -> Tensor:
-    if rounded and left.is_cuda:
-        return torch.mm(left.bfloat16(), right.bfloat16(), out_dtype=torch.float32)
-    return torch.mm(left, right)
+    """[A, C] in the results' dtype, of operands [A, B] and [B, C]."""
+    return torch.mm(left, right, out_dtype=torch.float32) if rounded and left.is_cuda else torch.mm(left, right)
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor, rounded: bool) -> None:
+def _add_product(total: Tensor, left: Tensor, right: Tensor, rounded: bool) -> Tensor:
     if rounded and left.is_cuda:
-        total += _product(left, right, rounded)
-    else:
-        total.addmm_(left, right)
+        return torch.addmm(total, left, right, out_dtype=torch.float32)
+    return total.addmm_(left, right)

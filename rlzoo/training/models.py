@@ -57,4 +57,8 @@ def load_models(
     if checkpoint is not None:
         with readable(checkpoint):
             load_weights(checkpoint, policy)
-    return Models(policy if sharding else policy.to(device), reference, teacher)
+    models = Models(policy if sharding else policy.to(device), reference, teacher)
+    if config.compile:
+        for model in filter(None, (models.policy, reference, teacher)):
+            model.compile_layers()
+    return models

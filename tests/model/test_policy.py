@@ -143,6 +143,24 @@ def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
         torch.testing.assert_close(found[key], expected[key])
 
 
+@pytest.mark.slow
+def test_compiled_layers_change_nothing_but_speed() -> None:
+    plain, compiled = (tiny_policy("qwen3", gradient_checkpointing=True, num_hidden_layers=1) for _ in range(2))
+    compiled.compile_layers()
+    prompts, tokens, mask = responses()
+    batch = Responses(prompts, tokens, mask.sum(1), mask)
+    with torch.no_grad():
+        scored, expected = (policy(batch, 0.7, with_squares=True) for policy in (compiled, plain))
+    torch.testing.assert_close(scored.squares, expected.squares)
+    found, expected = (gradients(policy, policy(batch, 0.7, with_entropy=True)) for policy in (compiled, plain))
+    for key in expected:
+        torch.testing.assert_close(found[key], expected[key])
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert before
+    assert torch.equal(compiled.next_logits(tokens), plain.next_logits(tokens))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before, "sampling was compiled"
+
+
 def test_statistics_are_float32_and_close_under_bfloat16_autocast() -> None:
     policy = tiny_policy("qwen3", initializer_range=0.1)
     prompts, tokens, mask = responses()

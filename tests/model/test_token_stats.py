@@ -69,6 +69,19 @@ def test_fused_equals_full_logits_in_value_and_gradient_whatever_the_block(
             torch.testing.assert_close(gradient.double(), reference, rtol=tolerance, atol=10 * tolerance)
 
 
+@pytest.mark.slow
+def test_compiled_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CPU_BLOCK", 300 * ROWS)
+    hidden, weight, bias, targets = inputs(torch.float32)
+    for softcap, temperature, with_entropy in ((None, 1.0, False), (3.0, 0.7, True)):
+        arguments = (hidden, weight, targets, temperature, bias, with_entropy, softcap, True)
+        results = [token_stats(*arguments, compiled=it) for it in (True, False)]
+        sums = [sum((value * torch.linspace(-1, 2, ROWS)).sum() for value in it[: 1 + with_entropy]) for it in results]
+        slopes = [torch.autograd.grad(it, (hidden, weight, bias)) for it in sums]
+        for found, expected in zip((*results[0], *slopes[0]), (*results[1], *slopes[1]), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_pass_the_numerical_check() -> None:
     torch.manual_seed(0)
     hidden, weight, bias, targets = leaf(3, 4), leaf(300, 4), leaf(300), torch.tensor([0, 256, 299])
