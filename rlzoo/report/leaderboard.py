@@ -53,40 +53,31 @@ SHARES = (
 
 def results_table(board: Leaderboard, decoding: Place) -> Table:
     """Accuracies, differences to the baseline and verdicts with one decoding."""
-    drawn, is_ablation = figures.forest(board, decoding), any(row.name.without for row in board.rows)
-    low, high, on_paper = 100 * drawn.scale.low, 100 * drawn.scale.high, frozenset({MARKDOWN, PAGE})
-    forest_heading = Markup("difference to {} (points){}").format(
-        breakable(board.baseline.name), _macros("forest.html").scale(drawn)
-    )
+    is_ablation, on_paper = any(row.name.without for row in board.rows), frozenset({MARKDOWN, PAGE})
     columns = [
         Column("objective", is_text=True),
         Column("without", is_text=True, kind="without", shown_on=on_paper if is_ablation else frozenset()),
         Column(f"avg@{board.samples_at[decoding]}", order="descending" * (decoding == board.decodings[0])),
         Column("difference", kind="difference"),
-        Column(f"{low:.1f} to {high:.1f}", is_text=True, kind="forest", html=forest_heading, shown_on=on_paper),
         Column("verdict", is_text=True, width=len("distinguishable"), kind="verdict"),
-        Column("by seed", is_text=True, shown_on=frozenset({MARKDOWN})),
+        Column("by seed", is_text=True, kind="seeds", shown_on=on_paper),
     ]
     foot: list[list[Shown]] = []
     if start := board.untrained.get(decoding):
         seeds = " ".join(f"{100 * mean:.1f}" for mean in start)
-        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", "", seeds]]
-    rows = [_result(board, row, decoding, drawn) for row in board.rows]
+        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", seeds]]
+    rows = [_result(board, row, decoding) for row in board.rows]
     return Table(columns, rows, foot, title=str(decoding), kind="results")
 
 
-def _result(board: Leaderboard, row: BoardRow, decoding: Place, drawn: figures.Forest) -> list[Shown]:
+def _result(board: Leaderboard, row: BoardRow, decoding: Place) -> list[Shown]:
     result, difference = row.results[decoding], row.results[decoding].difference
-    verdict, mark = result.average.verdict, drawn.marks[row.identity]
-    plot = figures.as_text(mark, drawn.zero, row.is_baseline).replace(" ", "\u00a0")
-    stroke = figures.strokes(board.rows)[row.identity]
-    svg = _macros("forest.html").row(drawn, row.identity, stroke, points(difference))
+    verdict = result.average.verdict
     return [
         _named(board, row, row.name.before_without),
         Cell(row.name.without, is_code=True),
         Cell(f"{100 * result.accuracy.mean:.1f}", interval(result.accuracy), value=result.accuracy.mean),
         Cell(signed(difference), interval(difference), value=difference.mean) if difference else Cell("-", value=0),
-        Cell(plot, html=svg, is_code=True),
         Cell(verdict_words(verdict), kind=f"{verdict.finding.value}{' claim' * verdict.is_claim}"),
         " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed),
     ]
@@ -231,6 +222,7 @@ def markdown(board: Leaderboard) -> str:
 def page(board: Leaderboard) -> str:
     """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
     pictures: dict[str, Any] = {"curves": (), "pareto": ""}
+    pictures["differences"] = {at: figures.differences_figure(board, at) for at in board.decodings}
     if board.is_trained:
         pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
         pictures["pareto"] = Markup(figures.accuracy_against_drift(board))

@@ -1,4 +1,4 @@
-"""The pictures of the leaderboard: curves and the forest plot of its page, and one picture of all of it."""
+"""The pictures of the leaderboard: curves and differences of its page, and one picture of all of it."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -206,79 +206,12 @@ def pareto_front(board: Leaderboard) -> list[BoardRow]:
     return [row for row in able if not any(beaten(row, other) for other in able)]
 
 
-# ---- the forest plot -------------------------------------------------------------------------------------------------
+# ---- differences -----------------------------------------------------------------------------------------------------
 
-MARGIN = 0.04
-SPACE = 0.75
-"""How much further than the seeds the scale may reach, in their width; intervals that reach further end in an arrow."""
-TEXT_WIDTH = 31
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Where differences from `low` to `high` lie between 0 and 100."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def over(cls, rows: Sequence[Measured]) -> "Scale":
-        """Wide enough for 0, every seed, and intervals that are not many times as wide as these."""
-        dots = [0.0, *(dot for row in rows for dot in against(row))]
-        differences = [row.difference for row in rows if row.difference]
-        ends = [end for difference in differences for end in (difference.low, difference.high)]
-        inner = [end for difference in differences for end in (difference.alone.low, difference.alone.high)]
-        span = max(max(dots) - min(dots), 0.5 * (max(inner, default=0.0) - min(inner, default=0.0)), 0.002)
-        low = max(min([*dots, *ends]), min(dots) - SPACE * span)
-        high = min(max([*dots, *ends]), max(dots) + SPACE * span)
-        margin = max(MARGIN * (high - low), 0.001)
-        return cls(low - margin, high + margin)
-
-    def at(self, value: float) -> float:
-        """0 to 100; what lies outside is at the end."""
-        return round(min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low))), 2)
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        """Round values, in points, with their places."""
-        values = MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(100 * self.low, 100 * self.high)
-        return [(self.at(tick / 100), f"{tick:g}") for tick in values if self.low < tick / 100 < self.high]
-
-
-@dataclass(frozen=True)
-class ForestMark:
-    """Where a row is drawn, each from 0 to 100."""
-
-    together: Estimate
-    """The difference, with the interval that holds for the page."""
-    alone: Estimate
-    """With that of the row alone."""
-    is_cut_below: bool
-    """The interval goes on beyond the scale."""
-    is_cut_above: bool
-    dots: Sequence[tuple[float, str]]
-    """Of each seed, with what it is."""
-
-
-@dataclass(frozen=True)
-class Forest:
-    """All rows with one decoding."""
-
-    scale: Scale
-    marks: dict[Identity, ForestMark]
-    """By row."""
-
-    @property
-    def zero(self) -> float:
-        """Where the baseline lies."""
-        return self.scale.at(0.0)
-
-
-def forest(board: Leaderboard, decoding: Place) -> Forest:
-    """The differences of avg@k."""
-    scale = Scale.over([row.results[decoding].average for row in board.rows])
-    marks = {row.identity: _mark(row.results[decoding].average, row.seeds, scale) for row in board.rows}
-    return Forest(scale, marks)
+DOTS_BELOW = 0.2
+"""How far the seeds' dots are below the interval, in rows."""
+REACH = 3.0
+"""Times the largest difference of a seed that the axis of differences reaches; wider intervals leave the picture."""
 
 
 def against(measured: Measured) -> list[float]:
@@ -287,36 +220,29 @@ def against(measured: Measured) -> list[float]:
     return [mean - baseline for mean in measured.by_seed]
 
 
-def _mark(measured: Measured, seeds: Sequence[int], scale: Scale) -> ForestMark:
-    together = measured.difference or Estimate(0.0, 0.0, 0.0)
-    alone = measured.difference.alone if measured.difference else together
-    page, row = (
-        Estimate(*map(scale.at, (interval.mean, interval.low, interval.high))) for interval in (together, alone)
-    )
-    dots = [
-        (scale.at(place), f"seed {seed}: {100 * value:.1f} ({100 * place:+.1f})")
-        for seed, value, place in zip(seeds, measured.by_seed, against(measured), strict=True)
-    ]
-    return ForestMark(page, row, together.low < scale.low, together.high > scale.high, dots)
+def differences_figure(board: Leaderboard, decoding: Place) -> Markup:
+    """The differences of avg@k with one decoding as they are on the page."""
+
+    def draw(axis: Axes) -> None:
+        draw_differences(axis, board, decoding)
+        axis.set_yticks(range(len(board.rows)), [_label(row, decoding) for row in board.rows])
+        for height, row in enumerate(board.rows):
+            if difference := row.results[decoding].difference:
+                ends = [100 * difference.alone.low, 100 * difference.alone.high]
+                axis.plot(ends, [height, height], color=strokes(board.rows)[row.identity].color, linewidth=4)
+        dots = [dot for row in board.rows for dot in against(row.results[decoding].average)]
+        reach = 100 * REACH * max(0.01, *map(abs, dots))
+        axis.set_xlim(*np.clip(axis.get_xlim(), -reach, reach))
+
+    label = f"differences {board.decodings.index(decoding) + 1}"
+    return Markup(svg(draw, label, 1.6 * WIDTH, 0.8 + 0.32 * len(board.rows)))
 
 
-def as_text(mark: ForestMark, zero: float, is_baseline: bool) -> str:
-    """TEXT_WIDTH characters: the baseline's line, the interval of the page, thick where that of the row alone lies."""
-
-    def place(value: float) -> int:
-        return round(value / 100 * (TEXT_WIDTH - 1))
-
-    line = [" "] * TEXT_WIDTH
-    if not is_baseline:
-        for interval, stroke in ((mark.together, "─"), (mark.alone, "━")):
-            reach = slice(place(interval.low), place(interval.high) + 1)
-            line[reach] = stroke * (reach.stop - reach.start)
-        ends = ((mark.together.low, mark.is_cut_below, "◂"), (mark.together.high, mark.is_cut_above, "▸"))
-        for end, _, arrow in (limit for limit in ends if limit[1]):
-            line[place(end)] = arrow
-    line[place(zero)] = "┃" if is_baseline else "┼" if line[place(zero)] != " " else "│"
-    line[place(mark.together.mean)] = "┃" if is_baseline else "●"
-    return "".join(line)
+def draw_differences(axis: Axes, board: Leaderboard, decoding: Place) -> None:
+    """Differences to the baseline, which hold together, and a dot for each seed."""
+    _draw_intervals(axis, board, decoding, [row.results[decoding].difference for row in board.rows])
+    axis.axvline(0, color="0.5", linewidth=1)
+    axis.set_yticks(range(len(board.rows)), [""] * len(board.rows))
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------
@@ -324,8 +250,6 @@ def as_text(mark: ForestMark, zero: float, is_baseline: bool) -> str:
 MOST_DECODINGS = 4
 """That are drawn; the page has all."""
 UNSTABLE = "(unstable)"
-DOTS_BELOW = 0.2
-"""How far the seeds' dots are below the interval, in rows."""
 PANELS, PANEL_HEIGHT = 6, 1.9
 """Statistics side by side, and the height of each in inches."""
 
@@ -367,10 +291,8 @@ def _draw_results(figure: SubFigure, board: Leaderboard, shown: Sequence[Place])
         accuracy.set_yticks(range(len(board.rows)), [_label(row, place) for row in board.rows])
         for label, row in zip(accuracy.get_yticklabels(), board.rows, strict=True):
             label.set_color(strokes(board.rows)[row.identity].color)
-        _draw_intervals(difference, board, place, [row.results[place].difference for row in board.rows])
-        difference.axvline(0, color="0.3", linewidth=1)
+        draw_differences(difference, board, place)
         difference.set_title(f"difference to {board.baseline.name} (points)", loc="left", fontsize=11)
-        difference.set_yticks(range(len(board.rows)), [""] * len(board.rows))
     if board.is_trained:
         learning = figure.add_subplot(grid[:, 2])
         draw_learning(learning, board, accuracy_by_step(board), "accuracy of the training rollouts (%)")
@@ -409,7 +331,7 @@ def _estimate(value: Value) -> Estimate:
 
 
 def _label(row: BoardRow, place: Place) -> str:
-    name = row.name.alias or str(row.name)
+    name = printable(row.name.alias or str(row.name))
     shown = name if len(name) <= 34 else f"{name[:33]}\u2026"
     return f"{shown}\n{UNSTABLE}" if row.results[place].average.verdict.is_unstable else shown
 

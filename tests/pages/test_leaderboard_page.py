@@ -121,7 +121,8 @@ def test_nothing_overflows_the_page(
 
 def test_on_a_phone_a_table_scrolls_in_its_own_box(board: Leaderboard, visit: Visit) -> None:
     browser = visit(page(board), 390)
-    box = browser.find_element(By.CSS_SELECTOR, ".scroll")
+    browser.find_element(By.CSS_SELECTOR, "details > summary").click()
+    box = browser.find_element(By.CSS_SELECTOR, "details .scroll")
     inner, outer = (browser.execute_script(f"return arguments[0].{it}", box) for it in ("scrollWidth", "clientWidth"))
     assert inner > outer
     box.send_keys(Keys.END)
@@ -220,9 +221,9 @@ def test_hostile_text_is_shown_and_not_run(board: Leaderboard, visit: Visit) -> 
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_the_difference_plot_and_the_verdict_are_on_a_phones_screen(board: Leaderboard, visit: Visit) -> None:
+def test_the_verdict_and_the_seeds_are_on_a_phones_screen(board: Leaderboard, visit: Visit) -> None:
     script = """
-    return [...document.querySelectorAll("table.results td.forest, table.results td.verdict")].map((cell) => {
+    return [...document.querySelectorAll("table.results td.seeds, table.results td.verdict")].map((cell) => {
       const box = cell.getBoundingClientRect();
       return [box.left, box.right, box.height];
     });

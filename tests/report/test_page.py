@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
@@ -17,16 +18,7 @@ from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, RowResponse
 from rlzoo.comparing.results import ACCURACY, Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.leaderboard import comma_separated, markdown, page, print_leaderboard, records, statistics_table
-from rlzoo.report.leaderboard_figures import (
-    TEXT_WIDTH,
-    Scale,
-    against,
-    as_text,
-    draw_leaderboard,
-    forest,
-    pareto_front,
-    strokes,
-)
+from rlzoo.report.leaderboard_figures import draw_leaderboard, pareto_front, strokes
 from rlzoo.report.leaderboard_sentences import headlines
 from rlzoo.report.leaderboard_statistics import Statistic
 from rlzoo.report.table import in_markdown
@@ -163,28 +155,37 @@ def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboa
         assert all(f"{name}@{count}" in text for name in ("pass", "maj") for count in (16, 32))
 
 
-def test_the_forest_has_a_dot_for_each_seed_and_shows_where_an_interval_goes_on(board: Leaderboard) -> None:
-    decoding = board.decodings[0]
-    row = next(row for row in board.rows if not row.is_baseline)
-    measured = row.results[decoding].average
-    assert measured.difference
-    wide = replace(measured, difference=replace(measured.difference, low=-1.0, high=1.0))
-    for it in (measured, wide):
-        scale = Scale.over([it])
-        assert all(scale.low < dot < scale.high for dot in (0.0, *against(it))) and scale.low > -1.0
-    row = replace(row, results={decoding: replace(row.results[decoding], measured={ACCURACY: wide})})
-    cut = forest(replace(board, rows=[row], decodings=[decoding]), decoding).marks[row.identity]
-    assert cut.is_cut_below and cut.is_cut_above and cut.together.low == 0 and cut.together.high == 100
-    drawn = forest(board, decoding)
-    assert all(len(drawn.marks[it.identity].dots) == len(it.seeds) for it in board.rows)
-    assert 0 < drawn.zero < 100
+def test_differences_are_drawn_with_a_dot_for_each_seed_and_wide_intervals_leave_the_picture(
+    board: Leaderboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_wide_interval(row: BoardRow) -> BoardRow:
+        measured = row.results[decoding].average
+        if measured.difference is None:
+            return row
+        wide = replace(measured, difference=replace(measured.difference, low=-1.0, high=1.0))
+        return replace(row, results={decoding: replace(row.results[decoding], measured={ACCURACY: wide})})
+
+    decoding, drawn = board.decodings[0], list[Axes]()
+    monkeypatch.setattr(leaderboard_figures, "svg", svg_of(drawn))
+    leaderboard_figures.differences_figure(replace(board, rows=list(map(with_wide_interval, board.rows))), decoding)
+    (axis,) = drawn
+    shown = [row for row in board.rows if not row.is_baseline]
+    dots = [line.get_xdata() for line in axis.lines if line.get_marker() == "."]
+    assert sum(map(len, dots)) == sum(len(row.seeds) for row in shown)
+    low, high = axis.get_xlim()
+    assert all(low < dot < high for dot in np.concatenate(dots)) and -100 < low and high < 100
 
 
-def test_the_forest_in_text_has_the_line_of_the_baseline_in_one_place(board: Leaderboard) -> None:
-    drawn = forest(board, board.decodings[0])
-    lines = [as_text(drawn.marks[it.identity], drawn.zero, it.is_baseline) for it in board.rows]
-    place = next(line for line in lines if "┃" in line).index("┃")
-    assert all(len(line) == TEXT_WIDTH and line[place] in "┃┼│●◂▸" for line in lines)
+def svg_of(drawn: list[Axes]) -> Callable[..., str]:
+    """Stands for `svg`: keeps the axes that are drawn."""
+
+    def draw(on: Callable[[Axes], None], *rest: object) -> str:
+        axis = Figure().subplots()
+        on(axis)
+        drawn.append(axis)
+        return ""
+
+    return draw
 
 
 def test_the_page_asks_nobody_for_anything(board: Leaderboard) -> None:
