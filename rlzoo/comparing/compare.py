@@ -5,15 +5,13 @@ cell whose worker is lost starts again. Child processes end with their parent, a
 call waits for the last of them; where a cluster's jobs live on, it waits until they let go of their folders.
 """
 
-import heapq
 import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import IO, Protocol
 
 from objectives import parse
@@ -27,7 +25,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.identity import Code
-from rlzoo.experiment.run_folder import METRICS, TIMINGS
+from rlzoo.experiment.run_folder import METRICS
 from rlzoo.files import locked, read_json_lines
 from rlzoo.statistics.interim_analyses import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
@@ -131,8 +129,6 @@ class CellStatus:
     steps: int
     accuracy: float | None
     """Held out if done, otherwise of the latest training steps."""
-    seconds_a_step: float = 0.0
-    """The mean of its steps."""
 
     @property
     def name(self) -> str:
@@ -180,9 +176,7 @@ class CellRun:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)
         state = "done" if done else "failed" if self.failed else "running" if self.job else "waiting"
-        seconds = [line["seconds"] for line in read_json_lines(folder.timings, TIMINGS)] or [0.0]
-        pace = sum(seconds) / len(seconds)
-        return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy, pace)
+        return CellStatus(self.cell.row, self.cell.seed, state, len(metrics), steps, accuracy)
 
     @property
     def is_drawn(self) -> bool:
@@ -273,70 +267,22 @@ def _why_failed(log: Path, status: int) -> str:
 # ---- how long it will still take -------------------------------------------------------------------------------------
 
 
-@dataclass
-class _SeenRun:
-    """When a run of this call was first seen at what it does, in seconds of one clock."""
-
-    started: float | None = None
-    stepped: float | None = None
-    last_step: float | None = None
-    ended: float | None = None
-    steps_before: int = 0
-    """Those that it had taken in an earlier call."""
-
-
-@dataclass
+@dataclass(frozen=True)
 class Eta:
-    """Watches the runs of a call. A run costs its start, with an evaluation, its steps, and what follows the last."""
+    """The time that is left at the pace of this call, in which runs also start and are evaluated."""
 
-    runs: list[_SeenRun] = field(default_factory=list)
-    at_a_time: int = 1
-    """The most that were seen to run at once: between two runs fewer do for a moment."""
+    began: float
+    """In seconds, of the clock that `left` is asked by."""
+    steps: int
+    """All that runs had taken by then."""
 
-    def see(self, cells: Sequence[CellStatus], now: float) -> None:
-        """Where they stand `now`; always the same runs in the same order."""
-        self.runs = self.runs or [_SeenRun(steps_before=cell.step) for cell in cells]
-        self.at_a_time = max(self.at_a_time, sum(cell.state == "running" for cell in cells))
-        for cell, run in zip(cells, self.runs, strict=True):
-            if cell.state == "running" and run.started is None:
-                run.started = now
-            if run.started is not None and run.stepped is None and cell.step > run.steps_before:
-                run.stepped = now
-            if run.started is not None and run.last_step is None and cell.step == cell.steps:
-                run.last_step = now
-            if run.started is not None and run.ended is None and cell.state in ("done", "failed"):
-                run.ended = now
+    @classmethod
+    def of(cls, cells: Sequence[CellStatus], now: float) -> "Eta":
+        """For a call that begins now."""
+        return cls(now, sum(cell.step for cell in cells))
 
     def left(self, cells: Sequence[CellStatus], now: float) -> float | None:
-        """Seconds until all are done; None before the first step has been seen."""
-        steps = sum(cell.step for cell in cells)
-        starts = [
-            run.stepped - run.started - cell.seconds_a_step
-            for cell, run in zip(cells, self.runs, strict=True)
-            if run.started is not None and run.stepped is not None
-        ]
-        if not steps or not starts:
-            return None
-        step = sum(cell.step * cell.seconds_a_step for cell in cells) / steps
-        start = max(0.0, mean(starts))
-        ends = [run.ended - run.last_step for run in self.runs if run.ended is not None and run.last_step is not None]
-        end = mean(ends) if ends else start  # both are little more than an evaluation
-        waits = {"running": list[float](), "waiting": list[float]()}
-        for cell, run in zip(cells, self.runs, strict=True):
-            if cell.state in waits:
-                waits[cell.state].append(self._left(cell, run, now, start, step, end))
-        free_in = waits["running"] + [0.0] * (self.at_a_time - len(waits["running"]))
-        heapq.heapify(free_in)
-        for wait in waits["waiting"]:
-            heapq.heapreplace(free_in, free_in[0] + wait)
-        return max(free_in)
-
-    @staticmethod
-    def _left(cell: CellStatus, run: _SeenRun, now: float, start: float, step: float, end: float) -> float:
-        if run.started is None:
-            return start + step * (cell.steps - cell.step) + end
-        if run.stepped is None:
-            return max(0.0, start - (now - run.started)) + step * (cell.steps - cell.step) + end
-        if run.last_step is None:
-            return step * (cell.steps - cell.step) + end
-        return max(0.0, end - (now - run.last_step))
+        """Seconds until all are done; None before the first step of this call."""
+        taken = sum(cell.step for cell in cells) - self.steps
+        to_do = sum(cell.steps - cell.step for cell in cells if cell.state in ("running", "waiting"))
+        return (now - self.began) / taken * to_do if taken else None

@@ -4,14 +4,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from rlzoo.comparing.compare import CellStatus, Eta
-from rlzoo.report.table import plain_console
+from rlzoo.report.table import Cell, Column, Table, plain_console
 from rlzoo.report.terminal import clock
 
 PLAIN_EVERY = 30.0
@@ -24,14 +22,14 @@ class GridView:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or plain_console(quiet)
         self.live: Live | None = None
-        self.last_line, self.eta = 0.0, Eta()
+        self.last_line, self.eta = 0.0, Eta.of((), 0.0)
         self.states: list[str] = []
 
     @contextmanager
     def showing(self, cells: Sequence[CellStatus]) -> Iterator[None]:
         """While runs are going on. `cells` is where they stand at the start."""
-        self.last_line, self.eta = time.monotonic(), Eta()
-        self.eta.see(cells, self.last_line)
+        self.last_line = time.monotonic()
+        self.eta = Eta.of(cells, self.last_line)
         self.states = [cell.state for cell in cells]
         if not self.console.is_terminal:
             yield
@@ -41,7 +39,6 @@ class GridView:
 
     def show(self, cells: Sequence[CellStatus]) -> None:
         """Where they stand now."""
-        self.eta.see(cells, time.monotonic())
         if self.live is not None:
             self.live.update(self.table(cells), refresh=True)
             return
@@ -67,23 +64,20 @@ class GridView:
 
     def table(self, cells: Sequence[CellStatus]) -> Group:
         """Objectives by seeds, and a line for each that is running."""
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        table.add_column("objective, by seed", overflow="fold")
         seeds = list(dict.fromkeys(cell.seed for cell in cells))
-        for seed in seeds:
-            table.add_column(str(seed), justify="right", no_wrap=True)
         at = {(cell.row, cell.seed): cell for cell in cells}
-        for row in dict.fromkeys(cell.row for cell in cells):
-            table.add_row(Text(str(row)), *(_entry(at.get((row, seed))) for seed in seeds))
+        names = dict.fromkeys(cell.row for cell in cells)
+        rows = [[Cell(str(row), is_code=True), *(_entry(at.get((row, seed))) for seed in seeds)] for row in names]
+        columns = [Column("objective, by seed", is_text=True), *(Column(str(seed)) for seed in seeds)]
         running = [Text(f"{cell.name}: {cell.progress}", overflow="fold") for cell in cells if cell.state == "running"]
-        return Group(table, *running, Text(self.summary(cells), style="bold"))
+        return Group(Table(columns, rows), *running, Text(self.summary(cells), style="bold"))
 
 
-def _entry(cell: CellStatus | None) -> Text:
+def _entry(cell: CellStatus | None) -> Cell:
     if cell is None:
-        return Text()
+        return Cell("")
     if cell.state == "done" and cell.accuracy is not None:
-        return Text(f"{cell.accuracy:.3f}", style="green")
+        return Cell(f"{cell.accuracy:.3f}", kind="strong")
     if cell.state == "running":
-        return Text(f"{cell.step}/{cell.steps}", style="yellow")
-    return Text("failed", style="red") if cell.state == "failed" else Text("-", style="dim")
+        return Cell(f"{cell.step}/{cell.steps}")
+    return Cell("failed", kind="strong") if cell.state == "failed" else Cell("-", kind="soft")

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from objectives import parse
 from rlzoo.commands import main
-from rlzoo.comparing.compare import CellRun, compare
+from rlzoo.comparing.compare import CellRun, CellStatus, Eta, compare
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.grid import Grid, leave_one_out, read_grid
+from rlzoo.comparing.grid import Grid, RowName, leave_one_out, read_grid
 from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config, words_of
@@ -311,6 +311,20 @@ def test_an_interrupted_grid_leaves_no_process_behind(tmp_path: Path) -> None:
 
 def _children(parent: int) -> list[str]:
     return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+
+
+def test_the_time_left_is_that_of_the_steps_left_at_the_pace_of_this_call() -> None:
+    def at(*steps: int) -> list[CellStatus]:
+        states = ("done" if step == 50 else "running" if step else "waiting" for step in steps)
+        return [
+            CellStatus(RowName("grpo"), 0, state, step, 50, None) for step, state in zip(steps, states, strict=True)
+        ]
+
+    eta = Eta.of(at(20, 0), 100.0)
+    assert eta.left(at(20, 0), 108.0) is None, "starting a run is no step"
+    assert eta.left(at(25, 0), 110.0) == 10 / 5 * 75 and eta.left(at(50, 10), 140.0) == 40
+    failed = [*at(50), replace(at(10)[0], state="failed")]
+    assert eta.left(failed, 140.0) == 0
 
 
 def test_each_process_gets_its_share_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

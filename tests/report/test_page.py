@@ -173,7 +173,7 @@ def test_differences_are_drawn_with_a_dot_for_each_seed_and_wide_intervals_leave
     dots = [line.get_xdata() for line in axis.lines if line.get_marker() == "."]
     assert sum(map(len, dots)) == sum(len(row.seeds) for row in shown)
     low, high = axis.get_xlim()
-    assert all(low < dot < high for dot in np.concatenate(dots)) and -100 < low and high < 100
+    assert all(low < dot < high for dot in np.concatenate(dots)) and low > -100 and high < 100
 
 
 def svg_of(drawn: list[Axes]) -> Callable[..., str]:
