@@ -1,10 +1,5 @@
 """An evaluation that was killed ends with the file of one that was not; one that is finished is not sampled again."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,11 +10,8 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
 from rlzoo.evaluation.kept import RESULTS, read_results
 from rlzoo.evaluation.target import read_target
-from rlzoo.files import write_json_lines
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.sampler import SingleTurn
-from rlzoo.tasks.benchmarks import find
-from tests.processes import ROOT
 
 MODEL = "embedded:sums"
 SMALL = ("evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4")
@@ -111,52 +103,3 @@ def test_results_say_everything_that_decided_them(tmp_path: Path) -> None:
     other = evaluate(tmp_path / "other", "seed=1", "model.attention=eager")
     changed = read_results(tmp_path / "other")[other.stem]["settings"]
     assert changed == settings | {"seed": 1, "model": settings["model"] | {"attention": "eager"}}
-
-
-# ---- killed ----------------------------------------------------------------------------------------------------------
-
-
-def small_benchmarks(folder: Path) -> Path:
-    """The six of `all`, with sums that the embedded model can read in place of their problems."""
-    for number, benchmark in enumerate(find(["all"])):
-        sums = [(a, a * number % 50 + 10) for a in range(11, 15)]
-        rows = [{"problem": f"{a}+{b}-10=", "answer": str(a + b - 10)} for a, b in sums]
-        write_json_lines(folder / f"{benchmark.name}.jsonl", rows)
-    return folder
-
-
-def command(data: Path, output: Path, *words: str, target: str = MODEL) -> list[str]:
-    """`rlzoo eval benchmarks=all`, a problem a batch."""
-    own = ("benchmarks=all", f"benchmarks_folder={data}", "task.instruction=", "evaluation.samples=4")
-    limits = ("rollout.max_response_tokens=24", "rollout.rows_per_batch=4", "evaluation.decodings=[1.0/1.0]")
-    return [sys.executable, "-m", "rlzoo", "eval", target, *own, *limits, f"output={output}", *words]
-
-
-def kept_problems(output: Path) -> int:
-    """Batches kept so far, and files finished."""
-    return len(list(output.glob("*.parts/*.jsonl"))) + 4 * len(list(output.glob("*.jsonl")))
-
-
-@pytest.mark.exhaustive
-def test_benchmarks_killed_three_times_end_with_the_files_of_an_evaluation_that_was_not(tmp_path: Path) -> None:
-    data, environment = small_benchmarks(tmp_path / "data"), {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(command(data, tmp_path / "whole"), check=True, capture_output=True, env=environment)
-    killed = tmp_path / "killed"
-    for _ in range(3):
-        before = kept_problems(killed)
-        process = subprocess.Popen(command(data, killed), stdout=subprocess.DEVNULL, env=environment)
-        while kept_problems(killed) < before + 3:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert 9 <= kept_problems(killed) < 24
-    subprocess.run(command(data, killed), check=True, capture_output=True, env=environment)
-    files = sorted(path.name for path in (tmp_path / "whole").glob("*.jsonl"))
-    assert len(files) == 6
-    for name in files:
-        assert (killed / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    results = [read_results(folder) for folder in (killed, tmp_path / "whole")]
-    for key in ("settings", "figures", "model"):
-        decided, other = ({stem: entry[key] for stem, entry in own.items()} for own in results)
-        assert decided == other

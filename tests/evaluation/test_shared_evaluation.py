@@ -45,18 +45,3 @@ def test_two_processes_evaluate_half_each_to_the_records_of_one(tiny_model: Path
     assert min(len(each["problems"]) for each in both) >= PROBLEMS // 2 - 1
     for one, two in zip(records["one"], records["two"], strict=True):
         assert two == one | {"entropy": pytest.approx(one["entropy"], rel=1e-4)}
-
-
-@pytest.mark.exhaustive
-def test_an_evaluation_by_itself_is_shared_and_written_once(tmp_path: Path) -> None:
-    words = ["embedded:sums", "evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4"]
-    for name, launcher in (("one", ONE), ("two", TWO)):
-        said = launch([*launcher, "-m", "rlzoo", "eval", *words, f"output={tmp_path / name}"])
-        assert said.count("avg@2") == 1 and said.count("evaluated 12 held-out responses") == 1
-    (one,), (two,) = (read_json_lines_of(tmp_path / name) for name in ("one", "two"))
-    assert [each["response"] for each in two] == [each["response"] for each in one]
-
-
-def read_json_lines_of(folder: Path) -> list[list[dict[str, object]]]:
-    """The records of each file of responses."""
-    return [read_json_lines(path) for path in sorted(folder.glob("*.jsonl"))]

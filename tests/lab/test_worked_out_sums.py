@@ -1,15 +1,9 @@
 """What SmolLM2 learns before its leaderboard: sums written out, as a run will ask for them and grade them."""
 
-import json
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from benchmarks.leaderboard_smollm2 import warmup
 from benchmarks.leaderboard_smollm2.warmup import CONFIG, Recipe, batches, demonstration, to_demonstrate, worked_out
 from rlzoo.config import Config, ModelConfig, load_config
-from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem
@@ -63,27 +57,3 @@ def test_the_model_learns_what_it_writes_alone(config: Config, tokenizer: Tokeni
     length = len(first) - 1
     assert inputs[0, :length].equal(first[:-1])
     assert targets[0, :length].equal(first[1:].where(written[1:], -100)) and (targets[0, length:] == -100).all()
-
-
-@pytest.mark.slow
-def test_the_model_is_made_once_and_another_one_is_not_taken_for_it(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.model.name, small = str(tmp_path / "sums"), replace(RECIPE, steps=1, demonstrations_per_step=4)
-    monkeypatch.setattr(warmup, "load_config", lambda words: config)
-    monkeypatch.setattr(warmup, "Recipe", lambda: small)
-    warmup.main()
-    folder = tmp_path / "sums"
-    assert json.loads((folder / "warmup.json").read_text()) == warmup.described(config, small)
-    made = ModelConfig(name=str(folder))
-    assert load_policy(made, load_tokenizer(made)).model.num_parameters() > 1e8
-    config.model.name = str(folder)
-    warmup.main()
-    assert "is there already" in capsys.readouterr().out
-    config.task.options["max_digits"] = 2
-    with pytest.raises(SystemExit, match="was made otherwise"):
-        warmup.main()
-    config.task.options["max_digits"] = 1
-    monkeypatch.setattr(warmup, "Recipe", lambda: replace(small, steps=2))
-    with pytest.raises(SystemExit, match="was made otherwise"):
-        warmup.main()
