@@ -3,8 +3,10 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # two test processes share two cores; the models are tiny
 
@@ -14,12 +16,29 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
+from objectives import zoo
 from rlzoo.commands import main
 
 CHARACTERS = "0123456789+-="
 
 logging.disable_progress_bar()
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def registers() -> Iterator[None]:
+    """Keeps names that a test registers in the zoo, and the modules that register them, from other tests."""
+    both: list[dict[str, Any]] = [zoo.PARTS, zoo.RECIPES, zoo.ALIASES]
+    before = [dict(register) for register in both]
+    yield
+    for register, kept in zip(both, before, strict=True):
+        for name, entry in register.items():
+            module = getattr(entry, "module", getattr(entry, "__module__", ""))
+            if kept.get(name) is not entry and not module.startswith(("objectives.", "rlzoo.", "__main__")):
+                sys.modules.pop(module, None)
+        register.clear()
+        register.update(kept)
+    zoo._announced.cache_clear()
 
 
 def character_tokenizer(eos: bool = True, characters: str = CHARACTERS) -> PreTrainedTokenizerFast:

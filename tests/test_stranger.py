@@ -20,7 +20,6 @@ from rlzoo.errors import Fault
 from rlzoo.files import read_json_lines, write_json, write_json_lines
 from rlzoo.model.pretrained import ADAPTER_CONFIG, MANIFEST
 from tests.conftest import error_of, fault_of
-from tests.objectives.test_outside import forgotten  # noqa: F401
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.thinned import thinned
 

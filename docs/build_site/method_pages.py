@@ -246,10 +246,10 @@ def provenance_table(rows: Sequence[Provenance], with_recipe: bool) -> str:
     """A line for each variant that was held against something."""
     if not rows:
         return "Nothing but its equation."
-    lines = ["| variant | held against | source | difference | open |", "|---|---|---|---|---|"]
+    lines = ["| variant | held against | source | difference | settings | open |", "|---|---|---|---|---|---|"]
     for row in rows:
         name = f"[{row.recipe}]({row.recipe}.md) {row.variant}" if with_recipe else row.variant
-        cells = (name, row.against, escaped(row.source), row.difference, escaped(row.open))
+        cells = (name, row.against, escaped(row.source), row.difference, escaped(row.settings), escaped(row.open))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

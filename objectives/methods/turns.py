@@ -104,8 +104,9 @@ recipe(
 States and rewards of turns are those of `turn_advantage`. Variant unscaled: both without the std, the paper's
 F_norm = 1. Open: over what the tokens of a turn are averaged; here over all tokens, as in the code.
 Variant authors (langfengQ/DrMAS@19c632b verl/trainer/ppo/core_algos.py:128-447, 826-887; its examples/gigpo_trainer):
-dual_clip(cap=3), no KL, means over the tokens of each micro-batch, which has turns as rows. Left out, none of it in the
-loss: states that are merely similar, statistics per agent, the penalty of invalid actions.
+dual_clip(cap=3), no KL, means over the tokens of each micro-batch, which has turns as rows. Their script for search
+leaves the configuration's entropy bonus of 0.001 on; +entropy_bonus adds it. Left out, none of it in the loss: states
+that are merely similar, statistics per agent, the penalty of invalid actions.
 """
 
 

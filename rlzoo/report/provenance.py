@@ -40,6 +40,8 @@ class Provenance:
     """The largest one, or that it was not run; 0 is no more than rounding."""
     open: str = ""
     """What it leaves open."""
+    settings: str = ""
+    """Of an authors' variant, what their run script and its default configuration set: entropy, KL, filters, clips."""
 
 
 with Path(__file__).with_name("provenance.csv").open(encoding="utf-8", newline="") as _rows:

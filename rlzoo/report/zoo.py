@@ -115,8 +115,9 @@ def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], con
     for row in rows:
         console.print(f"{row.recipe}({row.variant}): {row.against}; {row.difference}", style="bold")
         console.print(Padding(row.source, (0, 0, 0, 4)))
-        if row.open:
-            console.print(Padding(f"open: {row.open}", (0, 0, 0, 4)))
+        for name, text in (("settings", row.settings), ("open", row.open)):
+            if text:
+                console.print(Padding(f"{name}: {text}", (0, 0, 0, 4)))
     for name, reason in missing.items():
         console.print(f"not here: {name}: {reason}", soft_wrap=True)
 

@@ -2,13 +2,11 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from objectives import parse
-from objectives.zoo import PARTS
 from rlzoo.config import RolloutConfig
 from rlzoo.experiment.trial import try_objective
 from tests.conftest import error_of
@@ -62,23 +60,12 @@ def test_all_of_the_zoo_passes(name: str, group: int) -> None:
         try_objective(objective, RolloutConfig(responses_per_prompt=group, max_response_tokens=24), laws=True)
 
 
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """The broken parts are no part of the zoo for other tests."""
-    yield
-    for name in BROKEN:
-        PARTS.pop(name, None)
-
-
 def test_a_part_that_trains_one_place_alone_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = "def keeps(self, batch):\n        return batch.mask & (batch.mask.cumsum(1) == 1)"
     source = f'@register\nclass First(Mask):\n    """The first token alone."""\n\n    name = "first"\n    {body}\n'
     (tmp_path / "my_first.py").write_text(HEAD + source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        try_objective(parse("grpo-kl+my_first:first"), RolloutConfig(responses_per_prompt=8, max_response_tokens=24))
-    finally:
-        PARTS.pop("first", None)
+    try_objective(parse("grpo-kl+my_first:first"), RolloutConfig(responses_per_prompt=8, max_response_tokens=24))
 
 
 @pytest.mark.parametrize("name", BROKEN)

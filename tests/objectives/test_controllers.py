@@ -5,7 +5,7 @@ STARE's gate and weights are such a one; a part of any kind may have one.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from objectives import Loop, Mask, Objective, ObjectiveError, Prepared, Select, TokenBatch, parse, register
 from objectives.adapters.columns import batch_of, columns_of
-from objectives.zoo import PARTS
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, same
 
@@ -36,11 +35,10 @@ class Patient(Mask):
 
 
 @pytest.fixture
-def patient() -> Iterator[Objective]:
+def patient() -> Objective:
     """A mask with a controller on GRPO."""
     register(Patient)
-    yield parse("grpo+patient")
-    PARTS.pop("patient")
+    return parse("grpo+patient")
 
 
 def test_a_mask_with_a_controller_silences_by_its_state(patient: Objective) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,16 +30,13 @@ passed = True
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a script in it."""
     (tmp_path / "my_script.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield tmp_path
-    sys.modules.pop("my_script", None)
-    PARTS.pop("scripted", None)
-    RECIPES.pop("scripted_recipe", None)
+    return tmp_path
 
 
 def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

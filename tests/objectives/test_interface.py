@@ -4,7 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -31,22 +31,11 @@ from objectives import (
 from objectives.batch import writers
 from objectives.lazy import torch as lazy
 from objectives.lazy import without_gradients
-from objectives.zoo import PARTS, RECIPES
+from objectives.zoo import RECIPES
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
 from tests.objectives.vectors import PER_BATCH, batch_z, pushes, rollouts_z
 from tests.objectives.zoo_sample import SAMPLE, SETTINGS, VARIANTS
-
-
-@pytest.fixture
-def registries() -> Iterator[None]:
-    """Whatever a test registers is forgotten after it, but not what it has had imported, which would not come again."""
-    recipes = dict(RECIPES)
-    yield
-    for name in [name for name, part in PARTS.items() if part.__module__ == __name__]:
-        del PARTS[name]
-    for name in RECIPES.keys() - recipes.keys():
-        del RECIPES[name]
 
 
 def prepared_batch(expression: str) -> Prepared:
@@ -195,7 +184,7 @@ def test_what_the_plan_settles_for_a_surrogate_follows_the_rows() -> None:
 # ---- what parts say of themselves ------------------------------------------------------------------------------------
 
 
-def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_additions(registries: None) -> None:
+def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_additions() -> None:
     @register
     @dataclass(frozen=True)
     class SeamWide(Modifier):
@@ -222,7 +211,7 @@ def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_addi
     assert "clip(r, seam_wide, seam_wide)" in parse("justrl+seam_wide").equation
 
 
-def test_describing_an_objective_calculates_nothing(registries: None) -> None:
+def test_describing_an_objective_calculates_nothing() -> None:
     @register
     @dataclass(frozen=True)
     class SeamSilent(Modifier):

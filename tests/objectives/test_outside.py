@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from rich.console import Console
 
 import objectives
 from objectives import ObjectiveError, names, parse
-from objectives.zoo import ALIASES, PARTS, RECIPES, _announced
+from objectives.zoo import _announced
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
@@ -27,26 +26,12 @@ METHOD = PAGE.split("```python\n")[1].split("```")[0]
 """The file that the page on adding a method shows."""
 
 
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Modules of earlier tests are forgotten."""
-    yield
-    _announced.cache_clear()
-    for registry in (PARTS, RECIPES):
-        for name, entry in list(registry.items()):
-            module = entry.module if registry is RECIPES else entry.__module__
-            if not module.startswith(("objectives.", "rlzoo.")):
-                del registry[name]
-    sys.modules.pop("my_method", None)
-    for alias in [alias for alias, name in ALIASES.items() if name not in RECIPES]:
-        del ALIASES[alias]
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a method file in it."""
     (tmp_path / "my_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("my_method", None)  # of a test before, whose file registered nothing
     return tmp_path
 
 

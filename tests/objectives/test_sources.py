@@ -64,9 +64,17 @@ def test_what_a_variant_was_held_against_is_said_once_and_of_authors_always() ->
         if "authors" in row.variant:
             assert row.against == "code, run" and row.difference.endswith("vectors"), f"{row}: without their code"
             assert re.search(r"@[0-9a-f]{7}\b", row.source), row
+            assert row.settings, f"{row}: what does its run script set?"
         if row.against == "code, run":
             assert re.fullmatch(r"\d(e-\d+)?, vectors", row.difference), f"{row}: what was run is run again"
     assert not {*MISSING} & {name.name for name in names()}
+
+
+def test_a_source_names_the_whole_path_of_a_file() -> None:
+    paths = {(*variant_of(text), file["path"]) for text, files in FUNCTIONS.items() for file in files}
+    for row in PROVENANCE:
+        for name in re.findall(r"(?<![\w/.-])[\w.-]+\.py\b", row.source):
+            assert (row.recipe, row.variant, name) in paths, f"{row.recipe}({row.variant}): in which folder is {name}?"
 
 
 def test_a_commit_speaks_for_the_authors_of_one_paper() -> None:
