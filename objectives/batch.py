@@ -6,23 +6,67 @@ prompt group, V vocabulary; n and t are those of a part of the rows cut to its l
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, Self, TypeVar
 
 from objectives.errors import ObjectiveError
 from objectives.lazy import Tensor, torch
 from objectives.trace import Action, Trace, joined
 
-TOKEN_FIELDS = frozenset(
-    {"logp_old", "entropy_old", "logp", "entropy", "logp_sampler", "logp_ref", "lot", "policy_mask", "penalty_mask"}
-    | {"clipped", "sum_pi_squared_old", "logp_teacher", "writer", "turn", "turn_reward", "turn_state"}
-)
-ROW_FIELDS = frozenset({"length", "correct", "group", "truncated", "selected", "micro_batch", "logp_prompt"})
-UNREPORTED = {"logp_prompt": "the log-probs of prompts", "sum_pi_squared_old": "sums of squares"}
-"""Field of the policy at rollout time that no engine reports, only a scoring pass -> what it is, in words."""
-OF_TURNS = frozenset({"turn", "turn_reward", "turn_state"})
-"""Fields of rollouts of several turns."""
 Batch = TypeVar("Batch", bound="TokenBatch")
+_OF_TURNS = "the rewards and states of turns"
+
+
+class Source(Enum):
+    """Who gives a field of the batch."""
+
+    ROLLOUT = "sampling and grading"
+    TURNS = "sampling and grading of responses of several turns"
+    OLD = "a forward pass of the policy that sampled"
+    CURRENT = "a forward pass of the policy as an update meets it"
+    PROMPTS = "a forward pass of the policy that sampled over the prompts"
+    REFERENCE = "a forward pass of the frozen reference"
+    TEACHER = "a forward pass of the teacher"
+    LOOP = "whoever runs the updates"
+    OBJECTIVE = "the objective itself, as it prepares and plans"
+
+
+@dataclass(frozen=True)
+class Field:
+    """The declaration of a field: what checks, made-up batches, scoring, costs and adapters know of it."""
+
+    shape: str
+    source: Source
+    dtype: type = float
+    cost: str = ""
+    """What it takes to have it, in words; empty: nothing."""
+    words: str = ""
+    """What it is, in words, where only our own loop fills it."""
+
+    def check(self, name: str, tensor: Tensor, n: int, t: int) -> None:
+        """Raises ObjectiveError for a tensor of another shape."""
+        row, token = (n,), (n, t)
+        if self.shape == "[N, T]" and tensor.shape != token:
+            raise ObjectiveError(f"{name} must be [N, T] = [{n}, {t}] as mask is, not {list(tensor.shape)}")
+        if self.shape == "[N]" and tensor.shape != row:
+            raise ObjectiveError(f"{name} must be [N] = [{n}] as mask has rows, not {list(tensor.shape)}")
+        if self.shape == "[N, K]" and (tensor.dim() != 2 or len(tensor) != n):
+            raise ObjectiveError(f"{name} must be [N, K] with N = {n}, not {list(tensor.shape)}")
+        if self.shape == "[N] or [N, T]" and tensor.shape not in (row, token):
+            raise ObjectiveError(f"{name} must be [N] = [{n}] or [N, T] = [{n}, {t}], not {list(tensor.shape)}")
+
+
+_DECLARED = "declared"
+
+
+def required(shape: str, source: Source, dtype: type = float) -> Any:
+    """A dataclass field that declares a field of the batch which is always there."""
+    return field(metadata={_DECLARED: Field(shape, source, dtype)})
+
+
+def optional(shape: str, source: Source, dtype: type = float, cost: str = "", words: str = "") -> Any:
+    """A dataclass field that declares a field of the batch which is None until something needs it."""
+    return field(default=None, metadata={_DECLARED: Field(shape, source, dtype, cost, words)})
 
 
 class Writer(IntEnum):
@@ -49,58 +93,75 @@ class TokenBatch:
     fields are None until something needs them. Values outside `mask` are ignored, whatever they are.
     """
 
-    mask: Tensor
+    mask: Tensor = required("[N, T]", Source.ROLLOUT, bool)
     """[N, T] bool: tokens that the loss sees, up to and including the end of sequence; not those of a tool's output."""
-    length: Tensor | None = None
+    length: Tensor | None = optional("[N]", Source.ROLLOUT, int)
     """[N] int: tokens that the policy wrote, in the loss or not; None: as `writer` has it, or else up to the last one
     that `mask` has."""
-    group: Tensor | None = None
+    group: Tensor | None = optional("[N]", Source.ROLLOUT, int)
     """[N] int: prompt group."""
-    reward: Tensor | None = None
+    reward: Tensor | None = optional("[N] or [N, T]", Source.ROLLOUT)
     """[N]: reward, shaped by stage 1; [N, T] where a late part shapes each token."""
-    rewards: Tensor | None = None
+    rewards: Tensor | None = optional("[N, K]", Source.ROLLOUT)
     """[N, K]: what each of K reward functions gave, as graded; `reward` is their weighted sum before stage 1."""
     reward_weights: tuple[float, ...] | None = None
     """[K]: with what they are added up; None: all with 1."""
-    correct: Tensor | None = None
+    correct: Tensor | None = optional("[N]", Source.ROLLOUT)
     """[N]: raw correctness in [0, 1]."""
-    truncated: Tensor | None = None
+    truncated: Tensor | None = optional("[N]", Source.ROLLOUT, bool)
     """[N] bool: stopped by length."""
     max_length: int | None = None
     """The limit of response tokens under which the responses were sampled."""
-    logp_old: Tensor | None = None
+    logp_old: Tensor | None = optional(
+        "[N, T]",
+        Source.OLD,
+        cost="a scoring forward per step (none if a step makes one update, or with rollout.old_logp=engine)",
+    )
     """[N, T]: the policy at rollout time, log-prob of the sampled token."""
-    entropy_old: Tensor | None = None
+    entropy_old: Tensor | None = optional(
+        "[N, T]", Source.OLD, cost="entropies at rollout time, from the scoring forward"
+    )
     """[N, T]: its full-vocabulary entropy."""
-    sum_pi_squared_old: Tensor | None = None
+    sum_pi_squared_old: Tensor | None = optional(
+        "[N, T]",
+        Source.OLD,
+        cost="sums of squared probabilities at rollout time, from the scoring forward",
+        words="sums of squares",
+    )
     """[N, T]: its probability of sampling one token twice, the sum of the squared probabilities of all tokens."""
-    logp: Tensor | None = None
+    logp: Tensor | None = optional("[N, T]", Source.CURRENT)
     """[N, T]: the current policy, no gradient."""
-    entropy: Tensor | None = None
+    entropy: Tensor | None = optional("[N, T]", Source.CURRENT)
     """[N, T]: its full-vocabulary entropy, no gradient."""
-    logp_sampler: Tensor | None = None
+    logp_sampler: Tensor | None = optional("[N, T]", Source.ROLLOUT)
     """[N, T]: what the rollout engine reported."""
-    logp_ref: Tensor | None = None
+    logp_ref: Tensor | None = optional(
+        "[N, T]", Source.REFERENCE, cost="a frozen reference model, and a forward of it per step"
+    )
     """[N, T]: the frozen reference."""
-    logp_teacher: Tensor | None = None
+    logp_teacher: Tensor | None = optional(
+        "[N, T]", Source.TEACHER, cost="a teacher, and a forward of it per step", words="the log-probs of a teacher"
+    )
     """[N, T]: a teacher, log-prob of the sampled token; another model, or one whose prompt knows more."""
-    logp_prompt: Tensor | None = None
+    logp_prompt: Tensor | None = optional(
+        "[N]", Source.PROMPTS, cost="a forward of the prompts per step", words="the log-probs of prompts"
+    )
     """[N]: the policy at rollout time, mean log-prob of the tokens of the response's prompt, but the first."""
-    writer: Tensor | None = None
+    writer: Tensor | None = optional("[N, T]", Source.ROLLOUT, int)
     """[N, T] int: who wrote each token, a `Writer`; `mask` lacks what an environment wrote."""
-    turn: Tensor | None = None
+    turn: Tensor | None = optional("[N, T]", Source.TURNS, int, words=_OF_TURNS)
     """[N, T] int: the policy's turn that a token of `mask` belongs to, from 0."""
-    turn_reward: Tensor | None = None
+    turn_reward: Tensor | None = optional("[N, T]", Source.TURNS, words=_OF_TURNS)
     """[N, T]: what that turn earned, the same on all of its tokens; those of a response add up to its reward."""
-    turn_state: Tensor | None = None
+    turn_state: Tensor | None = optional("[N, T]", Source.TURNS, int, words=_OF_TURNS)
     """[N, T] int: the environment's state in which that turn began; equal numbers of a group are one state."""
-    lot: Tensor | None = None
+    lot: Tensor | None = optional("[N, T]", Source.LOOP, int)
     """[N, T] int64: a number drawn for each token out of all of int64, the same on every process: `objectives.lots`."""
     on_policy: bool = False
     """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
-    micro_batch: Tensor | None = None
+    micro_batch: Tensor | None = optional("[N]", Source.LOOP, int)
     """[N] int: the micro-batch a row is evaluated in, for parts whose scope is the micro-batch."""
-    advantage: Tensor | None = None
+    advantage: Tensor | None = optional("[N] or [N, T]", Source.OBJECTIVE)
     """[N] or [N, T]: given by the caller in place of stages 1 and 3."""
     trace: Trace = field(default_factory=Trace)
     """What the objective has done so far."""
@@ -108,16 +169,8 @@ class TokenBatch:
     def __post_init__(self) -> None:
         if self.mask.dim() != 2 or self.mask.dtype != torch.bool:
             raise ObjectiveError(f"mask must be a bool tensor [N, T], not {self.mask.dtype} {list(self.mask.shape)}")
-        n, t = self.mask.shape
         for name, tensor in self.tensors().items():
-            if name in TOKEN_FIELDS and tensor.shape != (n, t):
-                raise ObjectiveError(f"{name} must be [N, T] = [{n}, {t}] as mask is, not {list(tensor.shape)}")
-            if name in ROW_FIELDS and tensor.shape != (n,):
-                raise ObjectiveError(f"{name} must be [N] = [{n}] as mask has rows, not {list(tensor.shape)}")
-            if name == "rewards" and (tensor.dim() != 2 or len(tensor) != n):
-                raise ObjectiveError(f"rewards must be [N, K] with N = {n}, not {list(tensor.shape)}")
-            if name in ("reward", "advantage") and tensor.shape not in ((n,), (n, t)):
-                raise ObjectiveError(f"{name} must be [N] = [{n}] or [N, T] = [{n}, {t}], not {list(tensor.shape)}")
+            FIELDS[name].check(name, tensor, *self.mask.shape)
 
     @property
     def lengths(self) -> Tensor:
@@ -213,7 +266,7 @@ class TokenBatch:
 class Selected(TokenBatch):
     """Rollouts after stages 1 and 2: `reward` is shaped; `mask` and the rows themselves are those of before."""
 
-    selected: Tensor
+    selected: Tensor = required("[N]", Source.OBJECTIVE, bool)
     """[N] bool: rows that are trained on."""
 
 
@@ -221,13 +274,13 @@ class Selected(TokenBatch):
 class Prepared(Selected):
     """Rollouts after stage 4, of which a pass updates all tokens or some: `mask` is less the rows that were dropped."""
 
-    advantage: Tensor
+    advantage: Tensor = required("[N] or [N, T]", Source.OBJECTIVE)
     """[N, T]: weighed by what is settled with the rollouts; in a plan, by the other weights as well."""
-    policy_mask: Tensor | None = None
+    policy_mask: Tensor | None = optional("[N, T]", Source.OBJECTIVE, bool)
     """[N, T] bool, set by a schedule: tokens whose policy term this pass updates; None: all."""
-    penalty_mask: Tensor | None = None
+    penalty_mask: Tensor | None = optional("[N, T]", Source.OBJECTIVE, bool)
     """[N, T] bool, set by a schedule: tokens whose penalty terms this pass updates; None: all."""
-    clipped: Tensor | None = None
+    clipped: Tensor | None = optional("[N, T]", Source.OBJECTIVE, bool)
     """[N, T] bool, set by the plan for masks that ask: tokens whose gradient the surrogate cuts off at `logp`."""
 
     def __post_init__(self) -> None:
@@ -245,6 +298,25 @@ class Prepared(Selected):
         if part not in self.state:
             raise ObjectiveError(f"{part} reads the state of its controller, which this batch lacks")
         return self.state[part]
+
+
+FIELDS: dict[str, Field] = {
+    item.name: item.metadata[_DECLARED] for item in fields(Prepared) if _DECLARED in item.metadata
+}
+"""Field of the batch that holds a tensor -> its declaration."""
+
+
+def fields_from(*sources: Source) -> frozenset[str]:
+    """The fields that come from one of the sources, by name."""
+    return frozenset(name for name, declared in FIELDS.items() if declared.source in sources)
+
+
+SCORED = (Source.OLD, Source.CURRENT, Source.PROMPTS, Source.REFERENCE, Source.TEACHER)
+"""Sources that are forward passes over the rollouts."""
+OF_TURNS = fields_from(Source.TURNS)
+"""Fields of rollouts of several turns."""
+UNREPORTED = {name: FIELDS[name].words for name in fields_from(Source.OLD, Source.PROMPTS) if FIELDS[name].words}
+"""Field of the policy at rollout time that no engine reports, only a scoring pass -> what it is, in words."""
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from objectives.batch import Prepared, TokenBatch, Writer
+from objectives.batch import FIELDS, SCORED, Prepared, Source, TokenBatch, Writer, fields_from
 from objectives.kinds import Advantage, Mask, Modifier, Penalty, Reward, Schedule
 from objectives.lazy import Tensor, torch
 from objectives.loop import Loop, derivatives
@@ -26,7 +26,7 @@ PER_TOKEN = frozenset({"weight", "coefficients", "ratio", "penalty", "keeps", "l
 PER_ROW = frozenset({"shaping", "selects", "of"})
 BOOLEAN = frozenset({"selects", "keeps", "clips"})
 CALCULATES_NOTHING = frozenset({"check", "equation", "formula", "notices", "numbers", "term"})
-ALWAYS_THERE = frozenset({"mask", "length", "advantage", "selected", "policy_mask", "penalty_mask", "clipped"})
+ALWAYS_THERE = fields_from(Source.OBJECTIVE) | {"mask", "length"}
 """Fields that a part may read without a word."""
 
 
@@ -203,10 +203,7 @@ LAWS = (
     "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
     "neither padding, the order of rows nor the cut into micro-batches"
 )
-DECLARED = frozenset(
-    {"logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy", "logp_ref", "logp_teacher", "logp_prompt"}
-    | {"rewards", "writer", "turn", "turn_reward", "turn_state"}
-)
+DECLARED = fields_from(*SCORED, Source.TURNS) | {"rewards", "writer"}
 """Fields that only an objective which declares them is given."""
 HEEDS_PADDING = "its gradient changes with the padding: leave out what batch.mask is False for"
 PADDING = 4
@@ -216,6 +213,23 @@ FAR = -30.0
 """The log-prob of a token that is next to never sampled."""
 TOLERANCE = 1e-4
 """Of the largest gradient: rounding in float32 comes to less."""
+
+
+def with_made_up_fields(batch: TokenBatch) -> TokenBatch:
+    """The batch, which has `logp_old` and groups from 0, with plain values for every field of rollouts that it lacks.
+
+    In the first group another model is the policy itself.
+    """
+    logp, group = batch.require("logp_old", "made-up fields"), batch.require("group", "made-up fields")
+    values: dict[tuple[str, type], Tensor] = {
+        ("[N, T]", float): torch.where(group[:, None] == 0, logp, 0.9 * logp),
+        ("[N, T]", int): (torch.arange(logp.shape[1]) // 2).expand_as(logp),
+        ("[N]", float): logp[:, 0],
+        ("[N]", int): torch.arange(len(logp)) // 2,
+    }
+    lacking = fields_from(*SCORED, Source.TURNS, Source.LOOP) - batch.tensors().keys()
+    made: dict[str, Any] = {name: values[FIELDS[name].shape, FIELDS[name].dtype] for name in sorted(lacking)}
+    return batch.with_fields(**made)
 
 
 def check_laws(objective: Objective, batch: TokenBatch) -> None:

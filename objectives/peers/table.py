@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from objectives.batch import OF_TURNS, UNREPORTED
+from objectives.batch import FIELDS
 from objectives.errors import ObjectiveError
 
-UNREAD = {
-    **UNREPORTED,
-    "logp_teacher": "the log-probs of a teacher",
-    **dict.fromkeys(sorted(OF_TURNS), "the rewards and states of turns"),
-}
+UNREAD = {name: declared.words for name, declared in FIELDS.items() if declared.words}
 """Field of the batch that our own loop fills, and an adapter only where it is `reported` -> what it is, in words."""
 
 
@@ -78,7 +74,7 @@ class PeerTable:
     adapter: str = ""
     """By what it trains with objectives of the zoo, where there is such a thing."""
     reported: frozenset[str] = frozenset()
-    """Fields of UNREPORTED that the adapter has from its scoring pass."""
+    """Fields of UNREAD that the adapter has from its scoring pass."""
 
     def lacking(self, needs: frozenset[str]) -> str:
         """Which of the fields that an objective needs the adapter does not get, in words; empty if none."""

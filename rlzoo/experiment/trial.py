@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, lots
-from objectives.contract import BrokenLaw, check_finite, check_laws
+from objectives.contract import BrokenLaw, check_finite, check_laws, with_made_up_fields
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.source import is_ours
@@ -89,7 +89,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
     logp, entropy = logp.masked_fill(certain, 0.0), entropy.masked_fill(certain, 0.0)
     truncated = length == rollout.max_response_tokens
     moved = 0.5 + torch.rand(rows, LENGTH, generator=draw)
-    return TokenBatch(
+    batch = TokenBatch(
         mask=mask,
         length=length,
         group=group,
@@ -104,16 +104,13 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         logp=moved * logp,
         entropy=moved * entropy,
         logp_ref=torch.where(group[:, None] == 0, logp, 1.1 * logp),
-        logp_teacher=torch.where(group[:, None] == 0, logp, 0.9 * logp),
-        logp_prompt=logp[:, 0],
         logp_sampler=logp,
         writer=_writers(length),
-        turn=(torch.arange(LENGTH) // 2).repeat(rows, 1),
         turn_reward=torch.stack([reward, reward / 2, 1 - reward], 1).repeat_interleave(2, 1),
         turn_state=torch.stack([0 * length, length % 2, length % 3], 1).repeat_interleave(2, 1),
         lot=lots(group, LENGTH, seed=0),
-        micro_batch=torch.arange(rows) // 2,
     )
+    return with_made_up_fields(batch)
 
 
 def _writers(length: torch.Tensor) -> torch.Tensor:

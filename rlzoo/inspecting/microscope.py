@@ -15,9 +15,11 @@ from objectives import (
     UNREPORTED,
     Loop,
     Objective,
+    Source,
     TokenBatch,
     Trace,
     Writer,
+    fields_from,
     parse,
     quantile,
     whole_groups,
@@ -166,7 +168,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
     experiment = check(config)
     _tell_of_other_code(folder, experiment)
-    further = {"logp_ref", "logp_teacher", *UNREPORTED}
+    further = fields_from(Source.REFERENCE, Source.TEACHER) | UNREPORTED.keys()
     needs = SCORED.union(*(objective.needs & further for objective in objectives))
     accelerator = make_accelerator(config.model.precision)
     with (

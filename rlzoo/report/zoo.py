@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 from rich.padding import Padding
 
-from objectives import FAILURE_MODES, Name, Objective, Stage, names, read_terms
+from objectives import FAILURE_MODES, FIELDS, Name, Objective, Stage, names, read_terms
 from objectives.peers.translate import Translation
 from rlzoo.errors import UserError, nearest
 from rlzoo.report.provenance import HOW, Provenance
@@ -19,21 +19,10 @@ ITEMS = ("Open", "Deviations", "Variant")
 """Words that start a line of their own in a method's docstring."""
 
 
-COSTS = {
-    "logp_ref": "a frozen reference model, and a forward of it per step",
-    "logp_teacher": "a teacher, and a forward of it per step",
-    "logp_prompt": "a forward of the prompts per step",
-    "logp_old": "a scoring forward per step (none if a step makes one update, or with rollout.old_logp=engine)",
-    "sum_pi_squared_old": "sums of squared probabilities at rollout time, from the scoring forward",
-    "entropy_old": "entropies at rollout time, from the scoring forward",
-}
-"""Field of the batch -> what it takes to have it."""
-
-
 def costs(objective: Objective) -> list[str]:
     """What it takes beyond one forward and backward over the rollouts."""
     lines = [f"{objective.pass_count} update pass{'es' * (objective.pass_count > 1)} over the rollouts of a step"]
-    lines += [text for field, text in COSTS.items() if field in objective.needs]
+    lines += [field.cost for name, field in FIELDS.items() if field.cost and name in objective.needs]
     if objective.reads_current:
         lines.append("a forward without gradient before each update once the policy has moved, for current statistics")
     if objective.refills:

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from objectives import Loop, Objective, Selected, whole_groups
+from objectives import SCORED, Loop, Objective, Selected, Source, fields_from, whole_groups
 from rlzoo.config import Config, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
@@ -220,11 +220,11 @@ def may_learn(batch: Selected) -> Tensor:
 # ---- what is scored of rows, and how ---------------------------------------------------------------------------------
 
 
-CURRENT = frozenset({"logp", "entropy"})
+CURRENT = fields_from(Source.CURRENT)
 """Fields of the policy as an update meets it."""
-POLICY = CURRENT | {"logp_old", "entropy_old", "sum_pi_squared_old"}
+POLICY = CURRENT | fields_from(Source.OLD)
 """Fields of a batch that one forward pass of the policy over its rollouts fills."""
-OTHERS = frozenset({"logp_ref", "logp_teacher"})
+OTHERS = fields_from(Source.REFERENCE, Source.TEACHER)
 """Fields that one forward pass of another model, or behind other prompts, fills."""
 DUMMY_ROW = torch.zeros(1, dtype=torch.long)
 """Row that a rank without rows of its own calculates, so that sharded models are in step."""
@@ -243,7 +243,7 @@ def step_scoring(config: Config, objective: Objective, moved: bool) -> tuple[Loo
     reported = frozenset({"logp_old", "entropy_old"} if sees_entropy else {"logp_old"})
     if moved:
         return loop, needs & OTHERS, reported
-    scored = needs & (POLICY | OTHERS | {"logp_prompt"})
+    scored = needs & fields_from(*SCORED)
     if not of_engine:
         return loop, scored, frozenset()
     if needs & (POLICY - CURRENT) <= reported:  # else a pass over all rollouts fills the current ones as well

@@ -11,17 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from objectives import TokenBatch, Writer
+from objectives import FIELDS, TokenBatch, Writer
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 GRID = 1024.0
 GARBAGE = (np.nan, np.inf, -np.inf, 1e30, 0.0)
-TOKEN_FIELDS = (
-    *("logp_old", "entropy_old", "sum_pi_squared_old", "logp", "entropy"),
-    *("logp_ref", "logp_teacher", "logp_sampler", "turn_reward"),
-)
 
 
 @dataclass(frozen=True)
@@ -253,7 +249,7 @@ def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:
 
 def beyond_the_mask(case: Case, garbage: float, observed: bool = True) -> Case:
     """The same batch with another value on all padding, and on what an environment wrote where `observed`."""
-    values = {name: getattr(case, name) for name in TOKEN_FIELDS}
+    values = {name: getattr(case, name) for name, it in FIELDS.items() if it.dtype is float and it.shape == "[N, T]"}
     kept = case.mask if observed else case.writer != Writer.NONE
     spoiled = {name: np.where(kept, value, garbage) for name, value in values.items() if value is not None}
     return replace(case, **spoiled)
