@@ -35,7 +35,7 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.statistics.intervals import mean_over_runs
 from rlzoo.tasks.arithmetic import Arithmetic
@@ -104,7 +104,7 @@ def rollouts(config: Config, problems: Sequence[Sequence[Problem]]) -> Iterator[
     tokenizer = load_tokenizer(config.model)
     engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
     with GraderPool(PlantedArithmetic().grader) as graders:
-        sampler = SingleTurn(engine, graders, tokenizer)
+        sampler = Sampler(engine, graders, tokenizer)
         for number, asked in enumerate(problems):
             sampling = Sampling(config.rollout.max_response_tokens)
             yield sampler(asked, config.rollout.responses_per_prompt, sampling, seed=number)

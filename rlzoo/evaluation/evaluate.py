@@ -21,7 +21,7 @@ from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.model.accelerator import gathered
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, SHARE, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.sampler import Environment, GradedRollouts
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.statistics.aggregates import majority_at_k, pass_at_k, powers_of_two
 from rlzoo.statistics.intervals import Estimate, mean_over_problems
 from rlzoo.tasks.base import KnowsCalls, Problem, Task
@@ -158,7 +158,7 @@ class Evaluator:
     """
 
     accelerator: Accelerator
-    sampler: Environment
+    sampler: Sampler
     task: Task
     problems: Sequence[Problem]
     samples: int

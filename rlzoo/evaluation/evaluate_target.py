@@ -24,8 +24,8 @@ from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
-from rlzoo.rollout.environment import environment_opened
 from rlzoo.rollout.memory import warn_of_cache
+from rlzoo.rollout.sampler import open_sampler
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, contamination_of, load_benchmark
 from rlzoo.tasks.grading import GraderPool
@@ -147,7 +147,7 @@ def _evaluate(
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with (
             closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,
-            environment_opened(config.task, engine, graders, tokenizer) as sampler,
+            open_sampler(config.task, engine, graders, tokenizer) as sampler,
         ):
             for part in parts:
                 problem_set, kept = part.problem_set, KeptBatches(part.path)

@@ -17,7 +17,6 @@ from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.machine import environment
 from rlzoo.files import read_json, read_json_lines, write_json_lines
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
-from rlzoo.rollout.environment import environment_of
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -215,7 +214,7 @@ def _tasks(records: Sequence[Record]) -> Iterable[Record]:
 
 def _check_grades_text(file: Path, records: Sequence[Record]) -> None:
     for task in _tasks(records):
-        if not environment_of(grading_config(task)).grades_text:
+        if grading_config(task).episodes:
             raise UserError(
                 f"{file} cannot be graded again: the rewards of task.name={task['name']} are those of its environment, "
                 f"and do not follow from a response's text; rlzoo eval samples and grades anew"

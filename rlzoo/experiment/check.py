@@ -18,6 +18,7 @@ from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_nami
 from rlzoo.rollout import check_engine, check_engine_name, engine_class
 from rlzoo.tasks import check_task, load_task
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.tasks.text import prompt_key
 
 if TYPE_CHECKING:  # what needs torch is imported where it is first used
@@ -234,10 +235,8 @@ def _check_teacher_is_there(objective: Objective, teacher: str, template: str) -
 
 def _check_turns(objective: Objective, task: TaskConfig) -> None:
     """Raises UserError if a part reads what only rows of several turns have, and the task's have one."""
-    from rlzoo.rollout.environment import environment_of
-
     read = objective.needs & (OF_TURNS | {"writer"})
-    if not read or environment_of(task).has_turns:
+    if not read or tool_keys(task):
         return
     reader = _reader(objective, read)
     what = "the rewards and states of turns" if read & OF_TURNS else "what an environment answers"
@@ -264,12 +263,10 @@ def _check_is_read(objective: Objective, model: ModelConfig, task: TaskConfig) -
 
 def _check_stale(objective: Objective, task: TaskConfig, rollout: RolloutConfig) -> None:
     """Refuses rollouts of older policies of which it would not be known what the objective reads."""
-    from rlzoo.rollout.environment import environment_of
-
     if not rollout.may_be_stale:
         return
     _check_partial(objective, task, rollout.partial_tokens)
-    if rollout.ahead and not environment_of(task).grades_tokens:
+    if rollout.ahead and tool_keys(task):
         raise UserError(
             f"rollout.ahead={rollout.ahead}: the environment of task.name={task.name} makes rewards as it goes, "
             f"and none of rollouts that a checkpoint has kept; leave rollout.ahead out"
@@ -285,13 +282,10 @@ def _check_stale(objective: Objective, task: TaskConfig, rollout: RolloutConfig)
 
 def _check_partial(objective: Objective, task: TaskConfig, partial_tokens: int) -> None:
     """Raises UserError where responses are not made in one go, or where groups are dropped and others sampled."""
-    from rlzoo.rollout.environment import environment_of
-    from rlzoo.rollout.sampler import SingleTurn
-
     key = f"rollout.partial_tokens={partial_tokens}"
     if not partial_tokens:
         return
-    if environment_of(task).__call__ is not SingleTurn.__call__:
+    if tool_keys(task):
         raise UserError(
             f"{key}: the environment of task.name={task.name} writes in a response, which cannot be put aside "
             f"in the middle; leave rollout.partial_tokens out"

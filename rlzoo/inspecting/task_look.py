@@ -18,8 +18,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.rollout.sampler import GradedRollouts, open_sampler
 from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
 from rlzoo.tasks.dataset import has_no_answer
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -88,7 +87,7 @@ class TaskLook:
             policy = load_policy(config.model, self.tokenizer).to(accelerator.device)
             with (
                 closing(load_engine(rollout, config.model, policy, self.tokenizer)) as engine,
-                environment_opened(config.task, engine, graders, self.tokenizer) as sampler,
+                open_sampler(config.task, engine, graders, self.tokenizer) as sampler,
             ):
                 sampling = Sampling(rollout.max_response_tokens, rollout.temperature, rollout.top_p)
                 seed = step_seed(config.seed, 0, "task")

@@ -29,7 +29,7 @@ from rlzoo.model.pretrained import without_progress_bars
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.sampler import open_sampler
 from rlzoo.tasks import demonstrated_task
 from rlzoo.tasks.base import DemonstratedTask, DemonstratesTools, Problem
 from rlzoo.tasks.grading import GraderPool
@@ -236,7 +236,7 @@ def evaluate_folder(folder: Path, task: DemonstratedTask) -> dict[str, float]:
     tokenizer = load_tokenizer(model, config)
     engine = load_engine(RolloutConfig(), model, load_policy(model, tokenizer), tokenizer)
     problems = task.held_out[:_EVALUATION_PROBLEMS]
-    with GraderPool(task.grader) as graders, environment_opened(config, engine, graders, tokenizer) as environment:
+    with GraderPool(task.grader) as graders, open_sampler(config, engine, graders, tokenizer) as environment:
 
         def accuracy(samples: int, temperature: float) -> float:
             sampling = Sampling(MAX_RESPONSE_TOKENS, temperature)

@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import requests
 
 from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.tools import Answer
+from rlzoo.tasks.environments import Answer, Turn
+from rlzoo.tasks.tools import answer_call, read_calls
 
 OPENENV = "openenv:"
 _STEP = "step"
@@ -34,9 +35,7 @@ class OpenEnvServer:
     """Name, description and parameters of each tool, as a JSON schema has them."""
     lists_tools: bool
     reward_names: ClassVar[Sequence[str]] = ("turn_reward",)
-    tells_states: ClassVar[bool] = False
-    tells_end: ClassVar[bool] = True
-    hears: ClassVar[Literal["calls"]] = "calls"
+    has_user: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (self.written, self.functions, self.lists_tools)
@@ -54,13 +53,10 @@ class OpenEnvServer:
         """An episode, whose session begins with its reset."""
         return OpenEnvEpisode(self)
 
-    def tool(self, instance: "OpenEnvEpisode", name: str) -> Callable[..., Any]:
-        """What sends a call of that name to the server."""
-        return partial(instance.call, name)
-
-    async def respond(self, instance: "OpenEnvEpisode", turn: str, is_truncated: bool) -> Sequence[Answer]:
-        """Nothing: a server hears calls alone."""
-        raise NotImplementedError
+    def step(self, instance: "OpenEnvEpisode", turn: Turn, functions: Mapping[str, Callable[..., Any]]) -> list[Answer]:
+        """Sends the calls of a turn to the server, one after the other."""
+        functions = {**functions, **{name: partial(instance.call, name) for name in self.tools}}
+        return [answer_call(call, functions) for call in read_calls(turn, functions)]
 
 
 def _received(written: str, functions: tuple[Mapping[str, Any], ...], lists_tools: bool) -> OpenEnvServer:

@@ -140,6 +140,11 @@ _TASK = ("name", "train", "held_out", "grader", "final_answer")
 def check_outside_task(written: str, config: TaskConfig) -> None:
     """Raises UserError if the task is not there, or takes none of the keys that are set."""
     made, default = load_outside("task.name", written), TaskConfig()
+    if hasattr(made, "environment"):
+        raise UserError(
+            f"task.name={written}: its attribute environment is no longer read; name a class with "
+            f"task.environment=./my_file.py:MyEnvironment"
+        )
     names = _parameters(made)
     for option in config.options:
         if option not in names:
@@ -167,7 +172,7 @@ def load_outside_task(written: str, config: TaskConfig, **others: int) -> Task:
     missing = [name for name in _TASK if not (hasattr(type(task), name) or name in getattr(task, "__dict__", ()))]
     if missing:
         raise UserError(f"task.name={written} has no {', no '.join(missing)}; a task has {', '.join(_TASK)}")
-    return _OutsideTask(written, task)
+    return _OutsideTask(written, task, has_environment=bool(config.environment))
 
 
 def _parameters(made: Any) -> Mapping[str, inspect.Parameter]:
@@ -180,12 +185,13 @@ class _OutsideTask:
 
     written: str
     task: Task
+    has_environment: bool = False
 
     def __str__(self) -> str:
         return f"task.name={self.written}"
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else the task has, as its environment."""
+        """Whatever else the task has."""
         if name == "task" or name.startswith("__"):
             raise AttributeError(name)  # where it is made from what was pickled
         return getattr(self.task, name)
@@ -253,7 +259,7 @@ class _OutsideTask:
     def _identity(self, problem: Problem) -> object:
         """What makes two problems one: the prompt; where an environment may tell more, the answer and the data too."""
         prompt = prompt_key(problem.prompt)
-        return (prompt, problem.answer, repr(problem.data)) if hasattr(self.task, "environment") else prompt
+        return (prompt, problem.answer, repr(problem.data)) if self.has_environment else prompt
 
 
 def _fault_of(problem: Any) -> str:

@@ -5,20 +5,23 @@ the model, as in transformers. A model calls in the form that the templates of Q
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as many as it likes in a turn.
 """
 
+import asyncio
+import inspect
 import json
 import random
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
-from rlzoo.tasks.outside import load_outside
+from rlzoo.tasks.environments import Answer, Start, Step, Turn, seed_of
+from rlzoo.tasks.outside import described, load_outside
 from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox
 
 CALLS = "<tool_call>"
@@ -89,19 +92,8 @@ def calls_in(text: str) -> list[str]:
     return [call.strip() for call in _CALL.findall(text)]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What goes back to the model for a call, or for a turn."""
-
-    text: str
-    is_error: bool = False
-    """Whether the call was malformed, or its tool unknown, raised, or took too long."""
-    role: str = "tool"
-    """Of the message that it becomes: `tool` for a call; an environment may also speak as `user`."""
-
-
 TOO_MANY = Answer(f"error: no more than {MOST_CALLS} calls of a turn are made, and there were more", is_error=True)
-"""What stands in place of the answers to the others."""
+"""The answer to all calls beyond `MOST_CALLS`."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +104,15 @@ class Call:
     arguments: Mapping[str, Any]
 
 
+def read_calls(turn: Turn, names: Collection[str]) -> list[Call | Answer]:
+    """Reads the calls that a turn makes of these tools; a turn that is truncated, or the last, makes none."""
+    calls = [] if turn.is_truncated or turn.is_last or not names else calls_in(turn.text)
+    read = [read_call(call, names) for call in calls[:MOST_CALLS]]
+    return [*read, TOO_MANY] if len(calls) > MOST_CALLS else read
+
+
 def read_call(text: str, names: Collection[str]) -> Call | Answer:
-    """The call of one of these tools, or what the model is told is wrong with it."""
+    """Reads a call of one of these tools; gives the error for the policy if it is none."""
     try:
         read = json.loads(text) if len(text) <= LONGEST_CALL else None
     except (ValueError, RecursionError):
@@ -140,50 +139,78 @@ def shortened(text: str) -> str:
     return text[:LONGEST_ANSWER].encode("utf-8", "replace").decode("utf-8") + cut
 
 
-class ToolPool:
-    """Answers calls in `workers` processes, each call in at most `timeout` seconds; a context manager.
+def answer_call(call: Call | Answer, functions: Mapping[str, Callable[..., Any]]) -> Answer:
+    """Calls the function of that name here. Whatever it raises becomes an answer, also `exit()`."""
+    if isinstance(call, Answer):
+        return call
+    try:
+        return Answer(answer_text(wait_for(functions[call.name](**call.arguments))))
+    except BaseException as error:
+        return Answer(shortened(f"error: {described(error)}"), is_error=True)
 
-    No call ends a run: whatever goes wrong with one is told to the model. A tool that has taken all of its time often
-    gets less until `begin` is called again. The tools are the user's code and may do what that may; what a model writes
+
+def wait_for(value: Any) -> Any:
+    """Returns a value, or the result of one that can be awaited, from the one event loop of this process."""
+    return _event_loop().run_until_complete(value) if inspect.isawaitable(value) else value
+
+
+@cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+class ToolPool:
+    """The environment in which functions of the user answer calls; a context manager.
+
+    It makes calls in `workers` processes, each in at most `timeout` seconds. A tool that has often taken all of its
+    time gets less until the next `reset`. The tools are the user's code and may do what that may; what a model writes
     reaches them as arguments alone.
     """
+
+    is_stateful: ClassVar[bool] = False
 
     def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
         self.tools, self.timeout = {tool.name: tool for tool in tools}, timeout
         self._sandbox = Sandbox(partial(_caller, tuple(tools)), "task.tools", workers)
-        self.begin()
 
     def __enter__(self) -> Self:
-        if self.tools:
-            self._sandbox.__enter__()
+        self._sandbox.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.tools:
-            self._sandbox.__exit__(kind, error, traceback)
+        self._sandbox.__exit__(kind, error, traceback)
 
-    def begin(self) -> None:
-        """A round of rollouts begins: each tool has all of its time again."""
+    def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
+        """Gives each tool all of its time again, and each row a seed for what its tools draw."""
+        self._seeds = [seed_of(seed, f"tools of row {start.row}") for start in starts]
         self._patience = {
             name: Patience(self.timeout, "task.tool_timeout", f"calls of {name}", is_bounded=True)
             for name in self.tools
         }
+        return [Step() for _ in starts]
 
-    def answers(self, calls: Sequence[tuple[str, int]]) -> list[Answer]:
-        """To each call, with a seed for what its tool draws, the answer, in order; threads wait for each other.
-
-        Raises Fault if no process can be started.
-        """
-        read = [read_call(call, self.tools) for call, _ in calls]
-        asked = [
-            Request((call.name, call.arguments, seed), self._patience[call.name])
-            for call, (_, seed) in zip(read, calls, strict=True)
+    def step(self, turns: Mapping[int, Turn]) -> dict[int, Step]:
+        """Answers the calls of each turn, in order; threads wait for each other. Raises Fault without processes."""
+        read = {row: read_calls(turn, self.tools) for row, turn in turns.items()}
+        requests = [
+            Request((call.name, call.arguments, self._call_seed(row, turns[row], place)), self._patience[call.name])
+            for row, calls in read.items()
+            for place, call in enumerate(calls)
             if isinstance(call, Call)
         ]
-        answers = iter(map(_answer_of, self._sandbox.ask(asked)) if asked else ())
-        return [call if isinstance(call, Answer) else next(answers) for call in read]
+        answers = iter(map(_answer_of, self._sandbox.ask(requests)) if requests else ())
+        return {
+            row: Step([call if isinstance(call, Answer) else next(answers) for call in calls])
+            for row, calls in read.items()
+        }
+
+    def grade(self, texts: Sequence[str]) -> None:
+        """The task's grader makes the rewards."""
+
+    def _call_seed(self, row: int, turn: Turn, place: int) -> int:
+        return seed_of(self._seeds[row], f"turn {turn.number}, call {place}")
 
 
 def _answer_of(outcome: Outcome) -> Answer:
@@ -193,17 +220,17 @@ def _answer_of(outcome: Outcome) -> Answer:
 
 
 def _caller(tools: Sequence[Tool]) -> Callable[[str, Mapping[str, Any], int], str]:
-    """What a worker does."""
+    """Returns the function of a worker."""
     functions = {tool.name: tool.function for tool in tools}
 
-    def called(name: str, arguments: Mapping[str, Any], seed: int) -> str:
+    def call(name: str, arguments: Mapping[str, Any], seed: int) -> str:
         seed_generators(seed)
-        return answer_text(functions[name](**arguments))
+        return answer_text(wait_for(functions[name](**arguments)))
 
-    return called
+    return call
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds those of Python and of numpy."""
+    """Seeds the generators of Python and of numpy."""
     random.seed(seed)
     numpy.random.seed(seed % 2**32)

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
+from rlzoo.tasks.environments import Answer, Turn
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.tools import Answer
+from rlzoo.tasks.tools import wait_for
 
 _EXTRA = "pip install 'rlzoo-llm[verifiers]'"
 
@@ -32,9 +33,7 @@ class VerifiersEnvironment:
     """The arguments in JSON."""
     environment: Any
     reward_names: ClassVar[Sequence[str]] = ("get_reward",)
-    tells_states: ClassVar[bool] = False
-    tells_end: ClassVar[bool] = False
-    hears: ClassVar[Literal["turns"]] = "turns"
+    has_user: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _loaded, (self.written, self.options)
@@ -55,13 +54,9 @@ class VerifiersEnvironment:
 
         return VerifiersEpisode(self.environment)
 
-    def tool(self, instance: Any, name: str) -> Callable[..., Any]:
-        """Nothing: calls stand in turns, which the environment reads."""
-        raise NotImplementedError
-
-    async def respond(self, instance: Any, turn: str, is_truncated: bool) -> Sequence[Answer]:
-        """What the environment says to a turn; nothing once it has ended."""
-        answers: Sequence[Answer] = await instance.respond(turn, is_truncated)
+    def step(self, instance: Any, turn: Turn, functions: Mapping[str, Callable[..., Any]]) -> Sequence[Answer]:
+        """Answers a turn, the calls in which the environment makes; nothing once it has ended."""
+        answers: Sequence[Answer] = wait_for(instance.step(turn))
         return answers
 
 

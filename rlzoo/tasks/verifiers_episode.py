@@ -15,7 +15,8 @@ import verifiers
 from verifiers.types import Response, ResponseMessage, ToolCall
 
 from rlzoo.errors import one_line
-from rlzoo.tasks.tools import CALLS, Answer, Call, calls_in, read_call
+from rlzoo.tasks.environments import Answer, Turn
+from rlzoo.tasks.tools import CALLS, Call, calls_in, read_call, shortened
 
 
 class PolicyClient(verifiers.OpenAIChatCompletionsClient):
@@ -36,7 +37,7 @@ class PolicyClient(verifiers.OpenAIChatCompletionsClient):
 
 
 class VerifiersEpisode:
-    """One rollout of an environment, in the form of `task.environment` with `respond` in place of tools."""
+    """One rollout of an environment, in the form of `task.environment` with `step` in place of tools."""
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
@@ -62,16 +63,16 @@ class VerifiersEpisode:
             raise ValueError("its first messages are not those of its dataset, with text added to the last one at most")
         return shown
 
-    async def respond(self, turn: str, is_truncated: bool) -> list[Answer]:
-        """What the environment says to a turn; nothing once it has ended.
+    async def step(self, turn: Turn) -> list[Answer]:
+        """Gives the messages of the environment after a turn; none once it has ended.
 
         A turn all of whose calls are malformed does not reach the environment, which could not read them either.
         """
-        calls = [] if is_truncated or not self.tools else calls_in(turn)
+        calls = [] if turn.is_truncated or not self.tools else calls_in(turn.text)
         self.read, self.failures = [read_call(call, self.tools) for call in calls], []
         if calls and not any(isinstance(call, Call) for call in self.read):
             return [call for call in self.read if isinstance(call, Answer)]
-        await self.client.turns.put(_response(turn, self.read, is_truncated))
+        await self.client.turns.put(_response(turn, self.read))
         before, self.messages = self.messages, await self._next()
         if not self.messages:
             return []
@@ -114,14 +115,14 @@ class VerifiersEpisode:
         role, text = _fields(message)
         if role not in ("tool", "user"):
             raise ValueError(f"the environment answers as {role}; chat templates take tool and user behind a turn")
-        return Answer(text, is_error=role == "tool" and text in self.failures, role=role)
+        return Answer(shortened(text), is_error=role == "tool" and text in self.failures, role=role)
 
     def _noted(self, text: str) -> str:
         self.failures.append(text)
         return text
 
 
-def _response(turn: str, calls: Sequence[Call | Answer], is_truncated: bool) -> Response:
+def _response(turn: Turn, calls: Sequence[Call | Answer]) -> Response:
     """A turn as a server's answer: text, and the calls that could be read."""
     asked = [
         ToolCall(id=f"call_{place}", name=call.name, arguments=json.dumps(call.arguments))
@@ -129,10 +130,10 @@ def _response(turn: str, calls: Sequence[Call | Answer], is_truncated: bool) -> 
         if isinstance(call, Call)
     ]
     message = ResponseMessage(
-        content=turn.partition(CALLS)[0] if asked else turn,
+        content=turn.text.partition(CALLS)[0] if asked else turn.text,
         tool_calls=asked or None,
-        finish_reason="length" if is_truncated else "tool_calls" if asked else "stop",
-        is_truncated=is_truncated,
+        finish_reason="length" if turn.is_truncated else "tool_calls" if asked else "stop",
+        is_truncated=turn.is_truncated,
     )
     return Response(id="turn", created=int(time.time()), model="policy", message=message)
 

@@ -25,7 +25,7 @@ from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import resharded
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.sampler import Environment, GradedRollouts, uneven_rewards
+from rlzoo.rollout.sampler import GradedRollouts, Sampler, uneven_rewards
 from rlzoo.tasks.base import Problem
 
 TRAINING = 3
@@ -111,7 +111,7 @@ def gather_rollouts(graded: GradedRollouts, problems: Sequence[Problem], acceler
 
 
 def grade_share(
-    rollouts: Rollouts, problems: Sequence[Problem], sampler: Environment, accelerator: Accelerator
+    rollouts: Rollouts, problems: Sequence[Problem], sampler: Sampler, accelerator: Accelerator
 ) -> GradedRollouts:
     """Grades this rank's share of responses that every rank has; `problems` are those of the rollouts' prompts."""
     size = len(rollouts.prompt) // len(problems)

@@ -33,8 +33,7 @@ from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, prepa
 from rlzoo.model.flops import forward_flops, measured_peak
 from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
+from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
 from rlzoo.signals import Interrupted, heard, interrupt, number_of
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, save_checkpoint
@@ -222,7 +221,7 @@ def load_trainer(
         policy, tokenizer = models.policy, experiment.tokenizer
         progress = Progress() if checkpoint is None else read_progress(checkpoint)
         engine = load_engine(config.rollout, config.model, policy, tokenizer, progress.updates)
-        opened = environment_opened(config.task, engine, graders, tokenizer)
+        opened = open_sampler(config.task, engine, graders, tokenizer)
         with closing(engine), opened as sampler:
             loaded = policy, models.reference, sampler, progress, models.teacher
             trainer = Trainer(experiment, accelerator, *loaded, learns=learns)

@@ -29,7 +29,7 @@ from rlzoo.config import RolloutConfig
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling, concatenate
-from rlzoo.rollout.sampler import Environment, GradedRollouts, span
+from rlzoo.rollout.sampler import GradedRollouts, Sampler, span
 from rlzoo.tasks.base import Problem
 from rlzoo.training.rows import gather_rows, grade_share, problem_share, round_seed, sampling_of
 
@@ -62,7 +62,7 @@ def ahead_tensors(rollouts: Rollouts, config: RolloutConfig, accelerator: Accele
 
 
 def read_ahead(
-    checkpoint: Path, experiment: Experiment, sampler: Environment, accelerator: Accelerator, progress: Progress
+    checkpoint: Path, experiment: Experiment, sampler: Sampler, accelerator: Accelerator, progress: Progress
 ) -> GradedRollouts:
     """The share of this rank in what a checkpoint has ahead, graded again."""
     saved = load_file(checkpoint / AHEAD)
@@ -136,7 +136,7 @@ class PartialRollouts:
 
 def sample_parts(
     experiment: Experiment,
-    sampler: Environment,
+    sampler: Sampler,
     accelerator: Accelerator,
     step: int,
     problems_used: int,
@@ -175,7 +175,7 @@ def groups_to_begin(begun: PartialRollouts, wanted: int) -> int:
 
 
 def _sample_round(
-    begun: PartialRollouts, experiment: Experiment, sampler: Environment, accelerator: Accelerator, seed: int
+    begun: PartialRollouts, experiment: Experiment, sampler: Sampler, accelerator: Accelerator, seed: int
 ) -> PartialRollouts:
     """One round: each rank continues the responses of its share of the unfinished groups, and hears of all."""
     rollout, unfinished = experiment.config.rollout, begun.unfinished
@@ -245,7 +245,7 @@ def partial_tensors(begun: PartialRollouts) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-def read_partial(checkpoint: Path, experiment: Experiment, sampler: Environment) -> PartialRollouts:
+def read_partial(checkpoint: Path, experiment: Experiment, sampler: Sampler) -> PartialRollouts:
     """The groups that wait at a checkpoint, whatever the number of ranks was."""
     saved = load_file(checkpoint / BEGUN)
     problems = tuple(saved.pop("problem").tolist())

@@ -38,7 +38,7 @@ from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import add_up_copies, is_sharded, resharded
 from rlzoo.rollout.base import RolloutEngine, Rollouts, concatenate
-from rlzoo.rollout.sampler import Environment, GradedRollouts, span, uneven_rewards
+from rlzoo.rollout.sampler import GradedRollouts, Sampler, span, uneven_rewards
 from rlzoo.tasks.base import Problem
 from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
 from rlzoo.training.optimizer import make_optimizer, rate_fraction, set_rate, take_step
@@ -104,7 +104,7 @@ class Trainer:
         accelerator: Accelerator,
         policy: Policy,
         reference: Policy | None,
-        sampler: Environment,
+        sampler: Sampler,
         progress: Progress | None = None,
         teacher: Policy | None = None,
         learns: bool = True,

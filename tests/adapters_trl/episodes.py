@@ -23,9 +23,7 @@ from rlzoo.experiment.check import check
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.model.policy import load_policy
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import Environment
-from rlzoo.rollout.turns import padded
+from rlzoo.rollout.sampler import Sampler, open_sampler
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.reward import Row
 from rlzoo.training.step import StepRollouts, Trainer
@@ -102,7 +100,10 @@ class PlannedEngine:
         prompt = torch.arange(len(prompts) * responses_per_prompt) // responses_per_prompt
         whole = [planned(self.tokenizer, prompts[number], row) for row, number in enumerate(prompt.tolist())]
         turns = [turn[: sampling.max_response_tokens] for turn in whole]
-        tokens, lengths = padded(turns, torch.long), torch.tensor([len(turn) for turn in turns])
+        tokens, lengths = (
+            pad_sequence([torch.tensor(turn) for turn in turns], batch_first=True),
+            torch.tensor([len(turn) for turn in turns]),
+        )
         sampled = sampled_responses([*map(list, prompts)], prompt, tokens, lengths, torch.zeros(tokens.shape))
         return replace(sampled, truncated=lengths < torch.tensor([len(turn) for turn in whole]))
 
@@ -124,7 +125,7 @@ class Rig:
     """A model, its weights at each update and those of its reference, and our own environment of the game."""
 
     folder: Path
-    environment: Environment
+    environment: Sampler
 
     def experiment(self, objective: str) -> Experiment:
         """A step of two groups, each of which is a mini-batch of two micro-batches."""
@@ -230,6 +231,6 @@ def rig(folder: Path) -> Iterator[Rig]:
     task = experiment.config.task
     with (
         GraderPool(experiment.task.grader) as graders,
-        environment_opened(task, engine, graders, experiment.tokenizer) as environment,
+        open_sampler(task, engine, graders, experiment.tokenizer) as environment,
     ):
         yield Rig(folder, environment)

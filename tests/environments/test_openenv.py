@@ -18,12 +18,13 @@ from rlzoo.commands import main
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
-from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_schemas
+from rlzoo.tasks.environments import Turn
 from rlzoo.tasks.episodes import EpisodePool
 from tests.environments.package_environments import OPENENV
 from tests.rollout.calling_model import save_calling_model
+from tests.rollout.episodes import begin, make_calls
 
 PROBLEM = Problem("1", "Add up.", "5", {"kind": "sum"})
 
@@ -82,29 +83,30 @@ def test_what_a_server_takes_is_what_the_model_is_told(server: tuple[str, str, P
 
 def test_calls_are_steps_of_a_session_of_its_own_and_errors_go_back_as_text(server: tuple[str, str, Path]) -> None:
     kind, address, folder = server
-    with EpisodePool(episode_settings(config(address)), 2) as episodes:
-        shown = [answer.text for answer in episodes.begin([PROBLEM] * 3, [1, 1, 2])]
+    with EpisodePool.of(config(address)) as episodes:
+        shown = [answer.text for answer in begin(episodes, [PROBLEM] * 3, [1, 1, 2])]
         if kind == "adding":
             assert shown[0] == shown[1] != shown[2] and shown[0].startswith('\n{"sum": 0, "secret": ')
         else:
             assert shown == ["", "", ""]
-        ((first, error, second), (other,)) = episodes.answers(
-            [(0, [call(kind, 2), call(kind, 500), call(kind, 4)]), (1, [call(kind, 2)])]
+        ((first, error, second), (other,)) = make_calls(
+            episodes, [(0, [call(kind, 2), call(kind, 500), call(kind, 4)]), (1, [call(kind, 2)])]
         )
         assert error.is_error and "five hundred" in error.text
         sums = [json.loads(it.text) for it in (first, second, other)]
         assert [it["sum"] if kind == "adding" else it for it in sums] == [5, 7, 5]
         rewards = [0.5, 0.25, 0.0] if kind == "adding" else [0.0] * 3
         if kind == "adding":
-            ((wrong, last, after),) = episodes.answers(
-                [(1, ['{"name": "step", "arguments": {"a": "x"}}'] * 1 + [call(kind, 2)] * 2)]
-            )
-            assert wrong.is_error and not last.is_error and not after.is_error and episodes.over == {1}
-            assert episodes.turn_rewards([0, 1, 2]) == [0.5, 0.75, 0.0] and episodes.turn_rewards([1]) == [0.0]
-            ((after,),) = episodes.answers([(1, [call(kind, 2)])])
-            assert after.is_error and "the episode is over" in after.text
+            wrong = '{"name": "step", "arguments": {"a": "x"}}'
+            text = "".join(f"<tool_call>{it}</tool_call>" for it in (wrong, call(kind, 2), call(kind, 2)))
+            step = episodes.step({1: Turn(text)})[1]
+            assert [it.is_error for it in step.answers] == [True, False, False]
+            assert step.is_over and step.reward == 0.5, "a turn earns what its steps have given"
+            step = episodes.step({1: Turn(text)})[1]
+            assert all(it.is_error for it in step.answers) and "the episode is over" in step.answers[1].text
+            assert step.reward == 0.0
             rewards[1] = 0.75
-        assert [it.grade.reward for it in episodes.grades([""] * 3)] == rewards
+        assert [it.grade.reward for it in episodes.grade([""] * 3)] == rewards
     if kind == "adding":
         deadline = time.monotonic() + 10
         while len((folder / "closed").read_text()) < 3:  # the server has been told that the sessions are over
@@ -134,19 +136,19 @@ def test_two_steps_train(server: tuple[str, str, Path], tmp_path: Path) -> None:
 def test_a_server_that_is_slow_or_goes_down_loses_episodes_and_ends_nothing(tmp_path: Path) -> None:
     with (
         served(tmp_path, "adding") as (address, process),
-        EpisodePool(episode_settings(config(address, timeout=3.0)), 1) as episodes,
+        EpisodePool.of(config(address, timeout=3.0)) as episodes,
     ):
-        episodes.begin([PROBLEM] * 3, [1] * 3)
-        ((slow,), (other,)) = episodes.answers([(0, [call("adding", 99)]), (1, [call("adding", 2)])])
+        begin(episodes, [PROBLEM] * 3, [1] * 3)
+        ((slow,), (other,)) = make_calls(episodes, [(0, [call("adding", 99)]), (1, [call("adding", 2)])])
         assert slow.text == "error: it took more than 3 seconds" and not other.is_error
         process.kill()
         process.wait()
-        ((down,),) = episodes.answers([(1, [call("adding", 2)])])
+        ((down,),) = make_calls(episodes, [(1, [call("adding", 2)])])
         assert down.is_error and "Connection" in down.text
-        graded = episodes.grades([""] * 3)
+        graded = episodes.grade([""] * 3)
         assert graded[0].outcome == "failed" and graded[0].grade.reward == 0.0
         assert graded[1].grade.reward == 0.25  # what it had earned
-        assert [it.is_error for it in episodes.begin([PROBLEM], [1])] == [True]
+        assert [it.is_error for it in begin(episodes, [PROBLEM], [1])] == [True]
 
 
 class Broken(BaseHTTPRequestHandler):
@@ -162,10 +164,10 @@ class Broken(BaseHTTPRequestHandler):
 def test_a_server_that_is_not_there_or_broken_is_one_line_before_anything_is_loaded() -> None:
     address = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(UserError, match=rf"task\.environment=openenv:{address}: no OpenEnv server answers there"):
-        episode_settings(config(address))
+        EpisodePool.of(config(address))
     with HTTPServer(("127.0.0.1", 0), Broken) as broken:
         Thread(target=broken.handle_request, daemon=True).start()
         with pytest.raises(UserError, match="as it should: 500 Server Error"):
-            episode_settings(config(f"http://127.0.0.1:{broken.server_port}"))
+            EpisodePool.of(config(f"http://127.0.0.1:{broken.server_port}"))
     with pytest.raises(UserError, match="no OpenEnv server answers there"):
-        episode_settings(config("somewhere"))
+        EpisodePool.of(config("somewhere"))

@@ -16,13 +16,13 @@ from rlzoo.commands import main
 from rlzoo.config import TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
-from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks import load_task
+from rlzoo.tasks.environments import Answer
 from rlzoo.tasks.episodes import EpisodePool
-from rlzoo.tasks.tools import Answer
 from rlzoo.tasks.verifiers import load_verifiers
 from tests.environments.package_environments import VERIFIERS
 from tests.rollout.calling_model import ADDS, FAILS, MALFORMED, UNKNOWN, save_calling_model
+from tests.rollout.episodes import begin, respond
 from tests.rollout.test_turns import opened
 
 SPECIAL = re.compile(r"<\|im_start\|>|<\|im_end\|>\n?|<eos>\n?|<pad>")
@@ -50,8 +50,8 @@ def words(folder: Path, kind: str) -> list[str]:
 @contextmanager
 def begun(task: TaskConfig, count: int = 1) -> Iterator[EpisodePool]:
     """Episodes of the first problem, each with its own seed."""
-    with EpisodePool(episode_settings(task), 1) as episodes:
-        assert [it.text for it in episodes.begin([load_task(task).train[0]] * count, range(count))] == [""] * count
+    with EpisodePool.of(task) as episodes:
+        assert [it.text for it in begin(episodes, [load_task(task).train[0]] * count, range(count))] == [""] * count
         yield episodes
 
 
@@ -105,29 +105,30 @@ def test_an_episode_is_the_packages_own_rollout(folder: Path) -> None:
     output = asyncio.run(environment.run_rollout(columns, Scripted(turns), "scripted", {}))
     spoken = [message.content for message in output["completion"] if message.role == "user"]
     with begun(task) as episodes:
-        answers = [episodes.respond([(0, turn, False)])[0] for turn in turns]
+        answers = [respond(episodes, [(0, turn)])[0] for turn in turns]
         assert [answer.role for (answer,) in answers[:3]] == ["user"] * 3 and answers[3] == []
         assert [answer.text.split()[:2] for (answer,) in answers[:3]] == [text.split()[:2] for text in spoken]
-        assert episodes.grades(["enough"])[0].grade.reward == output["reward"] == sum(map(len, turns[:3])) / 100
+        assert episodes.grade(["enough"])[0].grade.reward == output["reward"] == sum(map(len, turns[:3])) / 100
 
 
 def test_calls_reach_the_environments_tools_and_what_is_wrong_with_one_goes_back_as_text(folder: Path) -> None:
     with begun(config(folder), 3) as episodes:
-        (answers,) = episodes.respond([(0, f"So {ADDS}{MALFORMED}{FAILS}{ADDS}", False)])
+        (answers,) = respond(episodes, [(0, f"So {ADDS}{MALFORMED}{FAILS}{ADDS}")])
         assert [answer.text.split(":")[0] for answer in answers] == ["5", "error", "no such luck", "5"]
         assert [answer.is_error for answer in answers] == [False, True, True, False]
-        (answers,) = episodes.respond([(1, UNKNOWN, False)])
+        (answers,) = respond(episodes, [(1, UNKNOWN)])
         assert [(it.is_error, "did you mean add" in it.text) for it in answers] == [(True, True)]
-        assert episodes.respond([(0, "Five.", False), (1, ADDS, False), (2, ADDS, True)]) == [[], [Answer("5")], []]
+        assert respond(episodes, [(0, "Five."), (1, ADDS)]) == [[], [Answer("5")]]
+        assert respond(episodes, [(2, ADDS)], is_truncated=True) == [[]]
         # Two answers and two turns; one turn, as the package's rubric sees no answer behind the last; one that was cut.
-        assert [it.grade.reward for it in episodes.grades([""] * 3)] == [2.5, 0.25, 0.25]
+        assert [it.grade.reward for it in episodes.grade([""] * 3)] == [2.5, 0.25, 0.25]
 
 
 def test_an_environment_that_fails_or_rewrites_what_was_said_loses_its_episode_alone(folder: Path) -> None:
     for kind in ("failing", "rewriting"):
         with begun(config(folder, kind), 2) as episodes:
-            assert episodes.respond([(0, "warm?", False)]) == [[]]
-            assert [it.outcome for it in episodes.grades(["", ""])] == ["failed", "graded"]
+            assert respond(episodes, [(0, "warm?")]) == [[]]
+            assert [it.outcome for it in episodes.grade(["", ""])] == ["failed", "graded"]
 
 
 def test_held_out_are_the_evaluation_dataset_or_a_part_of_the_other(folder: Path) -> None:
@@ -148,10 +149,10 @@ def test_what_cannot_be_used_is_one_line_and_signals_are_handled_as_before(folde
     handler = signal.getsignal(signal.SIGTERM)
     for name, told in wrong.items():
         with pytest.raises(UserError, match=told):
-            episode_settings(config(folder, function=name))
+            EpisodePool.of(config(folder, function=name))
     with pytest.raises(UserError, match="load_environment failed: KeyError"):
-        episode_settings(config(folder, "no such kind"))
+        EpisodePool.of(config(folder, "no such kind"))
     with pytest.raises(UserError, match=r"No module named 'no_such'; go to the folder where no_such lies"):
-        episode_settings(TaskConfig(name="verifiers:somebody/no-such"))
-    episode_settings(config(folder))
+        EpisodePool.of(TaskConfig(name="verifiers:somebody/no-such"))
+    EpisodePool.of(config(folder))
     assert signal.getsignal(signal.SIGTERM) is handler

@@ -15,7 +15,7 @@ from rlzoo.evaluation.evaluate import Evaluator
 from rlzoo.experiment.check import check
 from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
-from rlzoo.rollout.sampler import SingleTurn
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
 
@@ -30,7 +30,7 @@ def main(model: str, folder: Path) -> None:
     config, tokenizer = experiment.config, experiment.tokenizer
     engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
     with GraderPool(experiment.task.grader) as graders:
-        sampler = SingleTurn(engine, graders, tokenizer)
+        sampler = Sampler(engine, graders, tokenizer)
         own: list[str] = []
 
         def sampling(problems, *arguments):  # type: ignore[no-untyped-def]

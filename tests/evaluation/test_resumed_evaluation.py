@@ -11,7 +11,7 @@ from rlzoo.evaluation.evaluate_target import evaluate_target
 from rlzoo.evaluation.kept import RESULTS, read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.report.terminal import Terminal
-from rlzoo.rollout.sampler import SingleTurn
+from rlzoo.rollout.sampler import Sampler
 
 MODEL = "embedded:sums"
 SMALL = ("evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4")
@@ -25,7 +25,7 @@ def evaluate(output: Path, *words: str) -> Path:
 
 def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Lets the sampler fail after so many batches; returns the list of those that it samples."""
-    sampled, sample = list[object](), SingleTurn.__call__
+    sampled, sample = list[object](), Sampler.__call__
 
     def failing(*arguments: object) -> object:
         if len(sampled) == batches:
@@ -33,7 +33,7 @@ def killed_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         sampled.append(arguments[-1])
         return sample(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SingleTurn, "__call__", failing)
+    monkeypatch.setattr(Sampler, "__call__", failing)
     return sampled
 
 

@@ -20,7 +20,7 @@ from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.sampler import open_sampler
 from rlzoo.tasks import demonstrated_task, load_task
 from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.grading import GraderPool
@@ -33,7 +33,7 @@ def test_a_rollout_is_token_for_token_the_demonstration_that_says_the_same() -> 
     config = load_config(["task.name=calculator"])
     tokenizer, task = load_tokenizer(config.model, config.task), load_task(config.task)
     engine = load_engine(config.rollout, config.model, load_policy(config.model, tokenizer), tokenizer)
-    with GraderPool(task.grader) as graders, environment_opened(config.task, engine, graders, tokenizer) as environment:
+    with GraderPool(task.grader) as graders, open_sampler(config.task, engine, graders, tokenizer) as environment:
         sampled = environment(task.train[:24], 8, Sampling(ROOM), 7)
         rollouts, answers = sampled.rollouts, 0
         for row in (~rollouts.truncated).nonzero()[:, 0].tolist():

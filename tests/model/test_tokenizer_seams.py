@@ -5,8 +5,9 @@ of text or the first alone), trained here on a few lines; and SmolLM2's own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
+from typing import ClassVar
 
 import pytest
 import torch
@@ -17,10 +18,10 @@ from transformers import PreTrainedTokenizerFast
 from rlzoo.config import ModelConfig
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.turns import Conversation, Turns
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.environments import Answer, Start, Step, Turn
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.tools import Answer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -96,16 +97,19 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Answering(Turns):
-    """Every turn is answered alike."""
+class Answering:
+    """An environment that answers every turn alike."""
 
-    answer: Answer = field(kw_only=True)
+    answer: Answer
+    is_stateful: ClassVar[bool] = False
 
-    def calls_of(self, row: Conversation) -> list[str]:
-        return row.turns[-1:]
+    def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
+        return [Step() for _ in starts]
 
-    def answers(self, rows: Mapping[int, Conversation], calls: Sequence[Sequence[str]]) -> list[list[Answer]]:
-        return [[self.answer] for _ in rows]
+    def step(self, turns: Mapping[int, Turn]) -> dict[int, Step]:
+        return {row: Step([self.answer]) for row in turns}
+
+    def grade(self, texts: Sequence[str]) -> None: ...
 
 
 class Free:
@@ -132,7 +136,7 @@ def check_row(tokenizer: Tokenizer, turns: Sequence[Sequence[int]], answer: Answ
     """The row is prompt, turn, answer, turn as they are, though BPE would merge at the seams of those numbers."""
     engine = Script(turns)
     with GraderPool(Free()) as graders:
-        loop = Answering(engine, graders, tokenizer, max_turns=2, answer=answer)  # type: ignore[arg-type]
+        loop = Sampler(engine, graders, tokenizer, environment=Answering(answer), max_turns=2)  # type: ignore[arg-type]
         rollouts = loop([Problem("0", QUESTION, "4")], 1, Sampling(300), 0).rollouts
     written = tokenizer.answered(turns[0], [{"role": answer.role, "content": answer.text}])
     pieces = [tokenizer.encode(QUESTION), turns[0], written, turns[1]]

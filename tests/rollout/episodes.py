@@ -1,4 +1,9 @@
-"""Environments in the form of TRL's examples, and hostile ones."""
+"""Environments in the form of TRL's examples, and hostile ones; and what a test asks of an environment."""
+
+from collections.abc import Sequence
+
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environments import Answer, Environment, Start, Turn
 
 ENVIRONMENTS = '''
 import os
@@ -179,3 +184,25 @@ class Unsettled:
     def add(self) -> str:
         """Adds."""
 '''
+
+
+def begin(environment: Environment, problems: Sequence[Problem], seeds: Sequence[int]) -> list[Answer]:
+    """Begins an episode of each problem; rows of the same seed are one group. Returns what each shows."""
+    starts = [Start(problem, seed, row) for row, (problem, seed) in enumerate(zip(problems, seeds, strict=True))]
+    answers = [step.answers for step in environment.reset(starts, 0)]
+    return [Answer("".join(it.text for it in shown), any(it.is_error for it in shown)) for shown in answers]
+
+
+def make_calls(environment: Environment, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Answer]]:
+    """The answers to the calls of each of some rows."""
+    return respond(
+        environment, [(row, "".join(map("<tool_call>{}</tool_call>".format, calls))) for row, calls in asked]
+    )
+
+
+def respond(
+    environment: Environment, turns: Sequence[tuple[int, str]], is_truncated: bool = False
+) -> list[list[Answer]]:
+    """The answers to a turn of each of some rows."""
+    steps = environment.step({row: Turn(text, is_truncated=is_truncated) for row, text in turns})
+    return [list(steps[row].answers) for row, _ in turns]

@@ -13,8 +13,7 @@ import torch
 from rlzoo.config import load_config
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.rollout.sampler import GradedRollouts, open_sampler
 from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.tools import LONGEST_ANSWER, MOST_CALLS
@@ -141,7 +140,7 @@ def test_a_thousand_hostile_turns_end_nothing_and_leave_nothing_behind(
         engine, sampling = Scripted(tokenizer), Sampling(400_000)
         with (
             GraderPool(task.grader) as graders,
-            environment_opened(config.task, engine, graders, tokenizer) as environment,  # type: ignore[arg-type]
+            open_sampler(config.task, engine, graders, tokenizer) as environment,  # type: ignore[arg-type]
         ):
             numbers = range(start, start + problems)
             return environment([task.train[number] for number in numbers], responses, sampling, 7, numbers)

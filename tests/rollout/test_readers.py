@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from rlzoo.commands import main
-from rlzoo.rollout.sampler import Environment
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.rollout.vllm_engine import VllmEngine
 from tests.model.families import FAMILIES, backend_of
@@ -109,8 +109,8 @@ def test_training_evaluation_benchmarks_the_microscope_and_the_look_at_a_task_re
 def test_a_teacher_reads_the_same_with_what_it_knows_more(
     place: Place, read: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made = Environment.prompts, list[list[list[int]]]()
-    monkeypatch.setattr(Environment, "prompts", lambda *given: made.append(make(*given)) or made[-1])
+    make, made = Sampler.prompts, list[list[list[int]]]()
+    monkeypatch.setattr(Sampler, "prompts", lambda *given: made.append(make(*given)) or made[-1])
     told = ["objective=grpo+opd", "task.teacher_prompt='{prompt} (it is {answer})'", "output=taught"]
     assert main(["train", *words(*told)]) == 0
     informed = {tuple(prompt) for prompts in made for prompt in prompts} - set(read)

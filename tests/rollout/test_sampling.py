@@ -13,7 +13,7 @@ from rlzoo.evaluation.evaluate import response_record
 from rlzoo.evaluation.grade_file import regraded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.sampler import SingleTurn
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks.arithmetic import ArithmeticGrader
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.dataset import DatasetGrader
@@ -47,7 +47,7 @@ def test_a_truncated_response_never_earns_reward_even_with_the_right_answer_in_i
     problem = Problem("12+3-4", "12+3-4=", "11")
     tokenizer = Tokenizer(character_tokenizer(), frozenset([15]), None, False)
     with GraderPool(ArithmeticGrader(wrong_reward)) as graders:
-        graded = SingleTurn(Parrot(), graders, tokenizer)([problem], 4, Sampling(8), 0)  # type: ignore[arg-type]
+        graded = Sampler(Parrot(), graders, tokenizer)([problem], 4, Sampling(8), 0)  # type: ignore[arg-type]
     assert list(graded.texts) == [RIGHT] * 4
     assert graded.outcomes == ["graded", "truncated"] * 2
     assert graded.correct.tolist() == [1, 0] * 2
@@ -58,7 +58,7 @@ def test_the_text_of_a_truncated_response_is_graded_where_that_is_asked_for() ->
     problem = Problem("12+3-4", "12+3-4=", "11")
     tokenizer = Tokenizer(character_tokenizer(), frozenset([15]), None, False)
     with GraderPool(ArithmeticGrader(-1.0)) as graders:
-        sampler = SingleTurn(Parrot(), graders, tokenizer, grade_truncated=True)  # type: ignore[arg-type]
+        sampler = Sampler(Parrot(), graders, tokenizer, grade_truncated=True)  # type: ignore[arg-type]
         graded = sampler([problem], 4, Sampling(8), 0)
     assert graded.outcomes == ["graded", "truncated"] * 2
     assert graded.correct.tolist() == graded.reward.tolist() == [1] * 4
@@ -87,7 +87,7 @@ def test_a_thought_that_the_chat_template_opens_is_the_responses_own(begun: str,
     backend.chat_template = TEMPLATE + begun
     tokenizer = Tokenizer(backend, frozenset([len(string.printable) + 1]), None, True)
     with GraderPool(DatasetGrader()) as graders:
-        sampler = SingleTurn(Parrot(said, string.printable), graders, tokenizer)  # type: ignore[arg-type]
+        sampler = Sampler(Parrot(said, string.printable), graders, tokenizer)  # type: ignore[arg-type]
         graded = sampler([problem], 1, Sampling(8), 0)
     assert graded.correct.tolist() == [correct]
     record = response_record(graded, 0, TaskConfig("kk.parquet"))

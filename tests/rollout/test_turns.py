@@ -20,8 +20,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.rollout.sampler import GradedRollouts, open_sampler
 from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
 from tests.conftest import error_of
@@ -52,7 +51,7 @@ def opened(config: Config) -> Iterator[Any]:
     tokenizer, task = load_tokenizer(config.model, config.task), load_task(config.task)
     policy = load_policy(config.model, tokenizer)
     engine = load_engine(config.rollout, config.model, policy, tokenizer)
-    with GraderPool(task.grader) as graders, environment_opened(config.task, engine, graders, tokenizer) as environment:
+    with GraderPool(task.grader) as graders, open_sampler(config.task, engine, graders, tokenizer) as environment:
 
         def sample(start: int, problems: int, responses: int) -> GradedRollouts:
             numbers = range(start, start + problems)

@@ -20,6 +20,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.calculator import CALL_RATES, LONGEST, MOST_DIGITS, Calculator, CalculatorGrader, calculate
 from rlzoo.tasks.tools import ToolPool, calls_in, load_tools
+from tests.rollout.episodes import begin, respond
 
 TASK = Calculator()
 ASKED = Problem("123*45", "123*45=", "5535")
@@ -194,8 +195,9 @@ def test_without_slips_every_demonstration_is_right() -> None:
 def test_what_demonstrations_say_that_the_tool_answers_is_what_it_answers() -> None:
     rng = random.Random(0)
     turns = [TASK.conversation(it, rng, 0.3) for it in islice(TASK.to_demonstrate(1), 400)]
-    called = [(calls_in(turn[0]), turn[1]) for turn in turns if len(turn) > 1]
+    called = [turn[:2] for turn in turns if len(turn) > 1]
     with ToolPool(load_tools(TaskConfig("calculator", tools=list(TASK.tools))), 1, 10.0) as pool:
-        answers = pool.answers([(call, 0) for calls, _ in called for call in calls])
+        begin(pool, [Problem("1", "", "")] * len(called), range(len(called)))
+        answers = [it for (it,) in respond(pool, [(row, turn) for row, (turn, _) in enumerate(called)])]
     assert [answer.text for answer in answers] == [said for _, said in called]
     assert {answer.is_error for answer in answers} == {False, True}

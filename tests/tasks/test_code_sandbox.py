@@ -14,9 +14,12 @@ import pytest
 from rlzoo.commands import main
 from rlzoo.config import TaskConfig, load_config
 from rlzoo.files import read_json_lines
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environments import Answer
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tools import ToolPool, load_tools
 from tests.rollout.calling_model import save_calling_model
+from tests.rollout.episodes import begin, make_calls
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = f"{ROOT / 'examples' / 'code_sandbox.py'}:code_interpreter"
@@ -81,17 +84,23 @@ def url() -> Iterator[str]:
 def pool(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolPool]:
     monkeypatch.setenv("SANDBOX_URL", f"{url}/")
     with ToolPool(load_tools(TaskConfig(tools=[WRITTEN])), 1, 2.0) as pool:
+        begin(pool, [Problem("1", "", "")] * 8, range(8))
         yield pool
 
 
-def asks_for(*codes: str) -> list[tuple[str, int]]:
+def asks_for(*codes: str) -> list[str]:
     """Calls that ask for these to be run."""
-    return [(json.dumps({"name": "code_interpreter", "arguments": {"code": code}}), 0) for code in codes]
+    return [json.dumps({"name": "code_interpreter", "arguments": {"code": code}}) for code in codes]
+
+
+def answers_of(pool: ToolPool, *codes: str) -> list[Answer]:
+    """The answers to calls that ask for these to be run, each in a row of its own."""
+    return [answer for (answer,) in make_calls(pool, [(row, [it]) for row, it in enumerate(asks_for(*codes))])]
 
 
 def test_code_is_sent_with_its_limits_and_what_it_wrote_comes_back_errors_last(pool: ToolPool) -> None:
     Sandbox.asked.clear()
-    answers = pool.answers(asks_for(RIGHT, "quiet"))
+    answers = answers_of(pool, RIGHT, "quiet")
     assert [(it.text, it.is_error) for it in answers] == [("42\nno\n", False), ("", False)]
     path, asked = Sandbox.asked[0]
     assert path == "/run_code"
@@ -109,7 +118,7 @@ def test_whatever_goes_wrong_with_a_sandbox_is_one_line_to_the_model(pool: ToolP
         "endless": "it says more than 16,777,216 bytes",
         "hangs": "the tool took more than 2 seconds",
     }
-    for answer, part in zip(pool.answers(asks_for(*told)), told.values(), strict=True):
+    for answer, part in zip(answers_of(pool, *told), told.values(), strict=True):
         assert answer.is_error and part in answer.text and "\n" not in answer.text
 
 
@@ -135,7 +144,7 @@ def test_a_run_has_the_sandbox_run_what_its_model_writes(
 ) -> None:
     monkeypatch.setenv("SANDBOX_URL", url)
     Sandbox.asked.clear()
-    save_calling_model(tmp_path / "model", [f"<tool_call>{call}</tool_call>" for call, _ in asks_for(RIGHT)])
+    save_calling_model(tmp_path / "model", [f"<tool_call>{call}</tool_call>" for call in asks_for(RIGHT)])
     small = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=400"]
     few = ["train.steps=1", "evaluation.every=0", "evaluation.problems=2", "evaluation.samples=1"]
     words = [f"model.name={tmp_path}/model", f"task.tools=[{WRITTEN}]", *small, *few, f"output={tmp_path}/run"]
@@ -146,7 +155,7 @@ def test_a_run_has_the_sandbox_run_what_its_model_writes(
 
 
 def test_of_much_output_the_model_reads_the_beginning_and_the_end(pool: ToolPool) -> None:
-    (answer,) = pool.answers(asks_for("much"))
+    (answer,) = answers_of(pool, "much")
     assert answer.text == "a" * 128 + "...(truncated)..." + "b" * 128 and not answer.is_error
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
@@ -16,14 +17,13 @@ import pytest
 from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
-from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks import check_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_schemas
 from rlzoo.tasks.episodes import EpisodePool
 from rlzoo.tasks.sandbox import MOST_TIMED_OUT
-from rlzoo.tasks.tools import LONGEST_ANSWER
-from tests.rollout.episodes import ENVIRONMENTS
+from rlzoo.tasks.tools import LONGEST_ANSWER, MOST_CALLS
+from tests.rollout.episodes import ENVIRONMENTS, begin, make_calls, respond
 
 PROBLEM = Problem("1", "What is 2+3?", "5")
 
@@ -42,7 +42,7 @@ def config(name: str, *rewards: str, timeout: float = 10.0) -> TaskConfig:
 
 @contextmanager
 def pool(config: TaskConfig, workers: int = 2) -> Iterator[EpisodePool]:
-    with EpisodePool(episode_settings(config), workers) as pool:
+    with EpisodePool.of(replace(config, grader_workers=workers)) as pool:
         yield pool
 
 
@@ -56,9 +56,9 @@ ADD = called("add", a=2, b=3)
 def test_no_state_leaks_from_one_episode_to_another_of_its_group_or_to_the_next() -> None:
     with pool(config("Counting", "reward_func")) as episodes:
         for _ in range(2):
-            assert [it.text for it in episodes.begin([PROBLEM] * 4, [1] * 4)] == [""] * 4
-            first = episodes.answers([(0, [ADD, ADD]), (1, [ADD]), (3, [ADD])])
-            second = episodes.answers([(0, [ADD]), (3, [called("fail")])])
+            assert [it.text for it in begin(episodes, [PROBLEM] * 4, [1] * 4)] == [""] * 4
+            first = make_calls(episodes, [(0, [ADD, ADD]), (1, [ADD]), (3, [ADD])])
+            second = make_calls(episodes, [(0, [ADD]), (3, [called("fail")])])
             # The reward counts this episode's calls, and the class has begun one instance in its process.
             assert [[answer.text.split()[:2] for answer in row] for row in first] == [
                 [["0.25", "1"], ["0.5", "1"]],
@@ -67,21 +67,21 @@ def test_no_state_leaks_from_one_episode_to_another_of_its_group_or_to_the_next(
             ]
             assert second[0][0].text.startswith("0.75 1 ")
             assert second[1][0].is_error and "ValueError: Game over." in second[1][0].text
-            assert [it.grade.reward for it in episodes.grades([""] * 4)] == [0.75, 0.25, 0.0, 0.25]
+            assert [it.grade.reward for it in episodes.grade([""] * 4)] == [0.75, 0.25, 0.0, 0.25]
 
 
 def test_an_episode_depends_on_its_seed_alone_whatever_other_episodes_and_processes_there_are() -> None:
     with pool(config("Showing"), workers=1) as alone, pool(config("Showing"), workers=3) as together:
-        several = [answer.text for answer in together.begin([PROBLEM] * 5, [1, 1, 2, 3, 3])]
+        several = [answer.text for answer in begin(together, [PROBLEM] * 5, [1, 1, 2, 3, 3])]
         assert several[0] == several[1] and several[3] == several[4] and len(set(several)) == 3
-        assert [answer.text for answer in alone.begin([PROBLEM] * 2, [3, 1])] == [several[4], several[0]]
+        assert [answer.text for answer in begin(alone, [PROBLEM] * 2, [3, 1])] == [several[4], several[0]]
 
 
 def test_a_class_as_trl_takes_it_has_the_row_and_its_methods_are_tools() -> None:
     problem = Problem("1", "What is 2+3?", "5", {"level": 1, "kind": "sum"})
     with pool(config("Counting", "columns_func")) as episodes:
-        episodes.begin([problem], [1])
-        assert episodes.grades([""])[0].grade.reward == len({"prompt", "answer", "level", "kind"})
+        begin(episodes, [problem], [1])
+        assert episodes.grade([""])[0].grade.reward == len({"prompt", "answer", "level", "kind"})
     schemas = {it["function"]["name"]: it["function"] for it in tool_schemas(config("Showing"))}
     assert list(schemas) == ["add", "fail"]  # neither reset nor get_reward
     assert schemas["add"]["parameters"]["required"] == ["a", "b"]
@@ -91,9 +91,9 @@ def test_the_rewards_of_functions_and_of_the_environment_are_weighted_in_this_or
     both = config("Showing", "reward_func", "columns_func")
     both.reward_weights = [1.0, 10.0, 100.0]
     with pool(both) as episodes:
-        episodes.begin([PROBLEM], [1])
-        episodes.answers([(0, [ADD, ADD])])
-        grade = episodes.grades([""])[0].grade
+        begin(episodes, [PROBLEM], [1])
+        make_calls(episodes, [(0, [ADD, ADD])])
+        grade = episodes.grade([""])[0].grade
     assert grade.rewards == (0.5, 2.0, 0.5) and grade.reward == 0.5 + 20.0 + 50.0
 
 
@@ -102,17 +102,17 @@ def test_what_a_user_says_is_text_or_the_end_and_needs_no_tool() -> None:
     check_task(talking)
     assert tool_schemas(talking) == []
     with pool(talking) as episodes:
-        episodes.begin([PROBLEM] * 2, [1] * 2)
-        lost, (empty,) = episodes.respond([(0, "text", False), (1, "", False)])
+        begin(episodes, [PROBLEM] * 2, [1] * 2)
+        lost, (empty,) = respond(episodes, [(0, "text"), (1, "")])
         assert lost == [] and (empty.text, empty.role, empty.is_error) == ("", "user", False)
-        assert [it.outcome for it in episodes.grades([""] * 2)] == ["failed", "graded"]
+        assert [it.outcome for it in episodes.grade([""] * 2)] == ["failed", "graded"]
 
 
 def test_methods_may_be_asynchronous() -> None:
     with pool(config("Asynchronous")) as episodes:
-        episodes.begin([PROBLEM], [1])
-        assert episodes.answers([(0, [ADD])])[0][0].text == "added"
-        assert episodes.grades([""])[0].grade.reward == 1.0
+        begin(episodes, [PROBLEM], [1])
+        assert make_calls(episodes, [(0, [ADD])])[0][0].text == "added"
+        assert episodes.grade([""])[0].grade.reward == 1.0
 
 
 @pytest.mark.slow
@@ -128,20 +128,20 @@ def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_no
         "unknown": "error: there is no tool of that name",
     }
     with pool(config("Hostile", timeout=1.0), workers=1) as episodes:
-        shown = episodes.begin([PROBLEM] * 7, [1] * 7)
+        shown = begin(episodes, [PROBLEM] * 7, [1] * 7)
         assert all(len(it.text) < LONGEST_ANSWER + 100 and it.text.startswith("xxx") for it in shown)
-        first = episodes.answers([(6, [ADD]), *((row, [called(name)]) for row, name in enumerate(hostile))])
+        first = make_calls(episodes, [(6, [ADD]), *((row, [called(name)]) for row, name in enumerate(hostile))])
         for answer, told in zip(first[1:], hostile.values(), strict=True):
             assert answer[0].text.startswith(told) and len(answer[0].text) < LONGEST_ANSWER + 100
-        further = episodes.answers([(row, [ADD]) for row in range(7)])
+        further = make_calls(episodes, [(row, [ADD]) for row in range(7)])
         lost = [answer[0].text.startswith("error: the environment is lost: it ") for answer in further]
         assert lost == [True, True, False, False, False, False, False]
-        graded = episodes.grades(["text"] * 7)
+        graded = episodes.grade(["text"] * 7)
         # Hung, ended and spoilt episodes have the reward of one in which nothing was done.
         assert [it.grade.reward for it in graded] == [0.125, 0.125, 0.375, 0.375, 0.125, 0.375, 0.625]
         assert [it.outcome for it in graded] == ["failed", "failed", "graded", "graded", "failed", "graded", "graded"]
-        episodes.begin([PROBLEM], [1])
-        assert not episodes.answers([(0, [ADD])])[0][0].is_error
+        begin(episodes, [PROBLEM], [1])
+        assert not make_calls(episodes, [(0, [ADD])])[0][0].is_error
     assert "Hostile: an episode is lost: it took more than 1 seconds" in caplog.text
     assert "get_reward returned nan; it must return a number" in caplog.text
 
@@ -149,22 +149,23 @@ def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_no
 @pytest.mark.slow
 def test_episodes_act_side_by_side_and_the_calls_of_one_in_turn() -> None:
     with pool(config("Hostile", timeout=2.0), workers=1) as episodes:
-        episodes.begin([PROBLEM] * 20, [1] * 20)
+        begin(episodes, [PROBLEM] * 20, [1] * 20)
         started = time.monotonic()
-        hung = episodes.answers([(row, [called("hang")]) for row in range(1, 20)])
+        hung = make_calls(episodes, [(row, [called("hang")]) for row in range(1, 20)])
         assert time.monotonic() - started < 20, "19 calls that hang take 38 s one after another"
         told = [answer.text for (answer,) in hung]
         assert told.count("error: it took more than 2 seconds") == told.index("error: it took more than 1 seconds")
         assert told.count(told[0]) >= MOST_TIMED_OUT
-        (several,) = episodes.answers([(0, [ADD] * 40)])
-        assert [answer.text.split()[0] for answer in several] == [f"{0.125 + 0.25 * it:g}" for it in range(1, 41)]
-        assert episodes.grades([""] * 20)[0].grade.reward == 10.125
+        (several,) = make_calls(episodes, [(0, [ADD] * 40)])
+        made = [f"{0.125 + 0.25 * it:g}" for it in range(1, MOST_CALLS + 1)]
+        assert [answer.text.split()[0] for answer in several] == [*made, "error:"]
+        assert episodes.grade([""] * 20)[0].grade.reward == float(made[-1])
 
 
 def test_memory_of_an_episode_is_bounded_and_what_it_prints_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
     with pool(config("Hostile")) as episodes:
-        episodes.begin([PROBLEM], [1])
-        ((swollen, shouted),) = episodes.answers([(0, [called("swell"), called("shout")])])
+        begin(episodes, [PROBLEM], [1])
+        ((swollen, shouted),) = make_calls(episodes, [(0, [called("swell"), called("shout")])])
     assert swollen.is_error and swollen.text.startswith("error: MemoryError") and shouted.text == "said"
     assert capfd.readouterr() == ("", "")
 
@@ -175,10 +176,10 @@ def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
 ) -> None:
     told = {"Unwilling": "RuntimeError: not today", "Unmade": "it ended its process", "Wordy": "reset returned 7"}
     with caplog.at_level(logging.WARNING), pool(config(name, "reward_func")) as episodes:
-        assert [(it.text, it.is_error) for it in episodes.begin([PROBLEM] * 3, [1] * 3)] == [("", True)] * 3
-        answer = episodes.answers([(1, [ADD])])[0][0]
+        assert [(it.text, it.is_error) for it in begin(episodes, [PROBLEM] * 3, [1] * 3)] == [("", True)] * 3
+        answer = make_calls(episodes, [(1, [ADD])])[0][0]
         assert answer.is_error and told[name] in answer.text
-        graded = episodes.grades([""] * 3)
+        graded = episodes.grade([""] * 3)
     assert [(it.grade.reward, it.grade.rewards, it.outcome) for it in graded] == [(0.0, (0.0, 0.0), "failed")] * 3
     assert caplog.text.count(told[name]) == 1
 
@@ -203,16 +204,16 @@ def test_what_a_template_has_that_is_killed_from_outside_is_done_and_graded_as_i
     outcomes = []
     with pool(config("Showing"), workers=2) as episodes:
         for is_killed in (False, True):
-            shown = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
+            shown = begin(episodes, [PROBLEM] * 4, [1, 2, 3, 4])
             asked = [(row, [ADD] * row) for row in range(4)]
-            answers = [episodes.answers(asked)]
+            answers = [make_calls(episodes, asked)]
             for _ in range(2):
                 if is_killed:
                     killed(episodes, while_asked)
-                answers.append(episodes.answers(asked))
+                answers.append(make_calls(episodes, asked))
             if is_killed:
                 killed(episodes, while_asked)
-            outcomes.append((shown, answers, episodes.grades([""] * 4)))
+            outcomes.append((shown, answers, episodes.grade([""] * 4)))
     assert outcomes[0] == outcomes[1]
     assert [graded.grade.reward for graded in outcomes[1][2]] == [0.0, 0.75, 1.5, 2.25]
 
@@ -221,23 +222,23 @@ def test_an_episode_that_kills_its_template_ends_no_run_and_no_episode_of_anothe
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pool(config("Striking"), workers=2) as episodes:
-        shown = episodes.begin([PROBLEM] * 4, [1, 2, 3, 4])
-        answers = episodes.answers([(0, [ADD]), (1, [called("strike")]), (2, [ADD]), (3, [ADD])])
+        shown = begin(episodes, [PROBLEM] * 4, [1, 2, 3, 4])
+        answers = make_calls(episodes, [(0, [ADD]), (1, [called("strike")]), (2, [ADD]), (3, [ADD])])
         assert [row[0].is_error for row in answers] == [False, True, False, False]
-        assert [graded.grade.reward for graded in episodes.grades([""] * 4)] == [0.25, 0.0, 0.25, 0.25]
-        assert episodes.begin([PROBLEM] * 4, [1, 2, 3, 4]) == shown
+        assert [graded.grade.reward for graded in episodes.grade([""] * 4)] == [0.25, 0.0, 0.25, 0.25]
+        assert begin(episodes, [PROBLEM] * 4, [1, 2, 3, 4]) == shown
     assert "an episode is lost: it was ended from outside" in caplog.text
 
 
 @pytest.mark.parametrize("asked", [(0, 1), (0,)])
 def test_an_episode_that_is_another_once_it_is_begun_again_is_lost(asked: Sequence[int]) -> None:
     with pool(config("Fickle"), workers=2) as episodes:
-        episodes.begin([PROBLEM] * 2, [1, 2])
+        begin(episodes, [PROBLEM] * 2, [1, 2])
         psutil.Process(episodes._sandbox._by_name[1].process).kill()
-        answers = episodes.answers([(row, [ADD]) for row in asked])
+        answers = make_calls(episodes, [(row, [ADD]) for row in asked])
         assert not answers[0][0].is_error
         assert all("did something else" in answer.text for row in answers[1:] for answer in row)
-        assert [graded.outcome for graded in episodes.grades([""] * 2)] == ["graded", "failed"]
+        assert [graded.outcome for graded in episodes.grade([""] * 2)] == ["graded", "failed"]
 
 
 def test_the_guides_counter_shows_its_number_counts_and_rewards_it() -> None:
@@ -245,28 +246,26 @@ def test_the_guides_counter_shows_its_number_counts_and_rewards_it() -> None:
     (code,) = (it for it in guide.split("```") if it.startswith("python\n") and "class Counter" in it)
     Path("envs.py").write_text(code.removeprefix("python\n"))
     with pool(config("Counter", "reward")) as episodes:
-        shown = episodes.begin([PROBLEM] * 2, [1, 1])
+        shown = begin(episodes, [PROBLEM] * 2, [1, 1])
         wanted = int(shown[0].text.removeprefix(" It is ").rstrip("."))
-        (right,), (wrong,) = episodes.answers([(0, [called("add", number=wanted)]), (1, [called("add", number=1)])])
+        (right,), (wrong,) = make_calls(episodes, [(0, [called("add", number=wanted)]), (1, [called("add", number=1)])])
         assert (right.text, wrong.text) == (f"{wanted} of {wanted}", f"1 of {wanted}")
-        assert [it.grade.reward for it in episodes.grades(["", ""])] == [1.0, 0.0]
+        assert [it.grade.reward for it in episodes.grade(["", ""])] == [1.0, 0.0]
 
 
 LEFT_ALONE = """
-import os, signal, sys
 from pathlib import Path
 from rlzoo.config import TaskConfig
-from rlzoo.rollout.environment import episode_settings
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environments import Start, Turn
 from rlzoo.tasks.episodes import EpisodePool
-from rlzoo.tasks.sandbox import MOST_TIMED_OUT
 
 if __name__ == "__main__":
-    config = TaskConfig(environment="./envs.py:Noted", tool_timeout=3.0)
-    with EpisodePool(episode_settings(config), 2) as episodes:
-        episodes.begin([Problem("1", "q", "5")] * 6, [1] * 6)
+    config = TaskConfig(environment="./envs.py:Noted", tool_timeout=3.0, grader_workers=2)
+    with EpisodePool.of(config) as episodes:
+        episodes.reset([Start(Problem("1", "q", "5"), 1, row) for row in range(6)], 0)
         Path("begun").touch()
-        episodes.answers([(0, ['{"name": "hang"}'])])
+        episodes.step({0: Turn('<tool_call>{"name": "hang"}')})
 """
 
 

@@ -74,8 +74,10 @@ class Sound:
 class Overlapping(Sound):
     held_out = [Sound.held_out[0], Problem("again", PROMPT.format(3), "3")]
 
-class Told(Sound):
+class Acting(Sound):
     environment = object
+
+class Told(Sound):
     held_out = [Problem("h", PROMPT.format(3), "3", {"seed": 1})]
 
 class Chatting(Sound):
@@ -118,6 +120,21 @@ def graded(value):
     task = Sound()
     task.grader = Whole(value)
     return task
+"""
+
+
+ENVIRONMENT = """
+class Counter:
+    def reset(self, seed=0):
+        self.count = seed
+
+    def add(self) -> int:
+        \"\"\"Counts.\"\"\"
+        self.count += 1
+        return self.count
+
+    def get_reward(self):
+        return float(self.count)
 """
 
 
@@ -167,6 +184,7 @@ def test_it_takes_a_reward_from_outside_too() -> None:
         ({"name": "my_task:fails"}, r"failed: ValueError: no data here \(my_task\.py line \d+\)"),
         ({"name": "my_task:Count", "options": {"strat": 1}}, r"task\.options\.strat .*did you mean start\?"),
         ({"name": "my_task:Count", "wrong_reward": -1.0}, r"my_task:Count takes no wrong_reward"),
+        ({"name": "my_task:Acting"}, r"attribute environment is no longer read; name a class with task\.environment="),
         ({"name": "my_task:Count", "split": "test"}, r"task\.split='test' has no effect on a task from outside"),
     ],
 )
@@ -198,7 +216,11 @@ def test_problems_that_cannot_be_used_or_are_held_out_as_well_are_refused_in_one
 
 
 def test_problems_that_only_an_environment_tells_apart_may_share_a_prompt() -> None:
-    assert len(load_task(TaskConfig("./my_task.py:Told")).train) == 4
+    Path("my_environment.py").write_text(ENVIRONMENT)
+    told = TaskConfig("./my_task.py:Told", environment="./my_environment.py:Counter")
+    assert len(load_task(told).train) == 4
+    with pytest.raises(UserError, match="1 of its 1 held-out problems are training problems"):
+        _ = load_task(TaskConfig("./my_task.py:Told")).train
 
 
 @pytest.mark.parametrize(

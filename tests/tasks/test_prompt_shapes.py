@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rlzoo.config import TaskConfig
-from rlzoo.rollout.sampler import SingleTurn
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 from rlzoo.tasks.rows import parted, prompt_of
@@ -110,7 +110,7 @@ def test_a_prompt_that_the_model_has_begun_is_gone_on_with_and_said(
 
 def test_a_response_that_closes_a_box_which_its_prompt_has_opened_is_right() -> None:
     tokenizer = tokenizer_of(FAMILIES["thinking"])
-    environment: Any = SingleTurn(None, None, tokenizer)  # type: ignore[arg-type]
+    environment: Any = Sampler(None, None, tokenizer)  # type: ignore[arg-type]
     for prompt, begun in (([ASKS, BEGUN], BEGUN["content"]), ([ASKS], "<think>\n")):
         problem = replace(problem_to_grade("2", prompt=prompt), id="1")
         known = environment._with_what_is_begun(problem, tokenizer.encode(prompt))

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,16 @@ from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks import check_task, sandbox
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.environments import Answer
 from rlzoo.tasks.sandbox import MOST_TIMED_OUT
-from rlzoo.tasks.tools import LONGEST_ANSWER, LONGEST_CALL, Answer, ToolPool, calls_in, load_tools
+from rlzoo.tasks.tools import LONGEST_ANSWER, LONGEST_CALL, ToolPool, calls_in, load_tools
 from tests.conftest import error_of
 from tests.rollout.calling_model import TOOLS
+from tests.rollout.episodes import begin, make_calls
 from tests.tasks.test_grader_pool import workers_of
+
+PROBLEM = Problem("1", "What is 2+3?", "5")
 
 
 @pytest.fixture
@@ -30,7 +36,15 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskConfig:
 
 @pytest.fixture
 def pool(tools: TaskConfig) -> Iterator[ToolPool]:
-    with ToolPool(load_tools(tools), 1, 2.0) as pool:
+    with ready(tools, 1, 2.0) as pool:
+        yield pool
+
+
+@contextmanager
+def ready(config: TaskConfig, workers: int, timeout: float) -> Iterator[ToolPool]:
+    """Tools that have been reset for two hundred rows."""
+    with ToolPool(load_tools(config), workers, timeout) as pool:
+        begin(pool, [PROBLEM] * 200, range(200))
         yield pool
 
 
@@ -39,7 +53,8 @@ def called(name: str, **arguments: object) -> str:
 
 
 def answers_of(pool: ToolPool, calls: Sequence[str]) -> list[Answer]:
-    return pool.answers([(call, number) for number, call in enumerate(calls)])
+    """The answers to the calls of rows, each with one."""
+    return [answer for (answer,) in make_calls(pool, [(row, [call]) for row, call in enumerate(calls)])]
 
 
 @pytest.mark.slow
@@ -74,7 +89,7 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
 @pytest.mark.slow
 @pytest.mark.parametrize("amid", [False, True])
 def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskConfig, amid: bool) -> None:
-    with ToolPool(load_tools(tools), 2, 20.0) as pool:
+    with ready(tools, 2, 20.0) as pool:
         assert [it.text for it in answers_of(pool, [called("add", a=1, b=2)] * 8)] == ["3"] * 8
         doomed = workers_of(pool) if amid else workers_of(pool)[:1]
         killing = threading.Timer(0.3 if amid else 0.0, lambda: [worker.kill() for worker in doomed])
@@ -90,7 +105,7 @@ def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskCon
 @pytest.mark.slow
 def test_threads_may_ask_at_once(tools: TaskConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "STALLED", 0.5)  # a call that waited for all others would be taken for lost
-    with ToolPool(load_tools(tools), 1, 2.0) as pool, ThreadPoolExecutor(4) as threads:
+    with ready(tools, 1, 2.0) as pool, ThreadPoolExecutor(4) as threads:
         answers_of(pool, [called("add", a=1, b=2)])
         begun = [
             threads.submit(answers_of, pool, [called("wait"), called("add", a=1, b=number)]) for number in range(4)
@@ -108,7 +123,7 @@ def test_an_answer_is_cut_where_it_is_too_long(pool: ToolPool) -> None:
 def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
     tools: TaskConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ToolPool(load_tools(tools), 2, 0.5) as pool:
+    with ready(tools, 2, 0.5) as pool:
         started = time.monotonic()
         answers = answers_of(pool, [called("hang"), called("add", a=1, b=2)] * 100)
         assert time.monotonic() - started < 25, "100 calls that hang take 50 s where each has all of its time"
@@ -116,7 +131,7 @@ def test_a_tool_that_hangs_bounds_the_time_of_a_step_and_no_other_tools(
         told = [it.text for it in answers[::2]]
         assert told[0] == "error: the tool took more than 0.5 seconds" and told.count(told[0]) >= MOST_TIMED_OUT
         assert "error: the tool took more than 0.025 seconds" in told
-        pool.begin()
+        begin(pool, [PROBLEM], [0])
         assert answers_of(pool, [called("hang")])[0].text == told[0]
     assert "8 calls of hang have timed out (task.tool_timeout=0.5): others of the same step get half" in caplog.text
 
@@ -125,18 +140,21 @@ def test_memory_is_bounded_and_what_a_tool_prints_goes_nowhere(
     tools: TaskConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
     more = TaskConfig(tools=[f"./tools.py:{name}" for name in ("swell", "shout")])
-    with ToolPool(load_tools(more), 1, 10.0) as pool:
+    with ready(more, 1, 10.0) as pool:
         swollen, shouted = answers_of(pool, [called("swell"), called("shout")])
     assert swollen.is_error and swollen.text.startswith("error: MemoryError") and shouted.text == "said"
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_a_tool_draws_follows_from_the_seed_of_its_call(tools: TaskConfig) -> None:
+def test_what_a_tool_draws_follows_from_row_turn_and_place_of_its_call(tools: TaskConfig) -> None:
     more = TaskConfig(tools=["./tools.py:draw"])
-    with ToolPool(load_tools(more), 2, 10.0) as pool, ToolPool(load_tools(more), 1, 10.0) as alone:
-        drawn = [it.text for it in pool.answers([(called("draw"), seed) for seed in (1, 2, 3, 1)])]
-        assert drawn[0] == drawn[3] and len(set(drawn)) == 3
-        assert [it.text for it in alone.answers([(called("draw"), seed) for seed in (3, 2)])] == drawn[2:0:-1]
+    with ready(more, 2, 10.0) as pool, ready(more, 1, 10.0) as alone:
+        drawn = [it.text for it in answers_of(pool, [called("draw")] * 3)]
+        assert drawn == [it.text for it in answers_of(pool, [called("draw")] * 3)] and len(set(drawn)) == 3
+        rows = [(2, [called("draw")]), (1, [called("draw")])]
+        assert [it.text for (it,) in make_calls(alone, rows)] == drawn[2:0:-1]
+        (twice,) = make_calls(alone, [(0, [called("draw")] * 2)])
+        assert twice[0].text == drawn[0] != twice[1].text
 
 
 def test_calls_are_read_from_a_turn_in_order_the_last_also_without_its_end() -> None:
@@ -180,6 +198,7 @@ def test_the_guides_calculator_calculates_and_evaluates_nothing(tmp_path: Path) 
     hostile = f"__import__('pathlib').Path('{marker}').touch()"
     asked = ("3*(4+5)-1", hostile, "9**9**9", "1+")
     with ToolPool([tool], 1, 5.0) as pool:
+        begin(pool, [PROBLEM] * 4, range(4))
         right, *wrong = answers_of(pool, [called("calculate", expression=text) for text in asked])
     assert right.text == "26" and all(answer.is_error for answer in wrong)
     assert not marker.exists()

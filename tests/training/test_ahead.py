@@ -25,7 +25,7 @@ from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.memory import shape_of
-from rlzoo.rollout.sampler import GradedRollouts, SingleTurn
+from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.fit import arithmetic
@@ -63,7 +63,7 @@ def made(config: Config, engine: Any = TransformersEngine) -> Iterator[Trainer]:
     experiment = check(config)
     policy = load_policy(config.model, experiment.tokenizer).to(torch.get_default_dtype())
     with GraderPool(experiment.task.grader) as graders:
-        sampler = SingleTurn(
+        sampler = Sampler(
             engine(policy, experiment.tokenizer, config.rollout, config.model), graders, experiment.tokenizer
         )
         yield Trainer(experiment, Accelerator(cpu=True), policy, None, sampler)

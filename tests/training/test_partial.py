@@ -16,10 +16,10 @@ from rlzoo.files import read_json_lines
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.stale_rollouts import PartialRollouts, groups_to_begin
-from tests.rollout.test_environment import ECHO
 from tests.training.test_ahead import made, run, small
 
 PARTIAL = "rollout.partial_tokens=4"
+TOOL = "rlzoo.tasks.calculator:calculate"
 NEW = {"staleness", "stale_tokens", "groups_waiting", "sampled/tokens", "sampled/rounds"}
 
 
@@ -87,7 +87,7 @@ def _check_log_probs(rollouts: Rollouts, policies: Sequence[Policy]) -> None:
         (["rollout.partial_tokens=7"], r"7 does not divide rollout.max_response_tokens=24; 6 does"),
         ([PARTIAL, "rollout.ahead=1"], r"rollout.ahead=1 .*leave one of them out"),
         ([PARTIAL, "objective=dapo"], r"remove it with -dynamic_sampling, or leave rollout.partial_tokens out"),
-        ([PARTIAL, f"task.name={ECHO}"], r"the environment of task.name=.*Echo .*leave rollout.partial_tokens out"),
+        ([PARTIAL, f"task.tools=[{TOOL}]"], r"the environment of task.name=sums .*leave rollout.partial_tokens out"),
         ([PARTIAL, "objective=otb"], r"reads sums of squares at rollout time, which no engine reports"),
     ],
 )

@@ -9,8 +9,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.environment import environment_opened
-from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.rollout.sampler import GradedRollouts, open_sampler
 from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
 from tests.vllm.test_server import served, serving
@@ -30,7 +29,7 @@ def test_a_server_holds_conversations_that_the_policy_scores_alike_and_that_do_n
         engine = load_engine(config.rollout, config.model, policy, tokenizer)
         with (
             GraderPool(task.grader) as graders,
-            environment_opened(config.task, engine, graders, tokenizer) as environment,
+            open_sampler(config.task, engine, graders, tokenizer) as environment,
         ):
 
             def sample(numbers: range) -> GradedRollouts:

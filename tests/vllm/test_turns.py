@@ -11,7 +11,7 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.environment import environment_opened
+from rlzoo.rollout.sampler import open_sampler
 from rlzoo.rollout.vllm_engine import VllmEngine
 from rlzoo.tasks import load_task
 from rlzoo.tasks.grading import GraderPool
@@ -31,7 +31,7 @@ def test_a_conversation_is_sampled_and_scored_as_the_policy_scores_it_and_no_tur
     assert isinstance(engine, VllmEngine)
     read = Read(engine.llm)
     engine.llm = read
-    with GraderPool(task.grader) as graders, environment_opened(config.task, engine, graders, tokenizer) as environment:
+    with GraderPool(task.grader) as graders, open_sampler(config.task, engine, graders, tokenizer) as environment:
         graded = environment(task.train[:3], 4, Sampling(300), 7)
         further = read.cached[1:]
         assert read.resets == 1 and len(further) > 1
