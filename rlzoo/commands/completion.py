@@ -54,7 +54,7 @@ def _values(key: Key | None) -> Iterable[str]:
     if key is None:
         return ()
     if key.name == "rollout.engine":
-        from rlzoo.rollout import OWN
+        from rlzoo.rollout import BUILTIN_ENGINES
 
-        return OWN
+        return BUILTIN_ENGINES
     return known() if key.is_expression else filter(None, key.choices)

@@ -4,7 +4,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import Config, ModelConfig, RolloutConfig, read_decodings
 from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.outside import load_outside
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlzoo.model.tokenizer import Tokenizer
     from rlzoo.rollout.base import RolloutEngine
 
-OWN = {
+BUILTIN_ENGINES = {
     "transformers": ("rlzoo.rollout.transformers_engine", "TransformersEngine"),
     "vllm": ("rlzoo.rollout.vllm_engine", "VllmEngine"),
     "vllm_server": ("rlzoo.rollout.vllm_server", "VllmServer"),
@@ -24,9 +24,10 @@ OWN = {
 
 def check_engine_name(written: str) -> None:
     """Raises UserError for an engine that is neither of this package nor written as one from outside."""
-    if written not in OWN and not is_outside(written):
+    if written not in BUILTIN_ENGINES and not is_outside(written):
+        near = nearest(written, BUILTIN_ENGINES, most=1)
         raise UserError(
-            f"rollout.engine={written} is not one of {', '.join(OWN)}{nearest(written, OWN, most=1)} "
+            f"rollout.engine={written} is not one of {', '.join(BUILTIN_ENGINES)}{near} "
             f"(one of your own is written my_module:MyEngine or ./my_file.py:MyEngine)"
         )
 
@@ -34,8 +35,8 @@ def check_engine_name(written: str) -> None:
 def engine_class(written: str) -> "type[RolloutEngine]":
     """The engine that `rollout.engine` names. Raises UserError if there is none, or if it lacks what an engine has."""
     check_engine_name(written)
-    if written in OWN:
-        module, name = OWN[written]
+    if written in BUILTIN_ENGINES:
+        module, name = BUILTIN_ENGINES[written]
         return getattr(import_module(module), name)
 
     from rlzoo.rollout.base import RolloutEngine
@@ -61,7 +62,7 @@ def check_engine(config: Config) -> None:
             raise UserError(
                 f"rollout.{item.name}={value} has no effect with rollout.engine={config.rollout.engine}; leave it out"
             )
-    engine.check(config)
+    engine.check(config.rollout, config.model, read_decodings(config.evaluation.decodings))
 
 
 def load_engine(
@@ -75,7 +76,7 @@ def load_engine(
 
     Raises UserError if it calculates by itself and its log-probs are not the policy's.
     """
-    from rlzoo.rollout.handover import check_agreement
+    from rlzoo.rollout.base import check_agreement
 
     engine = engine_class(config.engine)(policy, tokenizer, config, model, version)
     if not engine.shares_weights:

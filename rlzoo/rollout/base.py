@@ -1,19 +1,25 @@
 """The rollout seam: an engine that samples responses with the current policy."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
 
 from objectives import Writer, writers
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
+from rlzoo.model.sharding import full_tensor
 from rlzoo.model.tokenizer import Tokenizer
+
+LARGEST_DIFFERENCE = 0.5
+"""Nats per token between the log-probs of an engine and of transformers; bfloat16 makes 0.03, wrong weights several."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,31 @@ class Rollouts:
                 f"rollout.engine: its Rollouts have a version {[*self.version.shape]} beside tokens "
                 f"{[*self.tokens.shape]}; give each token that of the policy which sampled it, 0 where mask is not"
             )
+
+    @classmethod
+    def until_stop(
+        cls,
+        prompts: Sequence[Sequence[int]],
+        prompt: Tensor,
+        drawn: Sequence[Tensor],
+        stop_tokens: Tensor,
+        version: int,
+    ) -> Self:
+        """Cuts `drawn` tokens, log-probs and entropies, [N, T] each, behind the first stop token of each row."""
+        tokens, logp, entropy = drawn
+        ends = torch.isin(tokens, stop_tokens)
+        mask = ends.cumsum(1) - ends.long() == 0
+        return cls(
+            prompts=prompts,
+            prompt=prompt,
+            tokens=tokens.where(mask, 0),
+            lengths=mask.sum(1),
+            mask=mask,
+            logp=logp.where(mask, 0.0),
+            entropy=entropy.where(mask, 0.0),
+            truncated=~ends.any(1),
+            version=version * mask.long(),
+        )
 
     def rows(self, index: Tensor) -> "Rollouts":
         """Some of the responses; `prompts` stay as they are."""
@@ -129,8 +160,11 @@ class RolloutEngine(Protocol):
         ...
 
     @classmethod
-    def check(cls, config: Config) -> None:
-        """Raises UserError for settings that it cannot follow, and if it cannot run here; nothing is loaded yet."""
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
+        """Raises UserError for settings that it cannot follow, and if it cannot run here; nothing is loaded yet.
+
+        `decodings` are those of `evaluation.decodings`, which it will sample besides what `rollout` says.
+        """
         ...
 
     def generate(
@@ -156,23 +190,6 @@ class RolloutEngine(Protocol):
         ...
 
 
-def conversation(engine: RolloutEngine) -> AbstractContextManager[None]:
-    """While the prompts of a call may be rows of an earlier one with more behind them, all by the same weights.
-
-    An engine that has a method of this name may keep meanwhile what it has calculated of these rows.
-    """
-    opened: Callable[[], AbstractContextManager[None]] = getattr(engine, "conversation", nullcontext)
-    return opened()
-
-
-def answers_side_by_side(engine: RolloutEngine) -> bool:
-    """Whether several threads may ask an engine at once, each of which goes on as soon as it is answered.
-
-    It says so by an attribute `side_by_side`; one that has none is asked by one thread.
-    """
-    return bool(getattr(engine, "side_by_side", False))
-
-
 def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
     """Joins rollouts, padding responses to the longest."""
     width = max(part.tokens.shape[1] for part in parts)
@@ -186,3 +203,46 @@ def concatenate(parts: Sequence[Rollouts]) -> Rollouts:
 def widened(tensor: Tensor, width: int) -> Tensor:
     """[N, T] with zeros on the right, [N, width]; a tensor of another shape stays."""
     return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) if tensor.dim() == 2 else tensor
+
+
+# ---- weights on their way to an engine -------------------------------------------------------------------------------
+
+
+def checkpoint_weights(
+    model: PreTrainedModel, untied: Collection[str] = (), gathered: Callable[[Tensor], Tensor] = full_tensor
+) -> Iterator[tuple[str, Tensor]]:
+    """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
+
+    Sharded ones come `gathered`, whole, one at a time and in the same order everywhere: it takes all processes. Raises
+    RuntimeError at the end if something of the model was left out.
+    """
+    weights, left = model.state_dict(), sum(parameter.numel() for parameter in model.parameters())
+    tensors = {**dict(model.named_buffers()), **dict(model.named_parameters(remove_duplicate=False))}
+    first = {id(tensors[name]): name for name in reversed(weights)}
+    for name, weight in weights.items():
+        is_first = first[id(tensors[name])] == name
+        if is_first or name in untied:
+            left -= weight.numel() if is_first and isinstance(tensors[name], torch.nn.Parameter) else 0
+            yield from revert_weight_conversion(model, {name: gathered(weight)}).items()
+    if left:
+        raise RuntimeError(f"{left:,} weights of {type(model).__name__} were not handed over")
+
+
+@torch.no_grad()
+def check_agreement(engine: RolloutEngine, policy: Policy, config: RolloutConfig, model: ModelConfig) -> None:
+    """Tries the hand-over: some releases lose weights of some architectures on some machines without a word.
+
+    Raises UserError if the engine's log-probs are not the policy's.
+    """
+    size = len(policy.model.get_input_embeddings().weight)  # type: ignore[arg-type]
+    prompts = [[97 * number % size] for number in range(8)]
+    rollouts = engine.generate(prompts, 4, Sampling(min(8, config.max_response_tokens)), seed=0)
+    # As in training: some attention kernels refuse the float32 weights by themselves.
+    with torch.autocast(policy.device.type, torch.bfloat16, enabled=model.precision == "bfloat16"):
+        stats = policy(rollouts.responses(), 1.0)
+    difference = (stats.logp.cpu() - rollouts.logp)[rollouts.mask].abs().mean().item()
+    if not difference < LARGEST_DIFFERENCE:
+        raise UserError(
+            f"rollout.engine={config.engine}: its log-probs for {model.name} ({type(policy.model).__name__}) are not "
+            f"those of transformers, {difference:.2g} nats apart per token; set rollout.engine=transformers"
+        )

@@ -17,7 +17,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
-from rlzoo.rollout.stop import cut_at_stop
+from rlzoo.rollout.decoding import cut_at_stop
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.environments import Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.episodes import open_environment

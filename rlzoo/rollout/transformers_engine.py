@@ -8,14 +8,14 @@ from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.model.accelerator import to_device
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling, widened
-from rlzoo.rollout.draw import draw, uniform
-from rlzoo.rollout.stop import Watch
+from rlzoo.rollout.decoding import Watch, draw, uniform
 
 FINISHED_FRACTION = 0.1
 """Finished rows leave the batch when they make up this part of it: leaving copies the cache of those that stay."""
@@ -49,7 +49,7 @@ class TransformersEngine:
         self.policy = policy.sampling_copy(dtype) if needs_copy else policy
 
     @classmethod
-    def check(cls, config: Config) -> None:
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
         """It follows every setting."""
 
     def sync(self, policy: Policy, version: int) -> None:
@@ -85,19 +85,7 @@ class TransformersEngine:
                 tokens[step.rows, column] = step.tokens.cpu()
                 logp[step.rows, column] = step.logp.cpu()
                 entropy[step.rows, column] = step.entropy.cpu()
-        ends = torch.isin(tokens, self.stop_tokens)
-        mask = ends.cumsum(1) - ends.long() == 0
-        return Rollouts(
-            prompts=prompts,
-            prompt=prompt,
-            tokens=tokens.where(mask, 0),
-            lengths=mask.sum(1),
-            mask=mask,
-            logp=logp.where(mask, 0.0),
-            entropy=entropy.where(mask, 0.0),
-            truncated=~ends.any(1),
-            version=self.version * mask.long(),
-        )
+        return Rollouts.until_stop(prompts, prompt, (tokens, logp, entropy), self.stop_tokens, self.version)
 
     def _decode(
         self,

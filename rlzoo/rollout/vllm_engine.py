@@ -16,14 +16,13 @@ import numpy as np
 import torch
 from packaging.version import Version
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
-from rlzoo.config.decoding import read_decodings
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.base import Rollouts, Sampling, checkpoint_weights
 from rlzoo.rollout.memory import GIB, set_aside_gib, shape_of
 
 OLDEST = "0.32"
@@ -41,16 +40,14 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 
 
-def check_vllm(config: Config) -> None:
+def check_vllm(rollout: RolloutConfig, decodings: Sequence[Decoding]) -> None:
     """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
     coldest, hottest = TEMPERATURES
-    decodings = [
-        ("evaluation.decodings", decoding.temperature) for decoding in read_decodings(config.evaluation.decodings)
-    ]
-    for key, value in (("rollout.temperature", config.rollout.temperature), *decodings):
+    evaluated = [("evaluation.decodings", decoding.temperature) for decoding in decodings]
+    for key, value in (("rollout.temperature", rollout.temperature), *evaluated):
         if value != 0 and not coldest <= value <= hottest:
             raise UserError(f"{key}={value:g}: vLLM samples at {coldest} to {hottest}, or at 0")
-    _check_installation(config.rollout.engine)
+    _check_installation(rollout.engine)
 
 
 def _check_installation(engine: str) -> None:
@@ -105,9 +102,9 @@ class VllmEngine:
         self.sync(policy, version)
 
     @classmethod
-    def check(cls, config: Config) -> None:
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
         """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
-        check_vllm(config)
+        check_vllm(rollout, decodings)
 
     def sync(self, policy: Policy, version: int) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes, unless it keeps them."""

@@ -28,14 +28,14 @@ import requests
 import torch
 from torch import Tensor
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.policy import Policy
 from rlzoo.model.pretrained import locate
 from rlzoo.model.sharding import resharded
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.base import Rollouts, Sampling, checkpoint_weights
 from rlzoo.rollout.vllm_engine import PACKAGES, check_vllm, rollouts_of
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 6 * 3600
@@ -77,15 +77,15 @@ class VllmServer:
         self.sync(policy, version)
 
     @classmethod
-    def check(cls, config: Config) -> None:
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
         """Raises UserError for settings that vLLM cannot follow, and if there is no server that can serve the run."""
-        check_vllm(config)
+        check_vllm(rollout, decodings)
         if not torch.cuda.is_available():
             raise UserError(
-                f"rollout.engine={config.rollout.engine} sends the weights from GPU to GPU, and this machine has none; "
+                f"rollout.engine={rollout.engine} sends the weights from GPU to GPU, and this machine has none; "
                 f"leave it out"
             )
-        cls.check_server(config.rollout, config.model)
+        cls.check_server(rollout, model)
 
     @classmethod
     def check_server(cls, rollout: RolloutConfig, model: ModelConfig) -> None:

@@ -39,7 +39,7 @@ from rlzoo.model.policy import Policy
 from rlzoo.model.pretrained import Pretrained, has_manifest, write_manifest
 from rlzoo.model.sharded_loading import fill
 from rlzoo.model.sharding import full_tensor, is_sharded, local_rows, meta_like, resharded, saved_rows, sharded_as
-from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.base import checkpoint_weights
 from rlzoo.training.optimizer import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 
 LARGEST_FILE = "50GB"

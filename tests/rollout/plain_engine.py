@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import torch
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.draw import draw, uniform
+from rlzoo.rollout.decoding import draw, uniform
 
 
 class PlainEngine:
@@ -31,7 +32,7 @@ class PlainEngine:
         self.stop_tokens = torch.tensor(sorted(tokenizer.stop_tokens))
 
     @classmethod
-    def check(cls, config: Config) -> None:
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
         """It follows every setting."""
 
     def sync(self, policy: Policy, version: int) -> None:
@@ -64,16 +65,4 @@ class PlainEngine:
                 for kept, value in zip((tokens, logp, entropy), drawn, strict=True):
                     kept[rows, step] = value
                 text = torch.cat([text, drawn[0][:, None]], 1)
-        ends = torch.isin(tokens, self.stop_tokens)
-        mask = ends.cumsum(1) - ends.long() == 0
-        return Rollouts(
-            prompts=prompts,
-            prompt=prompt,
-            tokens=tokens.where(mask, 0),
-            lengths=mask.sum(1),
-            mask=mask,
-            logp=logp.where(mask, 0.0),
-            entropy=entropy.where(mask, 0.0),
-            truncated=~ends.any(1),
-            version=self.version * mask.long(),
-        )
+        return Rollouts.until_stop(prompts, prompt, (tokens, logp, entropy), self.stop_tokens, self.version)

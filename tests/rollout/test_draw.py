@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.draw import draw, offset, uniform
+from rlzoo.rollout.decoding import draw, offset, uniform
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:

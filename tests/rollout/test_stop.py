@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.stop import EVERY, Watch, cut_at_stop, text_before
+from rlzoo.rollout.decoding import EVERY, Watch, cut_at_stop, text_before
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from tests.model.tiny_models import tiny_policy
 from tests.training.recording import sampled_responses

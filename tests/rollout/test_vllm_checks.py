@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.rollout import check_engine
-from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.base import checkpoint_weights
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,

@@ -23,7 +23,7 @@ from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.sharding import resharded, whole_parameters
-from rlzoo.rollout.handover import checkpoint_weights
+from rlzoo.rollout.base import checkpoint_weights
 from rlzoo.training.run import load_trainer
 from rlzoo.training.step import Trainer
 

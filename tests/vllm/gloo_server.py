@@ -3,6 +3,7 @@
 The server's workers import it too: `--worker-extension-cls tests.vllm.gloo_server.Extension`.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -19,7 +20,8 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory, WeightTransferTrainerFactory
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config.decoding import Decoding
 from rlzoo.rollout.vllm_engine import check_vllm
 from rlzoo.rollout.vllm_server import VllmServer
 
@@ -164,9 +166,9 @@ class GlooServer(VllmServer):
     backend, receiver = BACKEND, "GlooEngine"
 
     @classmethod
-    def check(cls, config: Config) -> None:
-        check_vllm(config)
-        cls.check_server(config.rollout, config.model)
+    def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
+        check_vllm(rollout, decodings)
+        cls.check_server(rollout, model)
 
     @classmethod
     def command(cls, rollout: RolloutConfig, model: ModelConfig) -> str:
