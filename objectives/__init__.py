@@ -47,7 +47,7 @@ from objectives.kinds import (
 from objectives.loop import Loop, Step, Update, derivatives, whole_groups
 from objectives.metrics import PartMetrics, k3, normalise
 from objectives.objective import Objective, parse
-from objectives.ops import drawn, largest, lots, quantile, uniform_of
+from objectives.ops import largest, quantile, random_keys, random_subset, uniform_of
 from objectives.part import REQUIRED, Part, Stage, parameter
 from objectives.plan import Plan
 from objectives.recipes import recipe
@@ -98,14 +98,12 @@ __all__ = [
     "concatenated",
     "definitions_only",
     "derivatives",
-    "drawn",
     "end_reading",
     "fields_from",
     "importable_from",
     "k3",
     "known",
     "largest",
-    "lots",
     "module_name",
     "names",
     "normalise",
@@ -113,6 +111,8 @@ __all__ = [
     "parameter",
     "parse",
     "quantile",
+    "random_keys",
+    "random_subset",
     "read_terms",
     "recipe",
     "register",
@@ -124,6 +124,8 @@ __all__ = [
     "writers",
 ]
 
+_RENAMED = {"drawn": "random_subset", "lots": "random_keys"}
+"""Functions that users may have imported -> their new names; the old ones work."""
 _MOVED = {
     "ASKED": "objectives.REQUIRED",
     "Account": "objectives.Trace",
@@ -139,6 +141,8 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        return globals()[_RENAMED[name]]
     if name in _MOVED:
         raise ImportError(f"objectives.{name} is now {_MOVED[name]}")
     raise AttributeError(f"module 'objectives' has no attribute {name!r}")

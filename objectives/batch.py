@@ -155,8 +155,8 @@ class TokenBatch:
     """[N, T]: what that turn earned, the same on all of its tokens; those of a response add up to its reward."""
     turn_state: Tensor | None = optional("[N, T]", Source.TURNS, int, words=_OF_TURNS)
     """[N, T] int: the environment's state in which that turn began; equal numbers of a group are one state."""
-    lot: Tensor | None = optional("[N, T]", Source.LOOP, int)
-    """[N, T] int64: a number drawn for each token out of all of int64, the same on every process: `objectives.lots`."""
+    random_key: Tensor | None = optional("[N, T]", Source.LOOP, int)
+    """[N, T] int64: a random key of each token out of all of int64, the same on every process: `random_keys`."""
     on_policy: bool = False
     """Whether the policy that is updated is still the one that sampled, so that `logp_old` may be left out."""
     micro_batch: Tensor | None = optional("[N]", Source.LOOP, int)
@@ -237,6 +237,11 @@ class TokenBatch:
         if getattr(self, sampled, None) is not None:
             return f"batch.with_fields({lacking}=batch.{sampled}) while the policy has not moved"
         return f"TokenBatch(..., {lacking}=...)"
+
+    @property
+    def lot(self) -> Tensor | None:
+        """The older name of `random_key`."""
+        return self.random_key
 
     def mean(self, name: str, reader: str) -> float:
         """Of a field [N, T], over the tokens that the loss sees; nan if there are none."""

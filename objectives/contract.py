@@ -81,7 +81,7 @@ def _written(given: list[tuple[str, Tensor]], before: list[tuple[int, Tensor]]) 
 def _drawn(result: Any, again: Any, drawn: Tensor) -> str:
     if same_values(result, again) and torch.equal(drawn, torch.get_rng_state()):
         return ""
-    return "gives something else when it is called again: keep nothing between calls, and draw by batch.lot"
+    return "gives something else when it is called again: keep nothing between calls, and draw by batch.random_key"
 
 
 def _undeclared(part: Part, method: Callable[..., Any], arguments: Any, named: Any, result: Any) -> str:

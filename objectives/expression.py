@@ -272,7 +272,7 @@ def contributed_parts(term: Term, everything: bool = False) -> tuple[Part, ...]:
 
 
 def _by(part: Part, owner: str) -> str:
-    return part.term() if owner in (part.name, part.written) else f"{part.term()} (of {owner})"
+    return part.term() if owner in (part.name, part.qualified_name) else f"{part.term()} (of {owner})"
 
 
 def _removed_names(term: Term, parts: dict[str, Part]) -> Sequence[str]:
@@ -358,9 +358,9 @@ def _written(parts: Sequence[Part], recipe: Recipe, variant: str) -> tuple[int, 
     kept = {part.name for part in parts}
     gone = [part for part in in_order(base.values()) if part.name not in kept]
     dropped = [part for part in gone if not any(_replaces(new, part) for new in parts)]
-    removals = [f"-{part.written}" for part in dropped if _has_effect(part, parts)]
+    removals = [f"-{part.qualified_name}" for part in dropped if _has_effect(part, parts)]
     lost = {part.name for part in dropped} | ({part.name for part in gone} & {*recipe.contribution})
-    text = write_term(recipe.written, settings) + "".join(additions) + "".join(removals)
+    text = write_term(recipe.qualified_name, settings) + "".join(additions) + "".join(removals)
     count = len(additions) + len(lost)  # a method without what makes it one is no good name
     return count + text.count("="), count, text
 

@@ -1,6 +1,6 @@
 """The failure modes that methods were invented for, in a line each.
 
-A part names those that it addresses (`Part.troubles`); a recipe has those of the parts that are its idea.
+A part names those that it addresses (`Part.failure_modes`); a recipe has those of the parts that are its idea.
 """
 
 from collections.abc import Mapping

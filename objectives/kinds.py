@@ -73,7 +73,7 @@ class Advantage(Part):
         for part in parts.values():
             if self.learns_from_equal_groups and isinstance(part, Select) and part.refills:
                 groups = "groups that are right or wrong as a whole"
-                yield f"{part.name}: drops {groups}, from which {self.name} learns too. Write -{part.written}."
+                yield f"{part.name}: drops {groups}, from which {self.name} learns too. Write -{part.qualified_name}."
 
     def of(self, batch: TokenBatch) -> Tensor:
         """[N] or [N, T] advantages of the rollouts of a step.

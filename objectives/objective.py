@@ -63,11 +63,11 @@ class Objective:
         object.__setattr__(self, "parts", in_order(self.parts))
         named = {part.name: part for part in self.parts}
         for part in self.parts:
-            if part.asked:
-                values = ",".join(f"{name}=NUMBER" for name in part.asked)
+            if required := part.required_parameters:
+                values = ",".join(f"{name}=NUMBER" for name in required)
                 raise ObjectiveError(
-                    f"{part.name} needs {' and '.join(part.asked)}, for which we know no published value: "
-                    f"give it, as in {part.written}({values})"
+                    f"{part.name} needs {' and '.join(required)}, for which we know no published value: "
+                    f"give it, as in {part.qualified_name}({values})"
                 )
             part.check(named)
 

@@ -106,19 +106,19 @@ def running_sum(values: Tensor, dim: int) -> Tensor:
     return values.cumsum(dim)
 
 
-def drawn(lot: Tensor, among: Tensor, count: int) -> Tensor:
-    """[N, T] bool: the `count` tokens of the smallest `lot` [N, T] where `among` [N, T] is True."""
-    return largest(~lot, among, count)
+def random_subset(key: Tensor, among: Tensor, count: int) -> Tensor:
+    """[N, T] bool: the `count` tokens of the smallest random key [N, T] where `among` [N, T] is True."""
+    return largest(~key, among, count)
 
 
-def uniform_of(lot: Tensor) -> Tensor:
-    """[N, T] `lots` -> [N, T] float64 from 0 to 1. Raises ObjectiveError for numbers that are not int64."""
-    if lot.dtype != torch.int64:
-        raise ObjectiveError(f"lot is {lot.dtype}: give objectives.lots(group, width, seed), which fills all of int64")
-    return (lot >> 11).double() / (1 << 53) + 0.5
+def uniform_of(key: Tensor) -> Tensor:
+    """[N, T] `random_keys` -> [N, T] float64 from 0 to 1. Raises ObjectiveError for numbers that are not int64."""
+    if key.dtype != torch.int64:
+        raise ObjectiveError(f"random_key is {key.dtype}. Give objectives.random_keys(group, width, seed).")
+    return (key >> 11).double() / (1 << 53) + 0.5
 
 
-def lots(group: Tensor, width: int, seed: int) -> Tensor:
+def random_keys(group: Tensor, width: int, seed: int) -> Tensor:
     """[N, width] int64 that look random: of each token's group [N], its row's place there, its position, and the seed.
 
     The rows of a group have to come in the same order on every process; the groups, in any.

@@ -63,7 +63,7 @@ class Part:
     excludes: ClassVar[frozenset[str]] = frozenset()
     """Names of parts of other stages beside which it has no meaning."""
     paper: ClassVar[str] = ""
-    troubles: ClassVar[tuple[str, ...]] = ()
+    failure_modes: ClassVar[tuple[str, ...]] = ()
     """What it addresses, the most important first: tags of `objectives.FAILURE_MODES`."""
     origin: ClassVar[str] = ""
     """The module that an expression names before the part, as in `origin:name`; set when the part is registered."""
@@ -93,7 +93,7 @@ class Part:
         return self.reads | scope_reads(getattr(self, "scope", ""))
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def required_parameters(self) -> tuple[str, ...]:
         """Its parameters that still have to be given."""
         return tuple(item.name for item in fields(self) if getattr(self, item.name) is REQUIRED)
 
@@ -105,8 +105,8 @@ class Part:
         return f"{name}={value:g}"
 
     @property
-    def written(self) -> str:
-        """Its name in expressions."""
+    def qualified_name(self) -> str:
+        """Its name in expressions, behind its module where that is needed."""
         return f"{self.origin}:{self.name}" if self.origin else self.name
 
     @property
@@ -132,10 +132,11 @@ class Part:
         """Lines about what is allowed beside the parts of an objective, by name, and may not be what it seems."""
         if self.is_idle:
             loaded = "".join(f", and {model} is loaded for it" for name, model in _MODELS.items() if name in self.needs)
-            yield f"{self.term()}: changes nothing{loaded}. Write -{self.written}."
+            yield f"{self.term()}: changes nothing{loaded}. Write -{self.qualified_name}."
         for other in parts.values():
             if self.purpose and self.purpose == other.purpose and self.name < other.name:
-                yield f"{self.name}, {other.name}: each is {self.purpose}. Write -{self.written} or -{other.written}."
+                either = f"-{self.qualified_name} or -{other.qualified_name}"
+                yield f"{self.name}, {other.name}: each is {self.purpose}. Write {either}."
 
     def control(self, batch: Prepared, state: Mapping[str, float]) -> Mapping[str, float]:
         """The state of the part's controller for this rollout step, from the last one's; {} if it has none.
@@ -172,7 +173,9 @@ class Part:
     def term(self) -> str:
         """The part as a term of an expression, defaults left out."""
         changed = {item.name: getattr(self, item.name) for item in fields(self)}
-        return write_term(self.written, {key: value for key, value in changed.items() if value != defaults(self)[key]})
+        return write_term(
+            self.qualified_name, {key: value for key, value in changed.items() if value != defaults(self)[key]}
+        )
 
 
 def _plain(value: Any) -> Any:

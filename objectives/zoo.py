@@ -43,7 +43,7 @@ class Recipe:
     """The module that an expression names before it; see `Part.origin`."""
 
     @property
-    def written(self) -> str:
+    def qualified_name(self) -> str:
         """Its name in expressions."""
         return f"{self.origin}:{self.name}" if self.origin else self.name
 
@@ -117,6 +117,7 @@ def register(part: PartClass) -> PartClass:
     Raises ObjectiveError if another part has that name, or if the class is not a part with defaults.
     """
     _check_kind(part)
+    part.failure_modes = getattr(part, "troubles", part.failure_modes)  # its older name
     if "__dataclass_fields__" not in vars(part):
         dataclass(frozen=True)(part)  # the class itself
     _check_class(part)
@@ -152,7 +153,7 @@ def _check_class(part: type[Part]) -> None:
     where = f"{part.__module__}.{part.__qualname__}"
     if part.stage <= Stage.ADVANTAGE and part.control is not Part.control:
         raise ObjectiveError(f"{where}: a part of stage {part.stage.name.lower()} comes before controllers are asked")
-    for tag in part.troubles:
+    for tag in part.failure_modes:
         if tag not in FAILURE_MODES:
             near = _nearest(tag, list(FAILURE_MODES))
             raise ObjectiveError(f"{where}: no failure mode is called {shown(tag)!r}; {near}")
@@ -308,11 +309,11 @@ class Name:
     aliases: tuple[str, ...] = ()
     doc: str = ""
     """A recipe's own words: equations, what is open, deviations, variants."""
-    asked: tuple[str, ...] = ()
+    required_parameters: tuple[str, ...] = ()
     """Parameters that have to be given, because no value of theirs is published."""
     examples: tuple[str, ...] = ()
     """Each of these with a value that is no paper's, as `name=value`."""
-    troubles: tuple[str, ...] = ()
+    failure_modes: tuple[str, ...] = ()
     """Tags of `FAILURE_MODES` that it addresses; a recipe has those of the parts that are its idea."""
 
 
@@ -322,7 +323,7 @@ def names() -> list[Name]:
         _import(module, module)
     recipes = [
         Name(
-            entry.written,
+            entry.qualified_name,
             "recipe",
             _family(entry),
             entry.paper,
@@ -331,8 +332,8 @@ def names() -> list[Name]:
             tuple(entry.expressions.get(variant, "") for variant in entry.variants),
             entry.aliases,
             entry.doc,
-            *_asked(next(iter(entry.variants.values()))),
-            tuple(dict.fromkeys(tag for name in entry.contribution for tag in PARTS[name].troubles)),
+            *_required(next(iter(entry.variants.values()))),
+            tuple(dict.fromkeys(tag for name in entry.contribution for tag in PARTS[name].failure_modes)),
         )
         for entry in in_zoo_order()
     ]
@@ -343,19 +344,19 @@ def names() -> list[Name]:
             part.stage.name.lower(),
             part.paper,
             (part.__doc__ or "").split("\n")[0],
-            asked=tuple(item.name for item in fields(part) if item.default is REQUIRED),
+            required_parameters=tuple(item.name for item in fields(part) if item.default is REQUIRED),
             examples=tuple(part.example(item.name) for item in fields(part) if item.default is REQUIRED),
-            troubles=part.troubles,
+            failure_modes=part.failure_modes,
         )
         for part in sorted(PARTS.values(), key=lambda part: (part.stage, not part.exclusive, part.name))
     ]
     return recipes + parts
 
 
-def _asked(parts: Iterable[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _required(parts: Iterable[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The parameters that have to be given, and examples of them."""
-    asked = [(name, part.example(name)) for part in parts for name in part.asked]
-    return tuple(name for name, _ in asked), tuple(example for _, example in asked)
+    required = [(name, part.example(name)) for part in parts for name in part.required_parameters]
+    return tuple(name for name, _ in required), tuple(example for _, example in required)
 
 
 def with_examples(name: Name, *settings: str) -> str:

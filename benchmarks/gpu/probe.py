@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from objectives import Loop, TokenBatch, lots, parse
+from objectives import Loop, TokenBatch, parse, random_keys
 from rlzoo.config import load_config
 from rlzoo.model import token_stats
 from rlzoo.model.layout import Responses
@@ -257,7 +257,7 @@ def token_batch(device: torch.device, size: Size) -> TokenBatch:
         entropy=entropy,
         logp_ref=old,
         logp_sampler=old,
-        lot=lots(group, size.width, 0),
+        random_key=random_keys(group, size.width, 0),
         on_policy=False,
     )
 

@@ -47,7 +47,7 @@ def which_objective_page() -> str:
 
 def failure_mode_words(name: Name) -> str:
     """What the parts address that are a method's idea."""
-    lines = [f"- `{tag}`: {FAILURE_MODES[tag]}" for tag in name.troubles]
+    lines = [f"- `{tag}`: {FAILURE_MODES[tag]}" for tag in name.failure_modes]
     return "\n".join(lines) or "None of [the failure modes](../which_objective.md)."
 
 

@@ -98,9 +98,9 @@ def paper_link(paper: str) -> str:
 
 def open_numbers(name: Name) -> str:
     """What a user must give, because no paper does."""
-    if not name.asked:
+    if not name.required_parameters:
         return ""
-    given = ", ".join(f"`{it}`" for it in name.asked)
+    given = ", ".join(f"`{it}`" for it in name.required_parameters)
     return (
         f"We know no published value of {given}, so it must be given; below stands `{with_examples(name)}`, an example."
     )

@@ -28,9 +28,9 @@ from objectives import (
     Step,
     TokenBatch,
     concatenated,
-    lots,
     normalise,
     parse,
+    random_keys,
     writers,
 )
 from objectives.adapters.checkpoint import load_state, save_state
@@ -195,7 +195,9 @@ class ZooGRPOTrainer(GRPOTrainer):
             correct=self._correctness(),
             truncated=cut | ~torch.isin(last, ends),
             max_length=self.max_completion_length,
-            lot=lots(first_group + group, chosen.shape[1], seed=(self.args.seed << 32) + self.state.global_step),
+            random_key=random_keys(
+                first_group + group, chosen.shape[1], seed=(self.args.seed << 32) + self.state.global_step
+            ),
             **log_probs,
         )
         if not self.objective.refills:

@@ -80,7 +80,7 @@ class OptimalTokenBaseline(GroupCenter):
 
     name = "optimal_token_baseline"
     paper = "arXiv:2602.07078"
-    troubles = ("few_responses", "credit")
+    failure_modes = ("few_responses", "credit")
     reads = frozenset({"reward", "group", "logp_old", "sum_pi_squared_old"})
     alone: str = parameter("baseline", ("baseline", "reward"), "what a token has that no other response has: 0, or R")
 
@@ -122,7 +122,7 @@ class OptimalBaseline(GroupCenter):
 
     name = "optimal_baseline"
     paper = "arXiv:2505.23585"
-    troubles = ("few_responses",)
+    failure_modes = ("few_responses",)
 
     def of(self, batch: TokenBatch) -> Tensor:
         centred = super().of(batch)
@@ -182,7 +182,7 @@ class ScaledCenter(GroupCenter):
 
     name = "scaled_center"
     paper = "arXiv:2504.02546"
-    troubles = ("dead_groups", "zero_loss")
+    failure_modes = ("dead_groups", "zero_loss")
     eps: float = parameter(0.0, "[0, inf)", "added to the share")
     counts: str = parameter("differing", ("differing", "rewarded"), "rows in groups that differ, or with a reward")
 
@@ -226,7 +226,7 @@ class Delight(Weight):
 
     name = "delight"
     paper = "arXiv:2603.14608"
-    troubles = ("exploration",)
+    failure_modes = ("exploration",)
     reads = frozenset({"logp"})
     planned = True
     eta: float = parameter(1.0, "(0, inf)", "temperature of the sigmoid")

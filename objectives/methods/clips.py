@@ -17,7 +17,7 @@ class Cispo(Surrogate):
 
     name = "cispo"
     paper = "arXiv:2506.13585"
-    troubles = ("stale_rollouts", "exploration")
+    failure_modes = ("stale_rollouts", "exploration")
     low: float = parameter(1.0, "[0, 1]", "the weight is clipped to 1 - low below")
     high: float = parameter(4.0, "[0, inf)", "the weight is clipped to 1 + high above")
 
@@ -53,7 +53,7 @@ class FlippedClip(Clip):
 
     name = "flipped_clip"
     paper = "arXiv:2510.06062"
-    troubles = ("entropy_collapse",)
+    failure_modes = ("entropy_collapse",)
     reads_bounds = frozenset({"low", "high"})
     low: float = parameter(0.2, "[0, 1]", "tokens are dropped below 1 - low where A < 0, above 1 + low where A > 0")
     most: float = parameter(3.0, "[1, inf)", "largest weight")
@@ -96,7 +96,7 @@ class GradientPreservingClip(Clip):
 
     name = "gradient_preserving_clip"
     paper = "arXiv:2509.20712"
-    troubles = ("entropy_collapse", "entropy_explosion")
+    failure_modes = ("entropy_collapse", "entropy_explosion")
     beta1: float = parameter(0.5, "[0, inf)", "share of the gradient below the lower bound where A < 0")
     beta2: float = parameter(1.0, "[0, inf)", "share of the gradient above the upper bound where A > 0")
 
@@ -144,7 +144,7 @@ class SoftGate(Surrogate):
 
     name = "soft_gate"
     paper = "arXiv:2511.20347"
-    troubles = ("mixture_of_experts", "many_epochs")
+    failure_modes = ("mixture_of_experts", "many_epochs")
     tau_pos: float = parameter(1.0, "[1e-6, inf)", "how fast the gate closes where the advantage is positive")
     tau_neg: float = parameter(1.05, "[1e-6, inf)", "how fast it closes elsewhere")
 
@@ -182,7 +182,7 @@ class UnboundedPositive(Surrogate):
 
     name = "unbounded_positive"
     paper = "arXiv:2607.06987"
-    troubles = ("exploration",)
+    failure_modes = ("exploration",)
     reads_bounds = frozenset({"low", "cap"})
     low: float = parameter(0.2, "[0, 1]", "where A < 0 the ratio is clipped to 1 - low below")
 
@@ -231,7 +231,7 @@ class BandedReinforce(Surrogate):
 
     name = "banded_reinforce"
     paper = "arXiv:2509.24203"
-    troubles = ("stale_rollouts",)
+    failure_modes = ("stale_rollouts",)
     band: str = parameter("one_side", ("one_side", "two_side", "ring"), "which ratios count")
     low: float = parameter(0.2, "(0, 1]", "width of the band below 1")
     high: float = parameter(0.2, "(0, inf)", "width of the band above 1")

@@ -27,7 +27,7 @@ class TeacherAdvantage(Weight):
 
     name = "teacher_advantage"
     paper = "doi:10.64434/tml.20251026"
-    troubles = ("hard_problems", "credit")
+    failure_modes = ("hard_problems", "credit")
     purpose = "a pull towards the teacher"
     additive = True
     coefficient: float = parameter(1.0, "[0, inf)", "weight of the difference of log-probs", idle=0)
@@ -69,7 +69,7 @@ class TeacherKL(KL):
 
     name = "teacher_kl"
     paper = "doi:10.64434/tml.20251026"
-    troubles = ("hard_problems", "credit")
+    failure_modes = ("hard_problems", "credit")
     purpose: ClassVar[str] = TeacherAdvantage.purpose
     anchor: ClassVar[str] = "teacher"
     reads = frozenset({"logp_teacher"})
@@ -130,7 +130,7 @@ class EvidenceReweighting(Weight):
 
     name = "evidence_reweighting"
     paper = "arXiv:2604.03128"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     mix: float = parameter(0.5, "[0, 1]", "m in the first step: the weight's share, the rest being 1", idle=0)
     width: float = parameter(0.2, "[0, 1)", "eps, how far the weight may be from 1")
     steps: int = parameter(50, "[0, inf)", "steps over which m falls to 0; 0: it stays")
@@ -194,7 +194,7 @@ class GatedDistillation(Penalty):
 
     name = "gated_distillation"
     paper = "arXiv:2605.15155"
-    troubles = ("hard_problems", "credit")
+    failure_modes = ("hard_problems", "credit")
     purpose = TeacherAdvantage.purpose
     reads = frozenset({"logp_teacher"})
     coefficient: float = parameter(0.01, "[0, inf)", "lambda, weight of the distillation in the loss", idle=0)

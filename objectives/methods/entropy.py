@@ -7,7 +7,7 @@ from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, stat
 from objectives.errors import ObjectiveError
 from objectives.kinds import Aggregate, Mask, Penalty, Weight
 from objectives.lazy import Tensor, torch
-from objectives.ops import centred, drawn, group_index, group_sum, largest
+from objectives.ops import centred, group_index, group_sum, largest, random_subset
 from objectives.part import REQUIRED, parameter
 from objectives.parts.penalties import EntropyBonus
 from objectives.recipes import recipe
@@ -27,8 +27,8 @@ class ClipCov(Mask):
 
     name = "clip_cov"
     paper = "arXiv:2505.22617"
-    troubles = ("entropy_collapse",)
-    reads = frozenset({"logp", "lot"})
+    failure_modes = ("entropy_collapse",)
+    reads = frozenset({"logp", "random_key"})
     fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is silenced")
     low: float = parameter(1.0, "(-inf, inf)", "covariance above which a token may be drawn")
     high: float = parameter(5.0, "(-inf, inf)", "covariance below which a token may be drawn")
@@ -43,7 +43,7 @@ class ClipCov(Mask):
         cov = covariance(batch, self.name)
         count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
         among = batch.mask & ~batch.require("clipped", self.name) & (cov > self.low) & (cov < self.high)
-        return batch.mask & ~drawn(batch.require("lot", self.name), among, count)
+        return batch.mask & ~random_subset(batch.require("random_key", self.name), among, count)
 
     def formula(self) -> str:
         scope = " of each micro-batch" if self.scope == "microbatch" else ""
@@ -91,7 +91,7 @@ class CovPenalty(Penalty):
 
     name = "cov_penalty"
     paper = "arXiv:2505.22617"
-    troubles = ("entropy_collapse",)
+    failure_modes = ("entropy_collapse",)
     reads = frozenset({"logp", "logp_old"})
     chooses = True
     fraction: float = parameter(2e-3, "(0, 1]", "k, share of the tokens that bears the penalty")
@@ -147,7 +147,7 @@ class SurprisalReweighting(Weight):
 
     name = "surprisal_reweighting"
     paper = "arXiv:2606.19236"
-    troubles = ("entropy_collapse", "exploration")
+    failure_modes = ("entropy_collapse", "exploration")
     amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0", idle=1)
     attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0", idle=1)
     fraction: float = parameter(0.1, "[0, 1]", "P, share of the tokens of each sign that is weighed")
@@ -247,7 +247,7 @@ class EntropyAdvantage(Weight):
 
     name = "entropy_advantage"
     paper = "arXiv:2506.14758"
-    troubles = ("exploration", "entropy_collapse")
+    failure_modes = ("exploration", "entropy_collapse")
     additive = True
     alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats", idle=0)
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")
@@ -303,7 +303,7 @@ class AdaptiveEntropy(Penalty):
 
     name = "adaptive_entropy"
     paper = "arXiv:2505.22312"
-    troubles = ("entropy_collapse",)
+    failure_modes = ("entropy_collapse",)
     needs_entropy_gradient = True
     purpose = EntropyBonus.purpose
     target_entropy: float = parameter(0.2, "(0, inf)", "entropy in nats below which the bonus is on")
@@ -380,7 +380,7 @@ class PositiveReweighting(Weight):
 
     name = "positive_reweighting"
     paper = "arXiv:2511.05993"
-    troubles = ("entropy_collapse",)
+    failure_modes = ("entropy_collapse",)
     target_entropy: float | None = parameter(REQUIRED, "(0, inf)", "delta in nats; none: the weight stays", example=0.3)
     start: float = parameter(1.0, "[0, 1]", "lambda before the first step")
     step: float = parameter(0.05, "[0, 1]", "by how much lambda moves per step")
@@ -433,7 +433,7 @@ class ConfidenceShift(Weight):
 
     name = "confidence_shift"
     paper = "arXiv:2602.05281"
-    troubles = ("entropy_collapse", "diversity")
+    failure_modes = ("entropy_collapse", "diversity")
     additive = True
     alpha: float = parameter(
         REQUIRED, "[0, inf)", "weight of the difference between the two confidences", example=0.5, idle=0

@@ -26,7 +26,7 @@ class Agpo(GroupNorm):
 
     name = "agpo"
     paper = "arXiv:2503.15952"
-    troubles = ("dead_groups", "zero_loss")
+    failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"reward", "group", "correct"})
     centred = False
     learns_from_equal_groups = True
@@ -66,7 +66,7 @@ class MeanNorm(Advantage):
 
     name = "mean_norm"
     paper = "arXiv:2602.02710"
-    troubles = ("hard_problems", "diversity")
+    failure_modes = ("hard_problems", "diversity")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
     eps: float = parameter(1e-6, "[0, inf)", "added to the mean")
@@ -106,7 +106,7 @@ class PassAtK(Advantage):
 
     name = "pass_at_k"
     paper = "arXiv:2508.10751"
-    troubles = ("diversity", "hard_problems", "exploration")
+    failure_modes = ("diversity", "hard_problems", "exploration")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
     k: int = parameter(4, "[1, inf)", "responses that are rewarded together; the group's size if that is smaller")
@@ -161,7 +161,7 @@ class QuantileNorm(Advantage):
 
     name = "quantile_norm"
     paper = "arXiv:2509.22611"
-    troubles = ("entropy_collapse", "entropy_explosion")
+    failure_modes = ("entropy_collapse", "entropy_explosion")
     minimum_group = 2
     q: float = parameter(0.4, "(0, 1)", "which quantile of the group's rewards is the baseline")
     kind: str = parameter("lower", ("lower", "linear"), "a reward that is there, or one interpolated")
@@ -211,7 +211,7 @@ class SignedReward(Advantage):
 
     name = "signed_reward"
     paper = "arXiv:2506.01347"
-    troubles = ("diversity",)
+    failure_modes = ("diversity",)
     learns_from_equal_groups = True
     reads = frozenset({"correct"})
     right: float = parameter(0.1, "[0, inf)", "advantage of right answers")
@@ -261,8 +261,8 @@ class ExtremePairs(Select):
 
     name = "extreme_pairs"
     paper = "arXiv:2508.05612"
-    troubles = ("mixed_difficulty",)
-    reads = frozenset({"reward", "group", "lot"})
+    failure_modes = ("mixed_difficulty",)
+    reads = frozenset({"reward", "group", "random_key"})
     share: float = parameter(0.5, "(0, 1]", "share of the pairs that is trained on, rounded down")
 
     @property
@@ -270,12 +270,12 @@ class ExtremePairs(Select):
         return 2 * int(1 / self.share + 1 - 1e-9)
 
     def selects(self, batch: TokenBatch) -> Tensor:
-        reward, lot = batch.require("reward", self.name), _lot_of_row(batch)
+        reward, key = batch.require("reward", self.name), _key_of_row(batch)
         index, groups = group_index(batch.require("group", self.name))
         selected = torch.zeros_like(batch.mask[:, 0])
         for number in range(groups):
             rows = (index == number).nonzero()[:, 0]
-            rows = rows[lot[rows].argsort()]
+            rows = rows[key[rows].argsort()]
             ranked = rows[reward[rows].argsort(descending=True, stable=True)]
             pairs = int(len(rows) // 2 * self.share + 1e-9)
             selected[ranked[:pairs]] = True
@@ -283,14 +283,14 @@ class ExtremePairs(Select):
         return selected
 
     def formula(self) -> str:
-        return f"only {self.share:g} of the pairs of best and worst R in the group, ties by lot"
+        return f"only {self.share:g} of the pairs of best and worst R in the group, ties at random"
 
 
-def _lot_of_row(batch: TokenBatch) -> Tensor:
-    """[N] the smallest lot of a response's tokens."""
+def _key_of_row(batch: TokenBatch) -> Tensor:
+    """[N] the smallest random key of a response's tokens."""
     last = torch.iinfo(torch.int64).max
-    lot = batch.require("lot", ExtremePairs.name).masked_fill(~batch.mask, last)
-    return torch.cat([lot, lot.new_full((len(lot), 1), last)], 1).amin(1)
+    key = batch.require("random_key", ExtremePairs.name).masked_fill(~batch.mask, last)
+    return torch.cat([key, key.new_full((len(key), 1), last)], 1).amin(1)
 
 
 recipe(

@@ -95,7 +95,7 @@ class CenterBatchStd(GroupCenter):
 
     name = "center_batch_std"
     paper = "arXiv:2508.08221"
-    troubles = ("few_responses",)
+    failure_modes = ("few_responses",)
     eps: float = parameter(1e-4, "[0, inf)", "added to the standard deviation")
 
     def of(self, batch: TokenBatch) -> Tensor:
@@ -130,7 +130,7 @@ class DecoupledNorm(Advantage):
 
     name = "decoupled_norm"
     paper = "arXiv:2601.05242"
-    troubles = ("noisy_rewards",)
+    failure_modes = ("noisy_rewards",)
     minimum_group = 2
     reads = frozenset({"rewards", "group"})
     eps: float = parameter(1e-4, "[0, inf)", "added to the standard deviations")
@@ -191,7 +191,7 @@ class SymmetricClip(Clip):
 
     name = "symmetric_clip"
     paper = "arXiv:2405.17618"
-    troubles = ("noisy_rewards",)
+    failure_modes = ("noisy_rewards",)
     alpha: float = parameter(0.5, "[0, inf)", "weight of PPO's surrogate")
     beta: float = parameter(0.4, "[0, inf)", "weight of the reverse cross-entropy")
 
@@ -232,7 +232,7 @@ class PositiveNLL(Penalty):
 
     name = "positive_nll"
     paper = "arXiv:2504.05118"
-    troubles = ("hard_problems",)
+    failure_modes = ("hard_problems",)
     chooses = True
     reads = frozenset({"correct"})
     mu: float = parameter(0.1, "[0, inf)", "weight of the likelihood in the loss", idle=0)

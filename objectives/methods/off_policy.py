@@ -37,7 +37,7 @@ class PrefixMinRatio(Ratio):
 
     name = "prefix_min_ratio"
     paper = "arXiv:2601.22718"
-    troubles = ("mixture_of_experts", "stale_rollouts")
+    failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     prefix: str = parameter(
         "strict", ("strict", "capped", "inclusive"), "tokens before, or 1 as well, or itself as well"
@@ -82,7 +82,7 @@ class Taper(Surrogate):
 
     name = "taper"
     paper = "arXiv:2503.14286"
-    troubles = ("stale_rollouts",)
+    failure_modes = ("stale_rollouts",)
     low: float = parameter(0.0, "[0, inf)", "smallest weight where A < 0")
     high: float = parameter(1.0, "[0, inf)", "largest weight where A < 0")
 
@@ -125,7 +125,7 @@ class SequenceDrift(Penalty):
 
     name = "sequence_drift"
     paper = "arXiv:2501.12599"
-    troubles = ("many_epochs", "stale_rollouts")
+    failure_modes = ("many_epochs", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     purpose = Drift.purpose
     tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio, half of which is in the loss", idle=0)
@@ -186,7 +186,7 @@ class SecondMomentClip(Modifier):
 
     name = "second_moment_clip"
     paper = "arXiv:2510.01161"
-    troubles = ("stale_rollouts",)
+    failure_modes = ("stale_rollouts",)
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp", "logp_old"})
     budget: float = parameter(0.04, "(0, inf)", "largest second moment of the clipped log-ratios")
@@ -243,7 +243,7 @@ class SecondMomentMask(Mask):
 
     name = "second_moment_mask"
     paper = "arXiv:2510.01161"
-    troubles = ("stale_rollouts",)
+    failure_modes = ("stale_rollouts",)
     reads_once_moved = frozenset({"logp", "logp_old"})
     shrinks_denominator = False
     budget: float = parameter(0.04, "(0, inf)", "largest mean of the squared log-ratios of harmful tokens")

@@ -126,7 +126,7 @@ class GroupVariance(Surrogate):
 
     name = "group_variance"
     paper = "arXiv:2504.19599"
-    troubles = ("stale_rollouts", "many_epochs")
+    failure_modes = ("stale_rollouts", "many_epochs")
     follows_advantage = False
     reads_ratio = False
     minimum_group = 2
@@ -219,7 +219,7 @@ class TargetMatch(Surrogate):
 
     name = "target_match"
     paper = "arXiv:2604.06159"
-    troubles = ("hard_problems", "many_epochs")
+    failure_modes = ("hard_problems", "many_epochs")
     follows_advantage = False
     reads_ratio = False
     reads = frozenset({"group", "logp_old"})

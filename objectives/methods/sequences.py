@@ -52,7 +52,7 @@ class GeometricRatio(Ratio):
 
     name = "geometric_ratio"
     paper = "arXiv:2507.20673"
-    troubles = ("mixture_of_experts", "stale_rollouts")
+    failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     low: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to -low below where A < 0")
     high: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to high above where A >= 0")
@@ -98,7 +98,7 @@ class KalmanRatio(Ratio):
 
     name = "kalman_ratio"
     paper = "arXiv:2602.10609"
-    troubles = ("mixture_of_experts", "stale_rollouts")
+    failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     q: float = parameter(1e-6, "(0, inf)", "noise of the process over that of the observation")
 
@@ -144,7 +144,7 @@ class GammaGate(Surrogate):
 
     name = "gamma_gate"
     paper = "arXiv:2602.10693"
-    troubles = ("stale_rollouts", "mixture_of_experts")
+    failure_modes = ("stale_rollouts", "mixture_of_experts")
     k_good: float = parameter(2.0, "[0, inf)", "power of the ratio where A >= 0")
     l_good: float = parameter(3.0, "[0, inf)", "rate at which a larger ratio counts less where A >= 0")
     k_bad: float = parameter(3.0, "[0, inf)", "power of the ratio where A < 0")

@@ -25,7 +25,7 @@ class S2T(Mask):
 
     name = "s2t"
     paper = "arXiv:2602.15620"
-    troubles = ("spurious_tokens",)
+    failure_modes = ("spurious_tokens",)
     tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare", idle=0)
     q: float = parameter(0.75, "[0, 1]", "quantile of the rare rewarded tokens' entropy below which one is spurious")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the quantile is taken")
@@ -96,7 +96,7 @@ class TopEntropy(Mask):
 
     name = "top_entropy"
     paper = "arXiv:2506.01939"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept", idle=1)
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the share is taken")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
@@ -159,19 +159,19 @@ class RandomTokens(Mask):
     share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4, idle=1)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
-    needs = frozenset({"lot"})
+    needs = frozenset({"random_key"})
 
     def keeps(self, batch: Prepared) -> Tensor:
         always = batch.mask & (batch.mask.cumsum(1) <= self.first)
-        kept = always | (batch.mask & (uniform_of(batch.require("lot", self.name)) < self.share))
+        kept = always | (batch.mask & (uniform_of(batch.require("random_key", self.name)) < self.share))
         return kept if self.limit is None else always | (kept & (kept.cumsum(1) <= self.limit))
 
     def formula(self) -> str:
-        draw = f"(lot < {self.share:g} and n < {self.limit})" if self.limit else f"lot < {self.share:g}"
+        draw = f"(u < {self.share:g} and n < {self.limit})" if self.limit else f"u < {self.share:g}"
         return f"(t < {self.first} or {draw})" if self.first else draw
 
     def where(self) -> str:
-        names = ["lot = a number from 0 to 1 drawn for the token"]
+        names = ["u = a random number of the token, from 0 to 1"]
         names += ["t = tokens of the response before it"] if self.first else []
         names += ["n = tokens of the response before it that this draw keeps"] if self.limit else []
         return "; ".join(names)
@@ -206,7 +206,7 @@ class AdvantageReweighting(Weight):
 
     name = "advantage_reweighting"
     paper = "arXiv:2505.12929"
-    troubles = ("spurious_tokens",)
+    failure_modes = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     alpha: float = parameter(0.3, "[0, 1]", "share of the weight that follows the probability", idle=0)
 
@@ -245,7 +245,7 @@ class Lopti(Schedule):
 
     name = "lopti"
     paper = "arXiv:2505.12929"
-    troubles = ("spurious_tokens",)
+    failure_modes = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     eta: float = parameter(0.5, "(0, 1]", "old probability below which a token belongs to the low group")
     portion: float | None = parameter(None, "(0, 1)", "split at this quantile of the old probabilities instead of eta")
@@ -305,7 +305,7 @@ class FutureKL(Weight):
 
     name = "future_kl"
     paper = "arXiv:2603.19835"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     reads = frozenset({"logp", "logp_old"})
     planned = True
     half_life: float = parameter(32.0, "(0, inf)", "tokens after which a log-ratio counts half")
@@ -356,7 +356,7 @@ class PositionBonus(Weight):
 
     name = "position_bonus"
     paper = "arXiv:2508.02260"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     additive = True
     gamma: float = parameter(0.1, "[0, inf)", "what is added at the very end, nearly", idle=0)
     slope: float = parameter(15.0, "[0, inf)", "how sharply it rises in the middle")
@@ -398,7 +398,7 @@ class PerplexityWeight(Weight):
 
     name = "perplexity_weight"
     paper = "arXiv:2508.02260"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     reads = frozenset({"logp_old", "group"})
     alpha: float = parameter(0.01, "(-inf, inf)", "what a standard deviation of log-perplexity takes off", idle=0)
     width: float = parameter(0.2, "[0, 1]", "how far from 1 the weight goes")

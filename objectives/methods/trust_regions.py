@@ -28,7 +28,7 @@ class BalancedClip(Modifier):
 
     name = "balanced_clip"
     paper = "arXiv:2510.18927"
-    troubles = ("stale_rollouts", "entropy_collapse")
+    failure_modes = ("stale_rollouts", "entropy_collapse")
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp", "logp_old"})
     target: float = parameter(0.4, "[0, inf)", "what the measure has to reach")
@@ -128,7 +128,7 @@ class DynamicClip(Modifier):
 
     name = "dynamic_clip"
     paper = "arXiv:2509.02333"
-    troubles = ("exploration",)
+    failure_modes = ("exploration",)
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp_old"})
     low: float = parameter(0.16, "[0, inf)", "width below")
@@ -187,7 +187,7 @@ class DivergenceClip(Surrogate):
 
     name = "divergence_clip"
     paper = "arXiv:2602.04879"
-    troubles = ("stale_rollouts", "engine_mismatch")
+    failure_modes = ("stale_rollouts", "engine_mismatch")
     kind: str = parameter("tv", ("tv", "kl"), "the divergence: total variation or KL, of token against all others")
     delta: float = parameter(0.15, "[0, inf)", "divergence above which a token is dropped")
     cap: float | None = parameter(None, "(0, inf)", "largest ratio that counts; none: no bound")
@@ -364,7 +364,7 @@ class ZoneReweighting(ByEntropy, Weight):
     """
 
     name = "zone_reweighting"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     reads = frozenset({"logp", "logp_old", "entropy"})
     planned = True
     beta: float = parameter(1.0, "[0, 1]", "how much of h the weight follows", idle=0)
@@ -401,7 +401,7 @@ class HeterogeneousClip(ByEntropy, Modifier):
     """
 
     name = "heterogeneous_clip"
-    troubles = ("exploration",)
+    failure_modes = ("exploration",)
     reads = frozenset({"entropy"})
     sets = frozenset({"low", "high"})
 

@@ -29,7 +29,7 @@ class TurnAdvantage(Weight):
 
     name = "turn_advantage"
     paper = "arXiv:2505.10978"
-    troubles = ("credit",)
+    failure_modes = ("credit",)
     additive = True
     reads = frozenset({"group", "turn", "turn_reward", "turn_state"})
     omega: float = parameter(1.0, "[0, inf)", "weight of a turn's advantage beside the response's", idle=0)
@@ -127,7 +127,7 @@ class ObservationNLL(Penalty):
 
     name = "observation_nll"
     paper = "arXiv:2605.24517"
-    troubles = ("hard_problems", "dead_groups")
+    failure_modes = ("hard_problems", "dead_groups")
     reads = frozenset({"writer"})
     learns_observations: ClassVar[bool] = True
     alpha: float = parameter(0.05, "[0, inf)", "weight of the observations' cross entropy in the loss", idle=0)

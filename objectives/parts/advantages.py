@@ -51,7 +51,7 @@ class GroupCenter(Advantage):
 
     name = "group_center"
     paper = "arXiv:2503.20783"
-    troubles: ClassVar[tuple[str, ...]] = ("mixed_difficulty",)
+    failure_modes: ClassVar[tuple[str, ...]] = ("mixed_difficulty",)
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class LeaveOneOut(Advantage):
 
     name = "leave_one_out"
     paper = "arXiv:2402.14740"
-    troubles = ("few_responses", "mixed_difficulty")
+    failure_modes = ("few_responses", "mixed_difficulty")
     minimum_group = 2
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class GlobalNorm(Advantage):
 
     name = "global_norm"
     paper = "arXiv:2501.03262"
-    troubles = ("few_responses",)
+    failure_modes = ("few_responses",)
     takes_token_rewards = True
     reads = frozenset({"reward"})
     over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
@@ -123,7 +123,7 @@ class CenterThenGlobalNorm(GroupCenter):
 
     name = "center_then_global_norm"
     paper = "arXiv:2501.03262"
-    troubles = ("few_responses",)
+    failure_modes = ("few_responses",)
     over: str = parameter("rows", ("rows", "tokens"), "what counts the same in the deviation")
 
     @property

@@ -40,7 +40,7 @@ class TokenMean(Aggregate):
 
     name = "token_mean"
     paper = "arXiv:2503.14476"
-    troubles = ("length_growth",)
+    failure_modes = ("length_growth",)
     scope: str = parameter("minibatch", ("minibatch", "prompt", "microbatch"), "what the mean runs over")
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class SeqSum(Aggregate):
 
     name = "seq_sum"
     paper = "arXiv:2402.14740"
-    troubles = ("length_growth",)
+    failure_modes = ("length_growth",)
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         responses = batch.mask.any(1).sum().clamp(min=1)
@@ -93,7 +93,7 @@ class ConstantLength(Aggregate):
 
     name = "constant_length"
     paper = "arXiv:2503.20783"
-    troubles = ("length_growth",)
+    failure_modes = ("length_growth",)
     length: int | None = parameter(None, "[1, inf)", "the constant in tokens; none: the run's response limit")
 
     @property

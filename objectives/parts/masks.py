@@ -26,7 +26,7 @@ class SamplerMask(Mask):
 
     name = "sampler_mask"
     paper = "NeMo-RL 2026"
-    troubles = ("engine_mismatch", "mixture_of_experts", "precision")
+    failure_modes = ("engine_mismatch", "mixture_of_experts", "precision")
     reads = frozenset({"logp_old", "logp_sampler"})
     level: str = parameter("geometric", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
     low: float = parameter(0.999, "[0, inf)", "smallest ratio of trainer to engine that is kept")
@@ -67,7 +67,7 @@ class OffPolicyMask(Mask):
 
     name = "off_policy_mask"
     paper = "arXiv:2512.02556"
-    troubles = ("stale_rollouts",)
+    failure_modes = ("stale_rollouts",)
     delta: float = parameter(
         REQUIRED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped", example=0.1
     )

@@ -24,7 +24,7 @@ class KL(Penalty):
 
     name = "kl"
     paper = "arXiv:2402.03300"
-    troubles = ("noisy_rewards", "entropy_explosion")
+    failure_modes = ("noisy_rewards", "entropy_explosion")
     purpose: ClassVar[str] = "a divergence from the reference"
     anchor: ClassVar[str] = "ref"
     """Whose log-probs it is measured to."""
@@ -70,7 +70,7 @@ class UnbiasedKL(Penalty):
 
     name = "unbiased_kl"
     paper = "arXiv:2512.02556"
-    troubles = ("noisy_rewards", "entropy_explosion")
+    failure_modes = ("noisy_rewards", "entropy_explosion")
     purpose = KL.purpose
     reads = frozenset({"logp_ref"})
     reads_once_moved = frozenset({"logp_old"})
@@ -99,7 +99,7 @@ class Drift(Penalty):
 
     name = "drift"
     paper = "prime-rl 2026"
-    troubles = ("many_epochs", "stale_rollouts")
+    failure_modes = ("many_epochs", "stale_rollouts")
     purpose: ClassVar[str] = "a penalty on leaving the old policy"
     beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1, idle=0)
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
@@ -130,7 +130,7 @@ class EntropyBonus(Penalty):
 
     name = "entropy_bonus"
     paper = "arXiv:1602.01783"
-    troubles = ("entropy_collapse", "diversity")
+    failure_modes = ("entropy_collapse", "diversity")
     purpose: ClassVar[str] = "an entropy bonus"
     needs_entropy_gradient = True
     coefficient: float = parameter(0.001, "(-inf, inf)", "weight of the entropy in the objective", idle=0)

@@ -51,7 +51,7 @@ class SequenceRatio(Ratio):
 
     name = "sequence_ratio"
     paper = "arXiv:2507.18071"
-    troubles = ("mixture_of_experts", "many_epochs")
+    failure_modes = ("mixture_of_experts", "many_epochs")
     reads_once_moved = frozenset({"logp_old"})
     norm: str = parameter("mean", ("mean", "sum"), "how the log-ratios of a response's tokens are put together")
 
@@ -79,7 +79,7 @@ class SamplerRatio(Ratio):
 
     name = "sampler_ratio"
     paper = "arXiv:2602.04879"
-    troubles = ("engine_mismatch",)
+    failure_modes = ("engine_mismatch",)
     reads = frozenset({"logp_sampler"})
     excludes = frozenset({"sampler_correction"})
 

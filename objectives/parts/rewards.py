@@ -24,7 +24,7 @@ class SoftOverlong(Reward):
 
     name = "soft_overlong"
     paper = "arXiv:2503.14476"
-    troubles = ("truncation", "length_growth")
+    failure_modes = ("truncation", "length_growth")
     max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
     cache: int | None = parameter(None, "[1, inf)", "tokens over which the penalty grows; none: a fifth of the limit")
 
@@ -65,7 +65,7 @@ class KLReward(Reward):
 
     name = "kl_reward"
     paper = "arXiv:2203.02155"
-    troubles = ("noisy_rewards", "entropy_explosion")
+    failure_modes = ("noisy_rewards", "entropy_explosion")
     purpose = KL.purpose
     late = True
     reads = frozenset({"logp_old", "logp_ref"})

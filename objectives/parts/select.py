@@ -17,7 +17,7 @@ class DynamicSampling(Select):
 
     name = "dynamic_sampling"
     paper = "arXiv:2503.14476"
-    troubles = ("dead_groups", "zero_loss")
+    failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"correct", "group"})
     refills = True
 
@@ -40,7 +40,7 @@ class DynamicSamplingByReward(Select):
 
     name = "dynamic_sampling_by_reward"
     paper = "arXiv:2503.14476"
-    troubles = ("dead_groups", "zero_loss")
+    failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"rewards", "group"})
     refills = True
 
@@ -65,7 +65,7 @@ class OverlongFilter(Select):
 
     name = "overlong_filter"
     paper = "arXiv:2503.14476"
-    troubles = ("truncation",)
+    failure_modes = ("truncation",)
     reads = frozenset({"truncated"})
 
     def selects(self, batch: TokenBatch) -> Tensor:

@@ -28,7 +28,7 @@ class Clip(Surrogate):
 
     name = "clip"
     paper = "arXiv:1707.06347"
-    troubles: ClassVar[tuple[str, ...]] = ("many_epochs",)
+    failure_modes: ClassVar[tuple[str, ...]] = ("many_epochs",)
     reads_bounds = frozenset({"low", "high", "cap"})
     low: float = parameter(0.2, "[0, 1]", "the ratio is clipped to 1 - low below, and to 1 + low above")
 
@@ -65,7 +65,7 @@ class ClipHigher(Modifier):
 
     name = "clip_higher"
     paper = "arXiv:2503.14476"
-    troubles = ("exploration", "entropy_collapse")
+    failure_modes = ("exploration", "entropy_collapse")
     sets = frozenset({"high"})
     high: float = parameter(0.28, "[0, inf)", "the ratio is clipped to 1 + high above")
 
@@ -99,7 +99,7 @@ class DualClip(Modifier):
 
     name = "dual_clip"
     paper = "arXiv:1912.09729"
-    troubles = ("many_epochs",)
+    failure_modes = ("many_epochs",)
     sets = frozenset({"cap"})
     cap: float = parameter(3.0, "(1, inf)", "largest ratio that counts where the advantage is negative")
 

@@ -31,7 +31,7 @@ class SamplerCorrection(Weight):
 
     name = "sampler_correction"
     paper = "Yao et al. 2025"
-    troubles = ("engine_mismatch", "precision")
+    failure_modes = ("engine_mismatch", "precision")
     reads = frozenset({"logp_old", "logp_sampler"})
     cap: float | None = parameter(2.0, "(0, inf)", "largest weight; none: no bound")
     low: float = parameter(0.0, "[0, inf)", "smallest weight")

@@ -85,10 +85,10 @@ def run(arguments: Namespace) -> None:
 
 def _with_values(word: str) -> str:
     """The expression of which a page is shown: a name alone that asks for values has examples of them, as is said."""
-    name = next((name for name in names() if name.name == word and name.asked), None)
+    name = next((name for name in names() if name.name == word and name.required_parameters), None)
     if name is None:
         return word
-    expression, asked = with_examples(name), " and ".join(name.asked)
+    expression, asked = with_examples(name), " and ".join(name.required_parameters)
     print(f"{word} asks for {asked}, of which we know no published value; {expression} is an example", file=sys.stderr)
     return expression
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, lots
+from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, random_keys
 from objectives.contract import BrokenLaw, check_finite, check_laws, with_made_up_fields
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError, one_line
@@ -108,7 +108,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
         writer=_writers(length),
         turn_reward=torch.stack([reward, reward / 2, 1 - reward], 1).repeat_interleave(2, 1),
         turn_state=torch.stack([0 * length, length % 2, length % 3], 1).repeat_interleave(2, 1),
-        lot=lots(group, LENGTH, seed=0),
+        random_key=random_keys(group, LENGTH, seed=0),
     )
     return with_made_up_fields(batch)
 

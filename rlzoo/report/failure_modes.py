@@ -114,7 +114,7 @@ def addressing(failure_mode: str) -> list[Remedy]:
         raise UserError(f"--for {failure_mode}: not a failure mode{meant}; there are {listed}")
     zoo = [name for name in names() if ":" not in name.name]
     recipes = [name for name in zoo if name.kind == "recipe"]
-    parts = [name for name in zoo if name.kind == "part" and failure_mode in name.troubles]
+    parts = [name for name in zoo if name.kind == "part" and failure_mode in name.failure_modes]
     return sorted((_remedy(part, recipes, failure_mode) for part in parts), key=lambda remedy: remedy.rank)
 
 

@@ -50,7 +50,7 @@ def found(names: Sequence[Name], word: str) -> list[Name]:
 
 
 def _addressed(name: Name) -> Iterator[str]:
-    for tag in name.troubles:
+    for tag in name.failure_modes:
         yield from (tag, tag.replace("_", " "), FAILURE_MODES[tag])
 
 
@@ -114,7 +114,7 @@ def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], con
 def _print_parameters(written: str, objective: Objective, console: Console) -> None:
     """Those of the parts that were written, or of all if a recipe was."""
     named = {term.name for term in read_terms(written)}
-    parts = [part for part in objective.parts if part.written in named]
+    parts = [part for part in objective.parts if part.qualified_name in named]
     rows: list[list[Shown]] = []
     for part in parts if len(parts) == len(named) else objective.parts:
         for parameter in part.parameters():

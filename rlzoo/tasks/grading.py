@@ -163,7 +163,7 @@ class GraderPool:
             ) from None
         is_confined = _is_confined(self.grader) and not missing
         make = partial(_grading, self.grader, is_confined)
-        return Sandbox(make, "the grader", self.workers, is_confined, getattr(self.grader, "prepare", None))
+        return Sandbox(make, "the grader", self.workers, is_confined)
 
 
 def _is_confined(grader: Grader) -> bool:

@@ -144,21 +144,14 @@ class _Worker:
 class Sandbox:
     """Workers for the function that `make` gives in each of them; a context manager.
 
-    `side_by_side` requests are worked on at once. `prepare` runs once, in the template: what it loads, no worker loads
-    again. The request of a worker that is killed from outside is made again, up to three times, and alone; one with a
-    name does before that all that it did, and is lost if it does something else.
+    `side_by_side` requests are worked on at once. The request of a worker that is killed from outside is made again, up
+    to three times, and alone; one with a name does before that all that it did, and is lost if it does something else.
     """
 
     def __init__(
-        self,
-        make: Callable[[], Callable[..., Any]],
-        named: str,
-        side_by_side: int,
-        is_confined: bool = False,
-        prepare: Callable[[], None] | None = None,
+        self, make: Callable[[], Callable[..., Any]], named: str, side_by_side: int, is_confined: bool = False
     ) -> None:
         self.make, self.named, self.side_by_side, self.is_confined = make, named, side_by_side, is_confined
-        self.prepare = prepare
         self._one_at_a_time = Lock()
 
     def __enter__(self) -> Self:
@@ -371,7 +364,7 @@ class _Template:
         context = WithoutMain()
         context.set_forkserver_preload([__name__])
         here, there = context.Pipe()
-        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.prepare)
+        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined)
         self._process = context.Process(target=_keep_template, args=arguments)
         self._process.start()
         there.close()
@@ -427,11 +420,7 @@ class _Template:
 
 
 def _keep_template(
-    connection: Connection,
-    environment: Mapping[str, str],
-    make: Callable[[], Callable[..., Any]],
-    is_confined: bool,
-    prepare: Callable[[], None] | None,
+    connection: Connection, environment: Mapping[str, str], make: Callable[[], Callable[..., Any]], is_confined: bool
 ) -> None:
     """The process of a template; it ends, with its workers, when the other end of the connection is closed."""
     os.setsid()
@@ -439,8 +428,6 @@ def _keep_template(
     commands = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     boundary.prepare()
-    if prepare:
-        prepare()
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers = set[int]()
     with suppress(OSError):

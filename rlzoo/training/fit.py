@@ -156,8 +156,8 @@ def gathered_weight_bytes(shape: Shape, bfloat16: bool) -> float:
 def token_bytes(objective: Objective) -> int:
     """Bytes that every process holds for each position of the [N, T] batch of all processes.
 
-    Mask, lot and the sampler's log-probs; a float32 for each field that the objective reads; advantages in float32; and
-    of a plan coefficients in float32 and which tokens are active.
+    Mask, random key and the sampler's log-probs; a float32 for each field that the objective reads; advantages in
+    float32; and of a plan coefficients in float32 and which tokens are active.
     """
     return 1 + 8 + 4 + 4 * len(objective.needs & (POLICY | OTHERS)) + 4 + 4 + 1
 

@@ -28,7 +28,7 @@ from objectives import (
     TokenBatch,
     Update,
     concatenated,
-    lots,
+    random_keys,
 )
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
@@ -261,13 +261,13 @@ class Trainer:
         fields: dict[str, Any] = {name: tensor.to(self.accelerator.device) for name, tensor in tensors.items()}
         weights = None if graded.rewards is None else tuple(self.config.task.reward_weights) or None
         batch = TokenBatch(**fields, reward_weights=weights, max_length=self.config.rollout.max_response_tokens)
-        selected = self.objective.select(batch.with_fields(lot=self._lots(batch)))
+        selected = self.objective.select(batch.with_fields(random_key=self._random_keys(batch)))
         group = selected.require("group", "collect")
         return selected.rows(torch.isin(group, group[selected.selected])) if self.objective.refills else selected
 
-    def _lots(self, batch: TokenBatch) -> Tensor:
+    def _random_keys(self, batch: TokenBatch) -> Tensor:
         seed = step_seed(self.config.seed, self.progress.step, "lots of tokens")
-        return lots(batch.require("group", "collect"), batch.mask.shape[1], seed)
+        return random_keys(batch.require("group", "collect"), batch.mask.shape[1], seed)
 
     def _joined(
         self,
@@ -295,7 +295,7 @@ class Trainer:
             sizes = self.config.train.minibatches_per_step, self.accelerator.num_processes, longest_tree
             rank = rank_of_rows(batch, rollouts, *sizes)
         return StepRollouts(
-            batch=batch.with_fields(lot=self._lots(batch)),
+            batch=batch.with_fields(random_key=self._random_keys(batch)),
             rollouts=rollouts,
             rank=rank,
             reward=torch.cat([graded.reward for graded in sampled])[kept].to(group.device),

@@ -15,7 +15,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import lots, parse
+from objectives import parse, random_keys
 from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
@@ -102,8 +102,8 @@ def main(folder: Path, expressions: list[str]) -> None:
     torch.set_num_threads(1)
     processes = Accelerator(cpu=True)
     sampled, batch = ended_rollouts()
-    first_lots = lots(batch.require("group", "test"), batch.mask.shape[1], SEED << 32)
-    batch = batch.with_fields(lot=first_lots)  # as the adapter draws them before any step of TRL's
+    first_keys = random_keys(batch.require("group", "test"), batch.mask.shape[1], SEED << 32)
+    batch = batch.with_fields(random_key=first_keys)  # as the adapter draws them before any step of TRL's
     collected = replace(collected_by(sampled, batch), rank=batch.require("group", "test") % processes.num_processes)
     *weights, reference = noisy_weights(5)
     for expression in expressions:

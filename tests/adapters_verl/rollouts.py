@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from objectives import Objective, TokenBatch, lots, writers
+from objectives import Objective, TokenBatch, random_keys, writers
 from tests.guide import learn
 
 MODEL = Path(__file__).parents[2] / "rlzoo" / "embedded" / "sums"
@@ -91,7 +91,7 @@ def given() -> Given:
         correct=correct,
         truncated=length == LENGTH,
         max_length=LENGTH,
-        lot=lots(torch.arange(n) // SIZE, LENGTH, 0),
+        random_key=random_keys(torch.arange(n) // SIZE, LENGTH, 0),
     )
     kept = [row for row in range(n) if row != SIZE - 1]
     return Given([prompts[i] for i in kept], [responses[i] for i in kept], batch.rows(torch.tensor(kept)))

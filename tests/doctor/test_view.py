@@ -72,7 +72,7 @@ def test_what_is_suggested_has_a_paper_and_can_be_typed(detector: object) -> Non
     remedies = suggested(finding)
     assert remedies
     for remedy in remedies:
-        assert remedy.paper and tag in {it for part in parse(remedy.expression).parts for it in part.troubles}
+        assert remedy.paper and tag in {it for part in parse(remedy.expression).parts for it in part.failure_modes}
 
 
 @pytest.mark.slow

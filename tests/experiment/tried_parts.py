@@ -16,10 +16,10 @@ from objectives import (
     Select,
     Surrogate,
     Weight,
-    drawn,
     over_scope,
     parameter,
     quantile,
+    random_subset,
     register,
     scope_reads,
 )
@@ -79,7 +79,7 @@ class ScaledGradient(Surrogate):
 @register
 @dataclass(frozen=True)
 class TokenDropout(Mask):
-    """Random: draws anew at every call instead of by batch.lot."""
+    """Random: draws anew at every call instead of by batch.random_key."""
 
     name = "token_dropout"
     share: float = parameter(0.1, "[0, 1)", "of the tokens")
@@ -384,14 +384,14 @@ class HuberDrift(Penalty):
     """Huber's function of the log-ratio to the reference, of a draw of tokens that the batch's lots settle."""
 
     name = "huber_drift"
-    reads = frozenset({"logp_ref", "lot"})
+    reads = frozenset({"logp_ref", "random_key"})
     chooses = True
     beta: float = parameter(0.1, "[0, inf)", "weight of the term in the loss")
     share: float = parameter(0.5, "(0, 1]", "of the tokens that bear it")
 
     def coefficients(self, batch, aggregate):
         count = math.ceil(self.share * int(batch.mask.sum()) - 1e-9)
-        chosen = drawn(batch.require("lot", self.name), batch.mask, count)
+        chosen = random_subset(batch.require("random_key", self.name), batch.mask, count)
         return aggregate.coefficients(batch, chosen) * chosen
 
     def penalty(self, rows, logp, entropy):

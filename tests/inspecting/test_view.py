@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from objectives import Action, Loop, TokenBatch, lots, parse, writers
+from objectives import Action, Loop, TokenBatch, parse, random_keys, writers
 from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
 from rlzoo.report.microscope_page import _details_of, _marks
 from tests.objectives.zoo_sample import RECIPES, fitting
@@ -38,7 +38,7 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         turn=(torch.arange(width) // 4).repeat(n, 1),
         turn_reward=correct[:, None].repeat(1, width),
         turn_state=torch.zeros(n, width, dtype=torch.long),
-        lot=lots(torch.arange(groups).repeat_interleave(size), width, 0),
+        random_key=random_keys(torch.arange(groups).repeat_interleave(size), width, 0),
     )
 
 

@@ -116,7 +116,9 @@ def test_what_is_worse_and_unstable_is_no_place_to_begin() -> None:
 def test_what_addresses_a_failure_mode_can_be_typed_and_has_the_part(
     failure_mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tagged = {it.name for it in names() if it.kind == "part" and failure_mode in it.troubles and ":" not in it.name}
+    tagged = {
+        it.name for it in names() if it.kind == "part" and failure_mode in it.failure_modes and ":" not in it.name
+    }
     remedies = addressing(failure_mode)
     assert {remedy.name for remedy in remedies} == tagged
     assert all(remedy.name in {part.name for part in parse(remedy.expression).parts} for remedy in remedies)

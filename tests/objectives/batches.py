@@ -43,7 +43,7 @@ class Case:
     max_length: int
     logp_sampler: Array
     logp_prompt: Array
-    lot: NDArray[np.int64]
+    random_key: NDArray[np.int64]
     turn: NDArray[np.int64]
     turn_reward: Array
     turn_state: NDArray[np.int64]
@@ -135,7 +135,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
         logp_teacher=_grid(np.minimum(logp_old + _steps(np.random.default_rng([seed, 3]), shape, extreme), 0.0)),
         max_length=int(draw.choice([5, 10, 20])),
         logp_sampler=_grid(np.minimum(logp_old + _steps(draw, shape, extreme), 0.0)),
-        lot=_lots(np.random.default_rng([seed, 1]), shape),
+        random_key=_random_keys(np.random.default_rng([seed, 1]), shape),
         logp_prompt=-((np.array(group)[order] + 5) % 4 / 2 + 0.25),
         **_turns(np.random.default_rng([seed, 4]), shape),
         **current,
@@ -228,7 +228,7 @@ def _entropies(draw: np.random.Generator, shape: tuple[int, ...], high: bool) ->
     return _grid(values) if draw.random() < 0.5 else np.round(values * 8) / 8
 
 
-def _lots(draw: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
+def _random_keys(draw: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
     """Different numbers, spread over all of int64."""
     count = shape[0] * shape[1]
     step = (1 << 64) // count

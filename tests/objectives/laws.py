@@ -117,18 +117,6 @@ def padded_with_nan(batch: TokenBatch, more: int) -> TokenBatch:
     return replace(batch, **fields)
 
 
-def the_number_of_ranks_changes_nothing(expression: str) -> None:
-    """Every rank holds some rows, plans over what all ranks hold, and calculates the loss of its own."""
-    for dtype in DTYPES:
-        batch, ranks = batch_of(SEEDS[0], dtype), 3
-        held = [torch.arange(len(batch.mask))[rank::ranks] for rank in range(ranks)]
-        gathered = torch.cat(held)
-        own = torch.arange(len(gathered)).split([len(rows) for rows in held])
-        cut = [piece for rows in own for piece in rows.split(3)]
-        found = evaluate(parse(expression), batch.rows(gathered), cut, trim=True)
-        assert agree(of_tokens(found, gathered.argsort()), whole(expression, SEEDS[0], dtype))
-
-
 def values_outside_the_mask_have_no_influence_and_no_gradient(expression: str) -> None:
     objective = parse(expression)
     for seed in (1, 3):
@@ -219,7 +207,6 @@ LAWS: dict[str, Callable[[str], None]] = {
         cutting_and_trimming_micro_batches_changes_nothing,
         the_order_of_rows_changes_nothing,
         the_amount_of_padding_changes_nothing,
-        the_number_of_ranks_changes_nothing,
         values_outside_the_mask_have_no_influence_and_no_gradient,
         holes_in_the_mask_are_as_good_as_tokens_that_are_not_there,
         the_number_of_tokens_that_an_environment_wrote_changes_nothing,

@@ -6,17 +6,12 @@
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 
 from objectives import Objective, ObjectiveError, Stage, names, parse, read_terms, with_examples
-from objectives.zoo import PARTS as REGISTERED_PARTS
 from objectives.zoo import RECIPES as REGISTERED
-from tests.objectives.batches import random_case, token_batch
-from tests.objectives.comparison import evaluate
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, REFUSED_PAIRS, SAMPLE, SETTINGS, VARIANTS
 from tests.thinned import at_night
 
@@ -295,21 +290,6 @@ def test_what_is_allowed_and_misleads_has_a_notice_of_one_line() -> None:
         assert parse(variant).notices == (), variant
 
 
-def test_a_part_at_the_values_that_are_declared_idle_changes_no_gradient() -> None:
-    idle = 0
-    for name, kind in REGISTERED_PARTS.items():
-        values = {item.name: item.metadata["idle"] for item in fields(kind) if item.metadata.get("idle") is not None}
-        if values and not kind.origin:
-            settings, idle = ",".join(f"{key}={value}" for key, value in values.items()), idle + 1
-            objective = parse(f"grpo+{name}({settings})")
-            assert any(notice.startswith(f"{name}(") for notice in objective.notices), name
-            without, batch = objective.without(name), token_batch(random_case(3, moved=True))
-            for found, expected in zip(evaluate(objective, batch), evaluate(without, batch), strict=True):
-                assert torch.equal(found.gradient, expected.gradient), name
-                assert torch.equal(found.entropy_gradient, expected.entropy_gradient), name
-    assert idle > 15
-
-
 def effective(base: str, addition: str) -> Objective | None:
     """A pair that is not refused: of the base is left what makes it one, and lines say what changes nothing."""
     name, pair = base.split("(")[0], attempted(f"{base}+{addition}")
@@ -401,8 +381,8 @@ def test_the_zoo_lists_every_name_with_what_it_is() -> None:
         assert name.paper.startswith(("arXiv:", "doi:")) or re.search(r" \d{4}$", name.paper), name.name
         assert isinstance(parse(with_examples(name)), Objective)
         assert all(parse(alias) == parse(name.name) for alias in name.aliases)
-        if name.asked:
-            refuses(name.name, *name.asked, "we know no published value")
+        if name.required_parameters:
+            refuses(name.name, *name.required_parameters, "we know no published value")
     assert {"20_entropy", "ar"} <= {alias for name in names() for alias in name.aliases}
     assert parse("grpo+epochs(count=1)").pass_count == 1 and parse("grpo+epochs(count=3)").pass_count == 3
     assert parse("shuffle_r1").learning_group == 4 and parse("shuffle_r1(share=1)").learning_group == 2

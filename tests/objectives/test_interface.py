@@ -284,7 +284,7 @@ def test_a_description_is_plain_data_and_has_the_actual_numbers() -> None:
 CODE = """
 import sys
 import objectives
-NAMES = [name.name for name in objectives.names() if not name.asked]
+NAMES = [name.name for name in objectives.names() if not name.required_parameters]
 {}
 print("torch" in sys.modules)
 """

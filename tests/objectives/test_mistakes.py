@@ -49,16 +49,14 @@ def row(method: str, mistake: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{method:22s} {mistake:80s} {caught_by(method) or 'NOT CAUGHT'}"
 
 
-def test_every_recipe_has_mistakes_in_attributes_that_are_there() -> None:
-    assert (
-        {expression.split("(")[0] for expression in REFERENCES}
-        >= MISTAKES.keys()
-        >= {expression.split("(")[0] for expression in REFERENCES if not re.search(r"\w[+-]", expression)}
-    )
+def test_every_mechanism_has_mistakes_in_attributes_that_are_there() -> None:
+    assert {expression.split("(")[0] for expression in REFERENCES} >= MISTAKES.keys()
+    mistaken = {mistake.partition(".")[0] for mistakes in MISTAKES.values() for mistake in mistakes}
+    assert mistaken >= {name for name, part in PARTS.items() if part.__module__.startswith("objectives.methods.")}
     for mistake in (mistake for mistakes in MISTAKES.values() for mistake in mistakes):
         part, attribute = mistake.partition(":")[0].split(".")
         assert hasattr(PARTS[part], attribute), mistake
-    assert sum(map(len, MISTAKES.values())) == 379 and min(map(len, MISTAKES.values())) >= 3
+    assert sum(map(len, MISTAKES.values())) == 330
 
 
 @pytest.mark.exhaustive

@@ -28,7 +28,7 @@ def small_batch(probability: Tensor, reward: list[float], group: list[int], **mo
         "logp": logp,
         "entropy_old": entropy,
         "entropy": entropy,
-        "lot": torch.arange(probability.numel()).view(probability.shape),
+        "random_key": torch.arange(probability.numel()).view(probability.shape),
     }
     return TokenBatch(**{**fields, **more})
 
@@ -67,7 +67,7 @@ def rollouts_z() -> TokenBatch:
         logp_ref=logp_old - to_reference,
         entropy=entropy,
         entropy_old=entropy,
-        lot=torch.arange(16).view(4, 4),
+        random_key=torch.arange(16).view(4, 4),
     )
 
 

@@ -87,13 +87,16 @@ def test_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["objectives", "stapo", "dapo", "grpo"]) == 2
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.asked], ids=lambda name: name.name)
+@pytest.mark.parametrize("name", [name for name in names() if name.required_parameters], ids=lambda name: name.name)
 def test_a_name_that_asks_for_values_has_a_page_with_examples_of_them(
     name: Name, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["objectives", name.name]) == 0
     shown = capsys.readouterr()
-    assert f"{name.name} asks for {' and '.join(name.asked)}, of which we know no published value" in shown.err
+    assert (
+        f"{name.name} asks for {' and '.join(name.required_parameters)}, of which we know no published value"
+        in shown.err
+    )
     assert (
         f"{with_examples(name)} is an example" in shown.err
         and f"{name.name}  =  {parse(with_examples(name))}" in shown.out

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from objectives import Loop, TokenBatch, lots, parse
+from objectives import Loop, TokenBatch, parse, random_keys
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
 from rlzoo.training.metrics import StepMetrics
@@ -39,7 +39,7 @@ def rollouts(vocabulary: int = 12) -> tuple[Rollouts, TokenBatch]:
         turn_reward=(turn + group[:, None]) % 3 / 2,
         turn_state=torch.arange(n)[:, None] * turn % 2,
         group=group,
-        lot=lots(group, mask.shape[1], 0),
+        random_key=random_keys(group, mask.shape[1], 0),
         reward=correct,
         rewards=torch.stack([correct, (lengths % 3).float()], 1),
         correct=correct,

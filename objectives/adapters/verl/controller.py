@@ -24,7 +24,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 from verl.workers.utils.padding import response_from_nested
 
-from objectives import Loop, Objective, ObjectiveError, TokenBatch, lots, parse, writers
+from objectives import Loop, Objective, ObjectiveError, TokenBatch, parse, random_keys, writers
 from objectives.adapters.checkpoint import load_state, save_state
 from objectives.adapters.columns import columns_of
 from objectives.adapters.verl.rows import LIMIT, padded, spread
@@ -193,7 +193,7 @@ class ZooPPOTrainer(PPOTrainerSync):
 
     def _with_lots(self, rollouts: TokenBatch) -> TokenBatch:
         group, width = rollouts.require("group", "lots"), rollouts.mask.shape[1]
-        return rollouts.with_fields(lot=lots(group, width, seed=self.global_steps))
+        return rollouts.with_fields(random_key=random_keys(group, width, seed=self.global_steps))
 
     @property
     def _minibatch(self) -> tuple[int, int]:

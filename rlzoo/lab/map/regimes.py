@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from objectives import TokenBatch, lots
+from objectives import TokenBatch, random_keys
 from rlzoo.lab.map.language import Language
 
 PROMPTS = 16
@@ -300,7 +300,7 @@ def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward
         logp_ref=token_stats(setting.reference, place, symbol)[0],
         logp_prompt=-1.0 - 0.05 * prompt.double(),
         micro_batch=number * MICRO_BATCHES // len(number),
-        lot=lots(number // regime.responses, language.limit, seed=0),
+        random_key=random_keys(number // regime.responses, language.limit, seed=0),
         on_policy=not regime.moved,
     )
     return MapRollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))

@@ -138,9 +138,9 @@ REFERENCES |= {
 
 @stage
 def extreme_pairs(case: Case, *, share=0.5) -> Flags:
-    """The first and the last of each group's order; equal rewards in the order of their smallest lot."""
+    """The first and the last of each group's order; equal rewards in the order of their smallest random key."""
     selected = case.mask.any(1) & False
-    lots = [min(lot[there].tolist(), default=math.inf) for lot, there in zip(case.lot, case.mask, strict=True)]
+    lots = [min(lot[there].tolist(), default=math.inf) for lot, there in zip(case.random_key, case.mask, strict=True)]
     for rows in groups(case):
         order = sorted(rows.nonzero()[0].tolist(), key=lambda row: (-case.reward[row], lots[row]))
         pairs = list(zip(order, reversed(order), strict=True))[: len(order) // 2]

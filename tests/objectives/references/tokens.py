@@ -454,7 +454,7 @@ REFERENCES |= {
 
 # Clip-Cov (arXiv:2505.22617): tokens drawn among those with low < Cov < high have no gradient; clip at 0.2.
 #
-# Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest lots of those that the clip spares. The
+# Cov_t = (log pi(y_t) - mean log pi) (A_t - mean A). Drawn are the smallest random keys that the clip spares. The
 # authors' code: within each micro-batch, ratios clipped to [0, 2], mean over the tokens of each.
 
 
@@ -472,13 +472,13 @@ def covariance(case: Case, advantage: Array, pool: Flags) -> Array:
 
 @stage
 def clip_cov(case: Case, advantage: Array, *, fraction=2e-4, low=1.0, high=5.0, scope="batch", width=0.2) -> Kept:
-    """Not the floor(rho N) tokens, at least one, of the smallest lots in the band."""
+    """Not the floor(rho N) tokens, at least one, of the smallest random keys in the band."""
     kept, ratio = case.mask.copy(), np.exp(np.clip(case.current - case.logp_old, -20, 20))
     clipped_off = np.where(advantage > 0, ratio > 1 + width, (ratio < 1 - width) & (advantage < 0))
     for pool in pools(case, case.mask, scope):
         cov = covariance(case, advantage, pool)
         band = pool & (cov > low) & (cov < high) & ~clipped_off
-        tokens = sorted(zip(*band.nonzero(), strict=True), key=lambda token: case.lot[token])
+        tokens = sorted(zip(*band.nonzero(), strict=True), key=lambda token: case.random_key[token])
         for token in tokens[: max(1, int(fraction * pool.sum() + 1e-9))]:
             kept[token] = False
     return kept, False
@@ -531,7 +531,7 @@ REFERENCES |= {
 }
 
 
-# S-GRPO (arXiv:2504.20834): pi / sg[pi] A over the first alpha tokens of a response and lots below P, k at most.
+# S-GRPO (arXiv:2504.20834): pi / sg[pi] A over the first alpha tokens of a response and random keys below P, k at most.
 
 
 @stage
@@ -540,7 +540,7 @@ def random_tokens(case: Case, advantage: Array, *, probability: float, alpha=0, 
     kept = np.zeros_like(case.mask)
     for row, tokens in enumerate(case.mask):
         for t, position in enumerate(tokens.nonzero()[0]):
-            is_drawn = (int(case.lot[row, position]) + 2**63) / 2**64 < probability
+            is_drawn = (int(case.random_key[row, position]) + 2**63) / 2**64 < probability
             kept[row, position] = t < alpha or (kept[row].sum() < k and is_drawn)
     return kept, True
 
