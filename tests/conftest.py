@@ -34,7 +34,9 @@ def registers() -> Iterator[None]:
     for register, kept in zip(both, before, strict=True):
         for name, entry in register.items():
             module = getattr(entry, "module", getattr(entry, "__module__", ""))
-            if kept.get(name) is not entry and not module.startswith(("objectives.", "rlzoo.", "__main__")):
+            if module.startswith(("objectives.", "rlzoo.")):
+                kept.setdefault(name, entry)  # our own, which is imported once
+            elif kept.get(name) is not entry and module != "__main__":
                 sys.modules.pop(module, None)
         register.clear()
         register.update(kept)

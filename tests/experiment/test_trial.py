@@ -60,6 +60,11 @@ def test_all_of_the_zoo_passes(name: str, group: int) -> None:
         try_objective(objective, RolloutConfig(responses_per_prompt=group, max_response_tokens=24), laws=True)
 
 
+def test_parts_that_give_a_value_for_each_response_are_sound() -> None:
+    config = RolloutConfig(responses_per_prompt=8, max_response_tokens=24)
+    try_objective(parse("dapo+kl_reward+overlong_filter"), config, laws=True)
+
+
 def test_a_part_that_trains_one_place_alone_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = "def keeps(self, batch):\n        return batch.mask & (batch.mask.cumsum(1) == 1)"
     source = f'@register\nclass First(Mask):\n    """The first token alone."""\n\n    name = "first"\n    {body}\n'

@@ -260,6 +260,8 @@ def test_what_is_typed_and_has_no_effect_is_said_in_a_line() -> None:
         "dapo-clip_higher-clip_higher": "-clip_higher has no effect: it is gone already",
     }.items():
         assert parse(expression).unused == (line,)
+    both = ("token_mean has no effect: it is there already", "clip_higher has no effect: it is there already")
+    assert parse("dapo+token_mean+lopti+clip_higher").unused == both  # in the order in which they were typed
 
 
 NOTICES = {

@@ -1,7 +1,7 @@
 """The laws for everything in the zoo: a new method joins by being registered.
 
 Each law is a function of an expression in `laws`. They are tried on every part once, on settings in which more tokens
-are chosen than by default, and on pairs in which any two kinds of parts that can meet do; the night has every pair.
+are chosen than by default, and on some pairs of recipes; the night has every pair.
 """
 
 from dataclasses import fields, replace
@@ -91,7 +91,7 @@ def neutral_on(base: str, addition: str) -> tuple[Objective, Objective] | None:
 @pytest.mark.parametrize("base", at_night([*FEW, "lopti", "nft"], RECIPES))
 def test_neutral_settings_leave_the_gradient_bitwise_unchanged(base: str) -> None:
     pairs = [found for addition in NEUTRAL if (found := neutral_on(base, addition))]
-    assert len(pairs) > 0.6 * len(NEUTRAL)
+    assert len(pairs) > 0.5 * len(NEUTRAL)
     for seed in range(4):
         case = random_case(seed, moved=True)
         batch = token_batch(replace(case, entropy_old=case.entropy_old + 1e-6))

@@ -56,7 +56,7 @@ def test_every_mechanism_has_mistakes_in_attributes_that_are_there() -> None:
     for mistake in (mistake for mistakes in MISTAKES.values() for mistake in mistakes):
         part, attribute = mistake.partition(":")[0].split(".")
         assert hasattr(PARTS[part], attribute), mistake
-    assert sum(map(len, MISTAKES.values())) == 330
+    assert sum(map(len, MISTAKES.values())) >= 330
 
 
 @pytest.mark.exhaustive
