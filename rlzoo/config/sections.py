@@ -104,6 +104,9 @@ class TaskConfig:
     reward_weights: Annotated[list[Number], RESULTS, EVAL | TASK] = field(default_factory=list)
     """What the reward of each of these functions is multiplied by before they are added up; 1 unless given. Behind them
     comes the weight of an environment's `get_reward`."""
+    unconfined_reward: Annotated[bool, RESULTS, EVAL | TASK, Mark.NAMES_CODE] = False
+    """Let the functions of `task.reward` start processes, write files and use any amount of memory. It is for them
+    alone: graders of rlzoo, tools and environments stay as they are."""
     tools: Annotated[list[str], RESULTS, EVALUATES | TASK, Mark.NAMES_CODE] = field(default_factory=list)
     """Functions that the model may call between its turns, `my_module:tool` or `./tools.py:tool`; their type hints and
     docstrings tell it how. rlzoo/tasks/tools.py says more."""
@@ -135,6 +138,9 @@ class TaskConfig:
     """Where a dataset's responses give their answer: in `boxed`, `\\boxed{}`; or else behind `hashes`, `####`; behind
     the word `answer`, `Answer:`; in `tags`, `<answer></answer>`. `auto` reads it from each row: its `data_source`
     (`openai/gsm8k`, `math_dapo`), the words of its prompt, or those of its gold answer; `boxed` where none says."""
+    keep_special_tokens: Annotated[bool, RESULTS, EVALUATES | TASK] = False
+    """Keep special tokens in the text of responses that graders, stop texts and records see; without it they are cut
+    out, and `<think>` with them where a tokenizer has it as one. Those that end a response are cut out anyway."""
     wrong_reward: Annotated[Number, RESULTS, EVAL | TASK] = 0.0
     """The reward of a wrong answer; a right one earns 1. DAPO and JustRL use -1."""
     grade_truncated: Annotated[bool, RESULTS, EVALUATES | TASK] = False

@@ -206,6 +206,7 @@ def _benchmark_set(benchmark: Benchmark, target: Target, tokenizer: Tokenizer) -
         instruction=instruction,
         chat_template_kwargs=configured.chat_template_kwargs,
         grade_truncated=configured.grade_truncated,
+        keep_special_tokens=configured.keep_special_tokens,
     )
     return ProblemSet(benchmark.name, task, problems, source, samples)
 

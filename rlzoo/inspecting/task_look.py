@@ -2,10 +2,11 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import mean
 
 from objectives import parse
@@ -15,11 +16,13 @@ from rlzoo.experiment.check import UNREADABLE, check_prompts, check_words, count
 from rlzoo.experiment.experiment import epoch_order, step_seed, without_long_prompts
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
+from rlzoo.model.token_ids import token_ids
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, open_sampler
 from rlzoo.tasks import OWN, Problem, Task, demonstrated_task, load_task
+from rlzoo.tasks.base import Response
 from rlzoo.tasks.dataset import has_no_answer
 from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.reward import ROW
@@ -28,6 +31,7 @@ PROBED, GROUPS, SEEN = 32, 16, 256
 """Problems whose golds are graded, groups that are sampled, prompts that are measured."""
 _FORMS = ("{}", r"\boxed{{{}}}", "<answer>{}</answer>", "#### {}", "Answer: {}")
 _HARDLY = 0.1
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class TaskLook:
     def with_signal(self) -> int:
         """The groups whose responses do not all earn the same, each reward by itself if the objective reads them so."""
         apart = self.sampled.rewards if "rewards" in parse(self.config.objective).needs else None
-        rewards = self.sampled.reward[:, None] if apart is None else apart
+        rewards = self.sampled.reward[:, None] if apart is None else apart.nan_to_num()
         groups = rewards.view(-1, self.config.rollout.responses_per_prompt, rewards.shape[1])
         return int((groups != groups[:, :1]).any(2).any(1).sum())
 
@@ -144,6 +148,17 @@ class TaskLook:
     def truncated(self) -> float:
         """The share of the responses."""
         return float(self.sampled.rollouts.truncated.float().mean())
+
+    @cached_property
+    def cut_out(self) -> list[str]:
+        """Special tokens that responses have and that graders do not see, those that end responses left out."""
+        if self.tokenizer.keeps_special_tokens:
+            return []
+        rollouts, tokenizer = self.sampled.rollouts, self.tokenizer
+        tokens = Counter(rollouts.tokens[rollouts.mask].tolist())
+        ends = {*tokenizer.stop_tokens, tokenizer.backend.pad_token_id}
+        special = [token for token, _ in tokens.most_common() if token not in ends and tokenizer.is_special(token)]
+        return [tokenizer.piece(token) for token in special[:_SHOWN]]
 
     @property
     def obstacles(self) -> list[str]:
@@ -160,6 +175,8 @@ class TaskLook:
             (self.wrong and self.wrong.reward >= gold, "a wrong answer earns as much as the gold answer"),
             (self.truncated > UNREADABLE, f"most responses are truncated, without {self.tokenizer.ends}; raise "
              f"rollout.max_response_tokens={rollout.max_response_tokens}"),
+            (bool(self.cut_out), "special tokens are cut out of the text that is graded, such as "
+             f"{', '.join(self.cut_out)}; task.keep_special_tokens=true keeps them"),
             (signal < _HARDLY, f"{how_many} group has a signal; choose problems that the model solves now and then, "
              "say how to answer (task.instruction), or raise rollout.responses_per_prompt"),
         ]  # fmt: skip
@@ -180,7 +197,7 @@ def look_at_task(config: Config) -> TaskLook:
     limit = config.rollout.max_prompt_tokens
     fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
     check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
-    gold, wrong, empty = (None, None, None) if config.task.episodes else _probes(task, problems, config)
+    gold, wrong, empty = (None, None, None) if config.task.episodes else _probes(task, problems, config, tokenizer)
     return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
 
 
@@ -198,15 +215,18 @@ def _dropped(task: Task) -> Sequence[str]:
 
 
 def _probes(
-    task: Task, problems: Sequence[Problem], config: Config
+    task: Task, problems: Sequence[Problem], config: Config, tokenizer: Tokenizer
 ) -> tuple[Probe, Probe, Probe] | tuple[None, None, Probe]:
     """Of golds, of wrong answers, and of empty ones."""
     with GraderPool.of(config.task, task.grader) as graders:
-        golds = _golds([problem for problem in problems if problem.answer][:PROBED], graders, config)
-        return *golds, _probe("empty", problems[:PROBED], lambda problem: "", graders)
+        probe = partial(_probe, graders, tokenizer)
+        golds = _golds([problem for problem in problems if problem.answer][:PROBED], probe, config)
+        return *golds, probe("empty", problems[:PROBED], lambda problem: "")
 
 
-def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> tuple[Probe, Probe] | tuple[None, None]:
+def _golds(
+    problems: Sequence[Problem], probe: Callable[..., Probe], config: Config
+) -> tuple[Probe, Probe] | tuple[None, None]:
     """The gold answers in the form that the grader likes best, and in the same form those of other problems."""
     if not problems:
         return None, None
@@ -214,10 +234,10 @@ def _golds(problems: Sequence[Problem], graders: GraderPool, config: Config) -> 
     if config.task.name in OWN:
         demonstrated = demonstrated_task(config.task)
         ways = {"as demonstrated": lambda problem: demonstrated.demonstration(problem, random.Random(0))}
-    probes = [(_probe(f"gold, {name}", problems, way, graders), way) for name, way in ways.items()]
+    probes = [(probe(f"gold, {name}", problems, way), way) for name, way in ways.items()]
     best, way = max(probes, key=lambda pair: (pair[0].correct, pair[0].reward))
     others = {problem.id: _other(number, problems) for number, problem in enumerate(problems)}
-    return best, _probe("wrong, another's gold", problems, lambda problem: way(others[problem.id]), graders)
+    return best, probe("wrong, another's gold", problems, lambda problem: way(others[problem.id]))
 
 
 def _in_form(form: str) -> Callable[[Problem], str]:
@@ -230,6 +250,10 @@ def _other(number: int, problems: Sequence[Problem]) -> Problem:
     return next((problem for problem in after if problem.answer != problems[number].answer), problems[number])
 
 
-def _probe(name: str, problems: Sequence[Problem], write: Callable[[Problem], str], graders: GraderPool) -> Probe:
-    responses = [write(problem) for problem in problems]
+def _probe(
+    graders: GraderPool, tokenizer: Tokenizer, name: str, problems: Sequence[Problem], write: Callable[[Problem], str]
+) -> Probe:
+    texts = [write(problem) for problem in problems]
+    tokens = [token_ids(tokenizer.backend, text, add_special_tokens=False) for text in texts]
+    responses = [Response.of(text, ids, text, 0, 0) for text, ids in zip(texts, tokens, strict=True)]
     return Probe(name, responses[0], graders.grade(problems, responses))

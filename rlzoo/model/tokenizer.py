@@ -210,6 +210,8 @@ class Tokenizer:
     """What the chat template is told besides the messages; the schemas of tools are among it."""
     has_turns: bool = False
     """Whether something answers behind a turn, so that a prompt of plain text is a message too."""
+    keeps_special_tokens: bool = False
+    """Whether texts have the special tokens that end no response: `task.keep_special_tokens`."""
 
     @property
     def tools(self) -> Sequence[Any]:
@@ -361,7 +363,10 @@ class Tokenizer:
         return begun_by(str(end))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, special tokens left out."""
+        """The text of token ids, special tokens left out; with `keeps_special_tokens` those that end it alone."""
+        if self.keeps_special_tokens:
+            kept = [token for token in ids if token not in self.stop_tokens and token != self.backend.pad_token_id]
+            return str(self.backend.decode(kept, clean_up_tokenization_spaces=False))
         return str(self.backend.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def piece(self, token: int) -> str:
@@ -426,7 +431,8 @@ def load_tokenizer(config: ModelConfig, task: TaskConfig | None = None) -> Token
             )
         options |= {"tools": schemas} if schemas else {}
     has_turns = task is not None and bool(tool_keys(task))
-    tokenizer = Tokenizer(backend, stops, context, uses_template, options, has_turns)
+    keeps = task is not None and task.keep_special_tokens
+    tokenizer = Tokenizer(backend, stops, context, uses_template, options, has_turns, keeps)
     if not uses_template:
         return tokenizer
     tokenizer.encode([{"role": "user", "content": "1"}])  # which says what is wrong with the template

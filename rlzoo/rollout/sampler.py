@@ -18,7 +18,7 @@ from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
 from rlzoo.rollout.decoding import cut_at_stop
-from rlzoo.tasks.base import Grade, Problem
+from rlzoo.tasks.base import Grade, Problem, Response
 from rlzoo.tasks.environments import Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.episodes import open_environment
 from rlzoo.tasks.grading import Graded, GraderPool
@@ -50,13 +50,20 @@ class GradedRollouts:
     outcomes: Sequence[str]
     seconds: dict[str, float] = field(default_factory=dict)
     rewards: Tensor | None = None
-    """[N, K] what each reward function gave, where there are several."""
+    """[N, K] what each reward function gave, where there are several; NaN where it has no say."""
+    scored: Tensor | None = None
+    """[N] bool: whether any function of `task.reward` has a say; None where all rows are scored."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
     """[N] each: what an environment counts, such as turns."""
     credit: Mapping[str, Tensor] = field(default_factory=dict)
     """[N, T] each, by the names that objectives have for them: of several turns `turn`, `turn_reward`, `turn_state`."""
     transcripts: Sequence[str] = ()
     """All that was written behind each prompt, special tokens included, where `texts` are the last turns alone."""
+
+    @property
+    def is_scored(self) -> Tensor:
+        """[N] bool: `scored`."""
+        return torch.ones_like(self.reward, dtype=torch.bool) if self.scored is None else self.scored
 
     def problem_of(self, row: int) -> Problem:
         """The problem that a response answers."""
@@ -329,7 +336,9 @@ class Sampler:
         of_rows = [problems[number] for number in rollouts.prompt.tolist()]
         truncated = rollouts.truncated.tolist()
         empty = [cut and not self.grade_truncated for cut in truncated]
-        results = self._grade(of_rows, ["" if cut else text for text, cut in zip(texts, empty, strict=True)])
+        counted = ["" if cut else text for text, cut in zip(texts, empty, strict=True)]
+        counted = self._with_tokens(counted, rollouts) if self.graders.reads_tokens else counted
+        results = self._grade(of_rows, counted)
         return GradedRollouts(
             problems=problems,
             rollouts=rollouts,
@@ -338,12 +347,20 @@ class Sampler:
             correct=torch.tensor([result.grade.correct for result in results]),
             outcomes=["truncated" if cut else it.outcome for it, cut in zip(results, truncated, strict=True)],
             rewards=_rewards([result.grade for result in results]),
+            scored=torch.tensor([result.grade.is_scored for result in results]),
         )
 
     def _grade(self, problems: Sequence[Problem], texts: Sequence[str]) -> list[Graded]:
         """Grades each row by the text that counts: in its episode, or else by its problem."""
         graded = None if self.environment is None else self.environment.grade(texts)
         return self.graders.grade(problems, texts) if graded is None else graded
+
+    def _with_tokens(self, texts: Sequence[str], rollouts: Rollouts) -> list[str]:
+        """Gives the texts that count their tokens, for rewards that ask for them."""
+        backend, steps = self.tokenizer.backend, (self.graders.step, self.graders.steps)
+        lengths = [length if text else 0 for text, length in zip(texts, rollouts.lengths.tolist(), strict=True)]
+        rows = [tokens[:length] for tokens, length in zip(rollouts.tokens.tolist(), lengths, strict=True)]
+        return [Response.of(text, row, str(backend.decode(row)), *steps) for text, row in zip(texts, rows, strict=True)]
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:
         """The problem as its grader has to know it: with what the prompt has begun of the response.

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 Message = Mapping[str, str]
 
@@ -44,6 +44,27 @@ class Grade:
     reward: float
     correct: float
     rewards: tuple[float, ...] = ()
+    """NaN for that of a function which has no say in the row."""
+    is_scored: bool = True
+    """False where no function has a say, so that the row's group is no part of a training batch."""
+
+
+class Response(str):
+    """The text of a response, with what a reward from outside may ask for besides."""
+
+    tokens: Sequence[int] = ()
+    """Its token ids, all those behind the prompt, the one that ends it among them."""
+    raw = ""
+    """Its text with special tokens."""
+    step, steps = 0, 0
+    """The training step that it is sampled in, and how many there are."""
+
+    @classmethod
+    def of(cls, text: str, tokens: Sequence[int], raw: str, step: int, steps: int) -> Self:
+        """The text with all of that."""
+        response = cls(text)
+        response.tokens, response.raw, response.step, response.steps = tokens, raw, step, steps
+        return response
 
 
 Grader = Callable[[Problem, str], Grade]

@@ -85,7 +85,7 @@ class _Episode:
             unread = _number(TURN_REWARD, vars(self.instance).get(TURN_REWARD, 0.0))
             rewards.append((self.earned + unread, None))
         grade = checked_grade(weighted(rewards, self.settings.weights), self.problem)
-        return grade.reward, grade.correct, grade.rewards
+        return grade.reward, grade.correct, grade.rewards, grade.is_scored
 
     def _step(self, answers: Sequence[Answer], reward: float) -> dict[str, Any]:
         is_over = self._has(DONE) and bool(getattr(self.instance, DONE))
@@ -213,8 +213,8 @@ class EpisodePool:
         """Grades rows, without those that have no reward."""
         values = self._ask("grade", {row: (text,) for row, text in texts.items()})
         return {
-            row: Graded(Grade(reward, correct, tuple(rewards)), outcome)
-            for row, (reward, correct, rewards) in values.items()
+            row: Graded(Grade(reward, correct, tuple(rewards), is_scored), outcome)
+            for row, (reward, correct, rewards, is_scored) in values.items()
         }
 
     @property

@@ -11,6 +11,8 @@ and not attackers; rewards may open connections, to ask a judge.
 import inspect
 import logging
 import math
+import os
+import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +26,18 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox
+from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
 ROUNDING = 1e-6
 """By which a share of what is right may be above 1 or below 0."""
+REMEDY = (
+    "If a function of task.reward has to start a process or write a file, set task.unconfined_reward=true, or ask a "
+    "server (examples/judge.py)"
+)
+_MOST_TOLD = 4
+"""Of the calls that one grade wanted to make and must not, how many a worker tells of."""
 _ALONE = "alone"
 """What a worker answers in place of a grade for a response that needs a process of its own."""
 _logger = logging.getLogger(__name__)
@@ -48,8 +56,9 @@ class GraderPool:
 
     A response whose grading takes longer costs that time and no other response anything. One whose process is killed
     from outside is graded again; one that ends its process or whose grading raises has failed and is logged, but a
-    UserError is raised here: it says that the grader is of no use. A grader that `may_connect` may open connections.
-    Where the kernel has no boundary, a warning says so once, and a grader that `evaluates` is refused unless
+    UserError is raised here: it says that the grader is of no use. A grader `may_call` what audit events of Python with
+    these beginnings stand for, such as `socket.`; one that is `unconfined`, which is said once, may do anything. Where
+    the kernel has no boundary, a warning says so once, and a grader that `evaluates` is refused unless
     `is_unconfined_allowed`. A grader that is `instant` compares a few characters and does nothing else: it is called in
     this process.
     """
@@ -64,6 +73,9 @@ class GraderPool:
         self.grader, self.workers, self.timeout = grader, workers, timeout
         self.is_unconfined_allowed = is_unconfined_allowed
         self.patience = Patience(timeout, "task.grader_timeout")
+        self.step, self.steps = 0, 0
+        """The training step whose responses are graded, and how many there are."""
+        self._told = set[str]()
         self._evaluates = getattr(grader, "evaluates", False)
         self._is_instant = getattr(grader, "instant", False)
 
@@ -73,8 +85,9 @@ class GraderPool:
         return cls(grader, config.grader_workers, config.grader_timeout, config.allow_unconfined)
 
     @contextmanager
-    def one_step(self) -> Iterator[None]:
+    def one_step(self, step: int = 0, steps: int = 0) -> Iterator[None]:
         """While the time-outs of all calls count together; otherwise those of each call do."""
+        self.step, self.steps = step, steps
         self.patience = Patience(self.timeout, "task.grader_timeout", is_bounded=True)
         try:
             yield
@@ -91,6 +104,16 @@ class GraderPool:
     ) -> None:
         if not self._is_instant:
             self._sandbox.__exit__(kind, error, traceback)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether its grader asks for a `Response` with its token ids."""
+        return getattr(self.grader, "reads_tokens", False)
+
+    def try_out(self, problems: Sequence[Problem]) -> None:
+        """Grades an empty response to the first problem where the grader is the user's, which may be of no use."""
+        if getattr(self.grader, "runs_users_code", False):
+            self.grade(problems[:1], [""] * len(problems[:1]))
 
     def grade(self, problems: Sequence[Problem], responses: Sequence[str]) -> list[Graded]:
         """Grades response i to problem i, in order. Raises Fault if processes cannot be started."""
@@ -119,7 +142,7 @@ class GraderPool:
         error = outcome.told_of("its process")
         if outcome.kind == "answered":
             try:
-                return Graded(_read(outcome.value, problem), "graded")
+                return Graded(self._read(outcome.value, problem), "graded")
             except (UserError, TypeError, ValueError) as wrong:
                 error = one_line(wrong)
         if outcome.kind != "timed_out":
@@ -138,7 +161,26 @@ class GraderPool:
             raise UserError(
                 f"grading an empty response to {problem.id} failed ({error}); a grader must give it a reward"
             )
-        return _read(outcome.value, problem)
+        return self._read(outcome.value, problem)
+
+    def _read(self, value: Any, problem: Problem) -> Grade:
+        """The grade in what a worker answered. Raises ValueError, TypeError or UserError for what is none."""
+        reward, correct, rewards, is_scored, forbidden = value
+        if not is_scored:
+            self._tell(
+                f"no function of task.reward has a say in {problem.id}: such rows and their groups are left out of "
+                "training, and count as wrong in evaluation"
+            )
+        for what in forbidden:
+            self._tell(f"{what}, which was refused, and went on without. {REMEDY}")
+        return checked_grade(Grade(reward, correct, tuple(rewards), bool(is_scored)), problem)
+
+    def _tell(self, text: str) -> None:
+        """Warns, the first time."""
+        kind = text.partition(" has a say in ")[0]
+        if kind not in self._told:
+            self._told.add(kind)
+            _logger.warning("%s", text)
 
     def _refused(self, outcome: Outcome) -> None:
         """Raises the UserError of a grader, but not of one that a response may have taken over."""
@@ -163,7 +205,11 @@ class GraderPool:
             ) from None
         is_confined = _is_confined(self.grader) and not missing
         make = partial(_grading, self.grader, is_confined)
-        return Sandbox(make, "the grader", self.workers, is_confined)
+        memory = MEMORY_LIMIT
+        if getattr(self.grader, "unconfined", False):
+            _logger.warning("task.unconfined_reward=true: task.reward may start processes and write files")
+            memory = resource.RLIM_INFINITY
+        return Sandbox(make, "the grader", self.workers, is_confined, memory)
 
 
 def _is_confined(grader: Grader) -> bool:
@@ -184,24 +230,20 @@ def _tell_of_no_boundary(missing: str) -> None:
 def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str, bool], Any]:
     """What a worker does: a grade as plain numbers, or `_ALONE` for a response that it is to grade alone."""
     sys.dont_write_bytecode = True
-    if not is_confined:
-        may_connect = getattr(grader, "may_connect", False)
-        forbidden = tuple(event for event in _FORBIDDEN if not (may_connect and event == "socket."))
-        sys.addaudithook(partial(_forbid, forbidden))
+    refused = set[str]()
+    if not is_confined and not getattr(grader, "unconfined", False):
+        allowed = getattr(grader, "may_call", ())
+        forbidden = tuple(event for event in _FORBIDDEN if event not in allowed)
+        sys.addaudithook(partial(_forbid, forbidden, refused))
 
     def graded(problem: Problem, response: str, is_alone: bool) -> Any:
         if not is_alone and getattr(grader, "evaluates", False) and not grader.is_harmless(problem, response):  # type: ignore[attr-defined]
             return _ALONE
+        refused.clear()
         grade = checked_grade(grader(problem, response), problem)
-        return grade.reward, grade.correct, grade.rewards
+        return grade.reward, grade.correct, grade.rewards, grade.is_scored, sorted(refused)[:_MOST_TOLD]
 
     return graded
-
-
-def _read(value: Any, problem: Problem) -> Grade:
-    """The grade in what a worker answered. Raises ValueError, TypeError or UserError for what is none."""
-    reward, correct, rewards = value
-    return checked_grade(Grade(reward, correct, tuple(rewards)), problem)
 
 
 def checked_grade(grade: Any, problem: Problem) -> Grade:
@@ -214,13 +256,13 @@ def checked_grade(grade: Any, problem: Problem) -> Grade:
     reward, correct = _reward(grade.reward, problem), _number(grade.correct)
     if not isinstance(grade.rewards, tuple | list):
         raise UserError(f"the rewards for {problem.id} are {one_line(repr(grade.rewards))}; give a tuple of numbers")
-    rewards = tuple(_reward(value, problem) for value in grade.rewards)
+    rewards = tuple(math.nan if _is_nan(value) else _reward(value, problem) for value in grade.rewards)
     if not -ROUNDING <= correct <= 1 + ROUNDING:
         raise UserError(
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
             f"from 0 to 1"
         )
-    return Grade(reward, min(max(correct, 0.0), 1.0), rewards)
+    return Grade(reward, min(max(correct, 0.0), 1.0), rewards, grade.is_scored)
 
 
 def _reward(value: Any, problem: Problem) -> float:
@@ -233,6 +275,10 @@ def _reward(value: Any, problem: Problem) -> float:
     return reward
 
 
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
 def _number(value: Any) -> float:
     """NaN for what is no number."""
     try:
@@ -241,14 +287,20 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _forbid(forbidden: tuple[str, ...], event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook that lets a worker read, and nothing else."""
+class ForbiddenCall(PermissionError):
+    """What a grader does and must not."""
+
+
+def _forbid(forbidden: tuple[str, ...], refused: set[str], event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook that lets a worker read, and nothing else; `refused` has what it did not let it do."""
     if event == "open":
-        _, mode, flags = arguments
-        if set(mode or "") & set("wax+") or flags & 0b11:  # os.O_WRONLY | os.O_RDWR
-            raise PermissionError("a grader must not write files")
+        path, mode, flags = arguments
+        if (set(mode or "") & set("wax+") or flags & 0b11) and path != os.devnull:  # os.O_WRONLY | os.O_RDWR
+            refused.add(f"a grader wanted to write the file {one_line(repr(path))}")
+            raise ForbiddenCall("a grader must not write files")
     elif event.startswith(forbidden) and event not in _ALLOWED:
-        raise PermissionError(f"a grader must not call {event}")
+        refused.add(f"a grader wanted to call {event}")
+        raise ForbiddenCall(f"a grader must not call {event}")
 
 
 _FORBIDDEN = ("os.", "shutil.", "subprocess.", "socket.", "ctypes.", "pty.", "signal.")

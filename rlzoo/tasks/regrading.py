@@ -13,6 +13,10 @@ from rlzoo.tasks import load_to_grade
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.rows import SPELLED
 
+_WHERE_SET = (
+    *("grade_truncated", "keep_special_tokens", "reward", "reward_weights", "unconfined_reward", "environment"),
+)
+"""Keys that are kept where they are set."""
 _TUPLE = "tuple"
 _SPELLED = "spelled"
 
@@ -20,7 +24,7 @@ _SPELLED = "spelled"
 def grading_keys(config: TaskConfig) -> dict[str, Any]:
     """The keys of a task that decide how it grades."""
     keys = {"name": config.name, "options": dict(config.options), "wrong_reward": config.wrong_reward}
-    others = {name: getattr(config, name) for name in ("grade_truncated", "reward", "reward_weights", "environment")}
+    others = {name: getattr(config, name) for name in _WHERE_SET}
     form = {} if config.answer_form == TaskConfig.answer_form else {"answer_form": config.answer_form}
     return keys | form | {name: value for name, value in others.items() if value}
 

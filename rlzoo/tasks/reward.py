@@ -8,17 +8,26 @@ Three forms run as they are, told apart by the names of their parameters.
 
 **Ours** is called with `response` (its text), `gold` (the gold answer, out of a solution if need be), `question`,
 `prompt` (what the model reads, text or chat messages) and each column of the row under its name; a function takes those
-that it names, or all with `**columns`. A first parameter of another name is the response too.
+that it names, or all with `**columns`. A first parameter of another name is the response too. Where it names them it
+gets `begun` as well (what the prompt has begun of the response, such as `<think>`), `raw` (the response with special
+tokens) and `completion_ids` (the ids of its tokens).
 
-**TRL's** is called with one completion at a time, and each column as a list of one. Completions are chat messages where
-the row's prompt is, or a system prompt makes it so, and text otherwise. It may be `async`. With `task.environment` it
-may ask for `environments`, in place of completions too: a list of one, the episode's.
+**TRL's** names `prompts`, `completions`, `completion_ids`, `trainer_state` or `environments`, or has `**kwargs` alone.
+It is called with one completion at a time, and each column as a list of one. Completions are chat messages where the
+row's prompt is, or a system prompt makes it so, and text otherwise. It may be `async`. `trainer_state` knows
+`global_step` and `max_steps`; what `log_extra` and `log_metric` are given goes nowhere. With `task.environment` it may
+ask for `environments`: a list of one, the episode's.
 
-**verl's** gets the ground truth as the row has it, and the row's `extra_info`.
+**verl's** gets the ground truth as the row has it, and the row's `extra_info` with the turns that verl adds. It may be
+`async`; a function for batches (`data_sources, solution_strs, ground_truths, extra_infos`) gets a batch of one.
+
+**None** from a function of the first two forms says that it has no say in the row, as in TRL: the reward is the sum of
+the others. Where no function has a say, the row's group is left out of training.
 
 **Correctness**, which evaluations report, is what the function says: the second of its two values, or verl's `acc`.
 Where it says nothing, a response is correct if its reward is at least 1. Of several functions the rewards are added up
-with `task.reward_weights`; the correctness is that of the first that says it, or else comes of the first one's reward.
+with `task.reward_weights`; the correctness is that of the first that says it, or else comes of the reward of the first
+that has a say.
 
 An empty response, and so a truncated one unless `task.grade_truncated` is set, gets what the function gives to "".
 """
@@ -35,8 +44,9 @@ from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.base import Grade, Grader, Problem, Task
+from rlzoo.tasks.base import Grade, Grader, Problem, Response, Task
 from rlzoo.tasks.environment_class import environment_named
+from rlzoo.tasks.grading import REMEDY, ForbiddenCall
 from rlzoo.tasks.outside import described, load_outside
 from rlzoo.tasks.text import BEGUN, Prompt, asked, question
 
@@ -47,11 +57,33 @@ ROW = "row"
 ENOUGH = 1.0
 """The reward from which on a response is correct, where nothing else says it."""
 
+_TRLS = frozenset(
+    {_ENVIRONMENTS, "completions", "prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+)
+"""Parameters by which a function of TRL's form is known."""
+_BATCHED = {
+    "data_sources": "data_source",
+    "solution_strs": "solution_str",
+    "ground_truths": "ground_truth",
+    "extra_infos": "extra_info",
+}
+"""What verl calls the parameters of a function for whole batches."""
+_NONE_THERE = (float("nan"), None)
+"""What a function gives that has no say in a row."""
+
 _RETURNS = {
-    "ours": "a number, or (reward, correctness from 0 to 1)",
-    "trl": "a list with one number for each completion",
+    "ours": "a number, (reward, correctness from 0 to 1), or None where it has no say",
+    "trl": "a list with one number for each completion, or None where it has no say",
     "verl": "a number, or a dict with score",
 }
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """What rewards in TRL's form may read of the training, by the names that it has there."""
+
+    global_step: int
+    max_steps: int
 
 
 @dataclass(frozen=True)
@@ -94,13 +126,16 @@ class RewardFunction:
         self, problem: Problem, response: str, environments: Sequence[Any] | None = None
     ) -> tuple[float, float | None]:
         """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
+        if asked := sorted(self.parameters.keys() & ({"completion_ids", "raw"} - _of_tokens(response).keys())):
+            raise UserError(f"{self} asks for {asked[0]}, and of a kept response only the text is known")
         try:
             positional, named = self._arguments(problem, response, environments)
             value = self.function(*positional, **named)
             if inspect.isawaitable(value):
                 value = asyncio.run(_awaited(value))
         except (Exception, SystemExit) as error:
-            raise UserError(f"{self} raised {described(error)} {_asked(problem, response)}") from None
+            remedy = f". {REMEDY}" if isinstance(error, ForbiddenCall) else ""
+            raise UserError(f"{self} raised {described(error)} {_asked(problem, response)}{remedy}") from None
         try:
             return self._understood(value)
         except (TypeError, ValueError):
@@ -120,9 +155,24 @@ class RewardFunction:
     @property
     def form(self) -> str:
         """`trl`, `verl` or `ours`, by the names of the parameters."""
-        if self.parameters.keys() & {"completions", _ENVIRONMENTS}:
-            return "trl"
-        return "verl" if {"solution_str", "ground_truth"} <= self.parameters.keys() else "ours"
+        names = self.parameters.keys()
+        if names & {"solution_str", "solution_strs"}:
+            return "verl"
+        if "response" in names and "completions" not in names:
+            return "ours"
+        has_only_kwargs = all(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
+        return "trl" if names & _TRLS or has_only_kwargs else "ours"
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether it asks for the tokens of a response."""
+        return (self._takes_all and self.form == "trl") or bool(
+            self.parameters.keys() & {"completion_ids", "raw", "trainer_state"}
+        )
+
+    @property
+    def _takes_all(self) -> bool:
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
 
     def check(self, problem: Problem, environments: Sequence[Any] | None = None) -> None:
         """Raises UserError for a parameter that neither the row of this problem nor rlzoo has, or that has no name."""
@@ -147,31 +197,37 @@ class RewardFunction:
         self, problem: Problem, response: str, environments: Sequence[Any] | None
     ) -> tuple[list[Any], dict[str, Any]]:
         row, names = Row.of(problem), self.parameters
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
+        known = {"begun": problem.data.get(BEGUN, ""), **_of_tokens(response)}
         if self.form == "verl":
-            source = problem.data.get("data_source", "")
-            given = {"data_source": source, "solution_str": response, "ground_truth": row.ground_truth}
-            return [], _known({**given, "extra_info": row.columns.get("extra_info") or {}}, names)
+            given = _in_verls_words(problem, row, response)
+            if "solution_strs" in names:
+                given = {name: [given[one]] for name, one in _BATCHED.items()}
+            return [], given if self._takes_all else _known({**known, **given}, names)
         if self.form == "trl":
-            columns = {name: [value] for name, value in row.columns.items() if name not in ("prompt", "completion")}
+            left_out = ("prompt", "completion", "completion_ids")
+            columns = {name: [value] for name, value in row.columns.items() if name not in left_out}
             prompt, completion = _in_trls_words(problem.prompt, response, row.is_chat)
             given = {**columns, "prompts": [prompt], "completions": [completion]}
+            given |= {"log_extra": _ignore, "log_metric": _ignore, "trainer_state": TrainerState(*_steps(response))}
             given |= {} if environments is None else {_ENVIRONMENTS: list(environments)}
-            return [], given if takes_all else _known(given, names)
+            given |= {name: [value] for name, value in known.items() if name in {*names, "completion_ids"}}
+            return [], given if self._takes_all else _known(given, names)
         standard = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
-        given = {**row.columns, **standard}
+        given = {**_known(known, names), **row.columns, **standard}
         first = next(iter(names.values()))
-        is_named = "response" in names and names["response"].kind is not inspect.Parameter.POSITIONAL_ONLY
-        if is_named or first.kind is first.VAR_KEYWORD:
-            return [], given if takes_all else _known(given, names)
+        if "response" in names and names["response"].kind is not inspect.Parameter.POSITIONAL_ONLY:
+            return [], given if self._takes_all else _known(given, names)
         others = {name: value for name, value in given.items() if name not in (first.name, "response")}
-        return [response], others if takes_all else _known(others, names)
+        return [response], others if self._takes_all else _known(others, names)
 
     def _understood(self, value: Any) -> tuple[float, float | None]:
-        if self.form == "trl":
+        """A reward, NaN where the function has no say, and a correctness if it says one."""
+        if self.form == "trl" or "solution_strs" in self.parameters:
             if isinstance(value, str | Mapping):
                 raise TypeError
             (value,) = value
+        if value is None and self.form != "verl":
+            return _NONE_THERE
         if self.form == "verl" and isinstance(value, Mapping):
             return finite_number(value.get("score")), _share(value["acc"]) if "acc" in value else None
         if self.form == "ours" and isinstance(value, tuple):
@@ -186,28 +242,40 @@ class RewardGrader:
 
     rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]
-    may_connect = True
-    """Judges are asked over connections."""
+    unconfined: bool = False
+    may_call = ("socket.", "ctypes.")
+    """Judges are asked over connections; torch and tokenizers load libraries where they are first used."""
     runs_users_code = True
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether a function asks for the tokens of a response."""
+        return any(reward.reads_tokens for reward in self.rewards)
 
     def __call__(self, problem: Problem, response: str) -> Grade:
         return weighted([reward(problem, response) for reward in self.rewards], self.weights)
 
 
 def weighted(graded: Sequence[tuple[float, float | None]], weights: Sequence[float]) -> Grade:
-    """The grade of what several functions gave: each a reward, and a correctness if it says one."""
+    """The grade of what several functions gave: each a reward, NaN if it has no say, and a correctness if it says one.
+
+    As in TRL the reward is the sum over those that have a say.
+    """
     rewards = tuple(reward for reward, _ in graded)
-    total = sum(weight * reward for weight, reward in zip(weights, rewards, strict=True))
+    there = [(reward, weight) for reward, weight in zip(rewards, weights, strict=True) if not math.isnan(reward)]
     correctness = [correct for _, correct in graded if correct is not None]
-    return Grade(
-        total, correctness[0] if correctness else float(rewards[0] >= ENOUGH), rewards if len(rewards) > 1 else ()
-    )
+    if not correctness:
+        correctness = [float(bool(there) and there[0][0] >= ENOUGH)]
+    total = sum(weight * reward for reward, weight in there)
+    return Grade(total, correctness[0], rewards if len(rewards) > 1 else (), is_scored=bool(there))
 
 
 @dataclass(frozen=True)
 class EpisodeGrader:
     """In place of a grader where an episode's own process makes the rewards."""
 
+    reads_tokens: bool = False
+    """Whether these ask for the tokens of a response."""
     instant = True
     """It grades nothing, so that no process is begun for it."""
 
@@ -257,10 +325,11 @@ def rewarded(task: Task, config: TaskConfig) -> Task:
     """The task with the rewards that its configuration names, if it names any. Raises UserError for one of no use."""
     rewards = load_rewards(config)
     if config.episodes:
-        return Rewarded(task, EpisodeGrader(), rewards, has_environment=True)
+        grader = EpisodeGrader(any(reward.reads_tokens for reward in rewards))
+        return Rewarded(task, grader, rewards, has_environment=True)
     if not rewards:
         return task
-    return Rewarded(task, RewardGrader(rewards, weights_of(config)), rewards)
+    return Rewarded(task, RewardGrader(rewards, weights_of(config), config.unconfined_reward), rewards)
 
 
 def weights_of(config: TaskConfig) -> tuple[float, ...]:
@@ -284,6 +353,9 @@ def load_rewards(config: TaskConfig) -> tuple[RewardFunction, ...]:
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
             f"{len(config.reward)} functions in task.reward{more}; give each one a weight"
         )
+    if config.unconfined_reward and (config.episodes or not config.reward):
+        other = config.episodes or "a task without task.reward"
+        raise UserError(f"task.unconfined_reward=true has no effect on {other}; leave it out")
     if (config.reward or config.episodes) and config.wrong_reward:
         key = "task.reward" if config.reward else "task.environment"
         raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on {key}; leave it out")
@@ -313,13 +385,37 @@ def name_of(function: Function) -> str:
     """How `task.reward` names a function: by its module, or by the file of the script that defines it."""
     module = sys.modules.get(function.__module__)
     file = getattr(module, "__file__", None)
-    if function.__module__ == "__main__" and file:
-        return f"{Path(file).resolve()}:{function.__qualname__}"
-    return f"{function.__module__}:{function.__qualname__}"
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    place = Path(file).resolve() if function.__module__ == "__main__" and file else function.__module__
+    return f"{place}:{name}"
 
 
 def _known(given: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names}
+
+
+def _of_tokens(response: str) -> dict[str, Any]:
+    """What is known of a response besides its text; nothing where only its text has been kept."""
+    if isinstance(response, Response):
+        return {"completion_ids": list(response.tokens), "raw": response.raw}
+    return {} if response else {"completion_ids": [], "raw": ""}
+
+
+def _steps(response: str) -> tuple[int, int]:
+    return (response.step, response.steps) if isinstance(response, Response) else (0, 0)
+
+
+def _ignore(name: str, values: Any) -> None:
+    """What TRL's functions may log by, which is kept nowhere here."""
+
+
+def _in_verls_words(problem: Problem, row: Row, response: str) -> dict[str, Any]:
+    """What verl's reward manager tells a function."""
+    info = row.columns.get("extra_info") or {}
+    if isinstance(info, Mapping):
+        info = {**info, "num_turns": None, "rollout_reward_scores": {}}
+    source = problem.data.get("data_source", "")
+    return {"data_source": source, "solution_str": response, "ground_truth": row.ground_truth, "extra_info": info}
 
 
 def _in_trls_words(prompt: Prompt, response: str, is_chat: bool) -> tuple[Any, Any]:

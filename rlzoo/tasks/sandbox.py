@@ -146,12 +146,19 @@ class Sandbox:
 
     `side_by_side` requests are worked on at once. The request of a worker that is killed from outside is made again, up
     to three times, and alone; one with a name does before that all that it did, and is lost if it does something else.
+    `memory` is how many bytes of address space a worker may have, RLIM_INFINITY for any number.
     """
 
     def __init__(
-        self, make: Callable[[], Callable[..., Any]], named: str, side_by_side: int, is_confined: bool = False
+        self,
+        make: Callable[[], Callable[..., Any]],
+        named: str,
+        side_by_side: int,
+        is_confined: bool = False,
+        memory: int = MEMORY_LIMIT,
     ) -> None:
-        self.make, self.named, self.side_by_side, self.is_confined = make, named, side_by_side, is_confined
+        self.make, self.named, self.side_by_side = make, named, side_by_side
+        self.is_confined, self.memory = is_confined, memory
         self._one_at_a_time = Lock()
 
     def __enter__(self) -> Self:
@@ -364,7 +371,7 @@ class _Template:
         context = WithoutMain()
         context.set_forkserver_preload([__name__])
         here, there = context.Pipe()
-        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined)
+        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.memory)
         self._process = context.Process(target=_keep_template, args=arguments)
         self._process.start()
         there.close()
@@ -420,7 +427,11 @@ class _Template:
 
 
 def _keep_template(
-    connection: Connection, environment: Mapping[str, str], make: Callable[[], Callable[..., Any]], is_confined: bool
+    connection: Connection,
+    environment: Mapping[str, str],
+    make: Callable[[], Callable[..., Any]],
+    is_confined: bool,
+    memory: int,
 ) -> None:
     """The process of a template; it ends, with its workers, when the other end of the connection is closed."""
     os.setsid()
@@ -441,7 +452,7 @@ def _keep_template(
                 process = os.fork()
                 if process == 0:
                     commands.close()
-                    _work(channels[0], make, is_confined)
+                    _work(channels[0], make, is_confined, memory)
                 os.close(channels[0])
                 workers.add(process)
                 commands.sendall(_REPLY.pack(process))
@@ -478,13 +489,13 @@ def _exit_code(process: int, seconds: float) -> int:
     return _BY_US
 
 
-def _work(channel: int, make: Callable[[], Callable[..., Any]], is_confined: bool) -> None:
+def _work(channel: int, make: Callable[[], Callable[..., Any]], is_confined: bool, memory: int) -> None:
     """The process of a worker; it ends when the other end of the channel is closed."""
     try:
         os.setsid()
         boundary.end_with_parent(signal.SIGKILL)
         silence()
-        for limit, most in ((resource.RLIMIT_AS, MEMORY_LIMIT), (resource.RLIMIT_CORE, 0)):
+        for limit, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
             with suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
                 resource.setrlimit(limit, (most, most))
         if is_confined:

@@ -88,7 +88,7 @@ def gather_rollouts(graded: GradedRollouts, problems: Sequence[Problem], acceler
     rewards = {} if graded.rewards is None else {"rewards": graded.rewards}
     groups: Sequence[Mapping[str, Tensor]] = (
         {**own.tensors(), "prompt": torch.tensor(share)[own.prompt]},
-        {"reward": graded.reward, "correct": graded.correct, **rewards},
+        {"reward": graded.reward, "correct": graded.correct, "scored": graded.is_scored, **rewards},
         graded.figures,
         graded.credit,
     )
@@ -105,9 +105,34 @@ def gather_rollouts(graded: GradedRollouts, problems: Sequence[Problem], acceler
         reward=grades["reward"],
         correct=grades["correct"],
         rewards=grades.get("rewards"),
+        scored=grades["scored"],
         figures=figures,
         credit=credit,
     )
+
+
+def scored_groups(group: Tensor, graded: GradedRollouts) -> Tensor:
+    """[N] bool: rows of groups that are all scored. Others are no part of a batch, as in the adapter for TRL."""
+    unscored = group[~graded.is_scored].unique()
+    return ~torch.isin(group, unscored)
+
+
+def rewards_by_function(objective: Objective, graded: GradedRollouts) -> Tensor | None:
+    """[N, K] with 0 for the groups in which a function has no say.
+
+    Raises UserError for an objective that compares the rewards of a function in a group of which it scores a part.
+    """
+    if graded.rewards is None or not graded.rewards.isnan().any():
+        return graded.rewards
+    silent, group = graded.rewards.isnan(), graded.rollouts.prompt
+    for number in group[scored_groups(group, graded) & silent.any(1)].unique().tolist():
+        rows = silent[group == number]
+        if "rewards" in objective.needs and (rows.any(0) & ~rows.all(0)).any():
+            raise UserError(
+                f"task.reward: a function gives None for some responses to {graded.problems[number].id}, and "
+                f"objective={objective} compares its rewards in a group. Give a number for all of them, or None."
+            )
+    return graded.rewards.nan_to_num()
 
 
 def grade_share(

@@ -215,6 +215,7 @@ def load_trainer(
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool.of(config.task, experiment.task.grader) as graders:
+        graders.try_out(experiment.task.train)
         needs = experiment.objective.needs | needs
         sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device) if learns else None
         models = load_models(experiment, needs, checkpoint, accelerator.device, sharding)
@@ -272,7 +273,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
         while trainer.progress.step < config.train.steps:
             with interruption.put_off(), _profiled_if_asked(trainer, folder, view):
                 started = time.perf_counter()
-                with trainer.one_step():
+                with trainer.one_step(trainer.progress.step, config.train.steps):
                     metrics, collected = trainer.step()
                 timings = _timings(trainer, collected, time.perf_counter() - started)
                 if main:

@@ -50,8 +50,10 @@ from rlzoo.training.rows import (
     grade_share,
     problem_share,
     rank_of_rows,
+    rewards_by_function,
     round_seed,
     sampling_of,
+    scored_groups,
     step_scoring,
 )
 from rlzoo.training.stale_rollouts import (
@@ -126,7 +128,7 @@ class Trainer:
         """What this rank sampled for the step that comes next."""
         self.waiting: PartialRollouts | None = None
         """What is sampled in part, of steps that come; None before the first step."""
-        self.one_step: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.one_step: Callable[[int, int], AbstractContextManager[None]] = lambda step, steps: nullcontext()
         """Context of a step, in which the graders count the time that they lose."""
         self.is_learning = False
         """Amid the updates of a step; otherwise all is as `progress` says."""
@@ -246,12 +248,13 @@ class Trainer:
         `numbers` are those of the problems in the stream, and so those of the groups.
         """
         rollouts, read = graded.rollouts, self.objective.needs & OF_TURNS | extra
+        scored, rewards = scored_groups(rollouts.prompt, graded), rewards_by_function(self.objective, graded)
         tensors = {
-            "mask": rollouts.mask,
+            "mask": rollouts.mask & scored[:, None],
             "length": rollouts.mask.sum(1),
             "group": torch.tensor(numbers)[rollouts.prompt],
             "reward": graded.reward,
-            "rewards": graded.reward[:, None] if graded.rewards is None else graded.rewards,
+            "rewards": graded.reward[:, None] if rewards is None else rewards,
             "correct": graded.correct,
             "truncated": rollouts.truncated,
             "logp_sampler": rollouts.logp,
@@ -262,8 +265,10 @@ class Trainer:
         weights = None if graded.rewards is None else tuple(self.config.task.reward_weights) or None
         batch = TokenBatch(**fields, reward_weights=weights, max_length=self.config.rollout.max_response_tokens)
         selected = self.objective.select(batch.with_fields(random_key=self._random_keys(batch)))
+        if not self.objective.refills:
+            return selected
         group = selected.require("group", "collect")
-        return selected.rows(torch.isin(group, group[selected.selected])) if self.objective.refills else selected
+        return selected.rows(torch.isin(group, group[selected.selected & scored.to(group.device)]))
 
     def _random_keys(self, batch: TokenBatch) -> Tensor:
         seed = step_seed(self.config.seed, self.progress.step, "lots of tokens")

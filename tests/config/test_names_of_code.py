@@ -47,5 +47,5 @@ def test_every_key_by_which_something_is_imported_says_so() -> None:
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     loading = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "load_outside"]
     told = {ast.literal_eval(call.args[0]) for call in loading} - {"experiments"}
-    otherwise = {"objective", "model.trust_remote_code", "task.allow_unconfined"}
+    otherwise = {"objective", "model.trust_remote_code", "task.allow_unconfined", "task.unconfined_reward"}
     assert {key.name for key in keys(Config) if key.names_code} == told | otherwise

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from rlzoo.commands import main
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.model import tokenizer as tokenizer_module
@@ -43,6 +44,33 @@ def test_plain_text_is_encoded_as_it_is_and_decoded_without_special_tokens(folde
     ids = tokenizer.encode("12+3=")
     assert [tokenizer.backend.convert_ids_to_tokens(i) for i in ids] == list("12+3=")
     assert tokenizer.decode([*ids, *tokenizer.stop_tokens]) == "12+3="
+
+
+def seven_is_special(folder: Path) -> None:
+    """Makes one of the digits a special token of the tokenizer, as others make `<think>`."""
+    backend = load(folder).backend
+    backend.add_special_tokens({"additional_special_tokens": ["7"]})
+    backend.save_pretrained(folder)
+
+
+def test_special_tokens_are_kept_by_a_key_but_those_that_end_a_response(folder: Path) -> None:
+    seven_is_special(folder)
+    ids = [*load(folder).encode("17"), *load(folder).stop_tokens]
+    assert load(folder).decode(ids) == "1"
+    kept = load_tokenizer(ModelConfig(name=str(folder)), TaskConfig(keep_special_tokens=True))
+    assert kept.decode(ids) == "17"
+
+
+@pytest.mark.slow
+def test_rlzoo_task_says_that_special_tokens_are_cut_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seven_is_special(folder)
+    words = ["task", "task.name=sums", f"model.name={folder}", "rollout.max_response_tokens=8"]
+    said = []
+    for key in ("false", "true"):
+        assert main([*words, f"task.keep_special_tokens={key}"]) == 0
+        said.append(" ".join(capsys.readouterr().out.split()))
+    told = "special tokens are cut out of the text that is graded, such as 7; task.keep_special_tokens=true keeps them"
+    assert told in said[0] and "special tokens" not in said[1]
 
 
 def test_messages_go_through_the_template_with_a_generation_prompt(folder: Path) -> None:

@@ -1,19 +1,23 @@
 """Rewards from outside: three forms, told apart by their signature, in the grader's processes, with one clear error."""
 
 import json
+import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlzoo.commands import main
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import Problem, load_task, load_to_grade
+from rlzoo.tasks.base import Response
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import from_json, grading_keys, grading_task, to_json
-from rlzoo.tasks.reward import RewardFunction, load_reward, name_of, rewarded
+from rlzoo.tasks.reward import RewardFunction, load_reward, load_rewards, name_of, rewarded
 
 REWARDS = """
 import socket, time, urllib.request
@@ -38,7 +42,7 @@ async def trl_async(completions, **kwargs):
     return [0.5 for _ in completions]
 
 def verl(data_source, solution_str, ground_truth, extra_info=None):
-    assert data_source == "math" and extra_info == {"index": 7}
+    assert data_source == "math" and extra_info == {"index": 7, "num_turns": None, "rollout_reward_scores": {}}
     return {"score": 1.0 if solution_str == ground_truth else -1.0, "acc": solution_str == ground_truth}
 
 def verl_number(data_source, solution_str, ground_truth, extra_info=None):
@@ -47,6 +51,34 @@ def verl_number(data_source, solution_str, ground_truth, extra_info=None):
 def verl_countdown(data_source, solution_str, ground_truth, extra_info=None):
     assert ground_truth["numbers"] == [1, 2] and extra_info == "from a book"
     return float(solution_str == str(ground_truth["target"]))
+
+async def verl_async(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
+    return float(solution_str == ground_truth)
+
+def verl_batch(data_sources, solution_strs, ground_truths, extra_infos, **kwargs):
+    return [float(text == truth) for text, truth in zip(solution_strs, ground_truths, strict=True)]
+
+def trl_ids(completion_ids):
+    return [float(ids == [5, 6]) for ids in completion_ids]
+
+def trl_all(**kwargs):
+    kwargs["log_metric"]("seen", 1.0)
+    return [float(text == "2") for text in kwargs["completions"]]
+
+def trl_later(completions, trainer_state, **kwargs):
+    return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
+
+def of_sums(completions, level, **kwargs):
+    return [float(text == "2") if number == 3 else None for text, number in zip(completions, level)]
+
+def of_words(response, level):
+    return float(len(response)) if level == 4 else None
+
+def of_nothing(completions, **kwargs):
+    return [None] * len(completions)
+
+def tagged(response, raw, begun, completion_ids):
+    return float((raw, begun, completion_ids) == ("<a>2", "<think>", [5, 6]))
 
 def by_place(response, /, gold):
     return float(response == gold)
@@ -76,6 +108,20 @@ def verl_returns(data_source, solution_str, ground_truth, what="score"):
 def writes(response):
     open("evil", "w")
     return 1.0
+
+def starts(response):
+    import subprocess
+    return float(subprocess.run(["echo", "1"], capture_output=True, text=True).stdout)
+
+def starts_or_not(response):
+    try:
+        return starts(response)
+    except Exception:
+        return 0.25
+
+def loads(response):
+    import ctypes
+    return float(ctypes.CDLL(None) is not None)
 
 def opens(response):
     socket.socket().close()
@@ -135,6 +181,9 @@ def grades(*rewards: str, row: dict[str, Any] = ROW, **keys: Any) -> list[tuple[
         ("trl_chat", VERL, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("trl_async", ROW, [(0.5, 0.0)] * 3),
         ("verl", VERL, [(1.0, 1.0), (-1.0, 0.0), (-1.0, 0.0)]),
+        ("trl_all", ROW, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("verl_async", VERL, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
+        ("verl_batch", VERL, [(1.0, 1.0), (0.0, 0.0), (0.0, 0.0)]),
         ("verl_number", ROW, [(1.0, 1.0), (0.1, 0.0), (0.1, 0.0)]),
     ],
 )
@@ -153,6 +202,79 @@ def test_weighted_rewards_are_added_and_the_first_correctness_that_is_said_count
     assert grades("ours", "half", reward_weights=weights) == [(1.75, 1.0), (1.0, 0.0), (1.0, 0.0)]
     row = VERL | {"level": 3, "question": "", "prompt": VERL["prompt"]}
     assert grades("half", "verl", row=row) == [(1.5, 1.0), (-0.5, 0.0), (-0.5, 0.0)]
+
+
+@pytest.mark.parametrize(("level", "expected"), [(3, 1.0), (4, 2.0)])
+def test_a_function_that_has_no_say_in_a_row_is_left_out_of_the_sum(level: int, expected: float) -> None:
+    made = task("of_sums", "of_words", row=ROW | {"level": level}, reward_weights=[1.0, 2.0])
+    with GraderPool(made.grader) as pool:
+        (graded,) = pool.grade(made.held_out[:1], ["2"])
+    assert (graded.grade.reward, graded.grade.correct, graded.grade.is_scored) == (expected, 1.0, True)
+    assert [math.isnan(reward) for reward in graded.grade.rewards] == [level == 4, level == 3]
+
+
+def test_a_row_in_which_no_function_has_a_say_is_not_scored_which_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = task("of_nothing", "of_words")
+    with GraderPool(made.grader) as pool:
+        graded = pool.grade(made.held_out[:1] * 2, ["2"] * 2)
+    assert [(it.grade.reward, it.grade.correct, it.grade.is_scored) for it in graded] == [(0.0, 0.0, False)] * 2
+    assert caplog.text.count("no function of task.reward has a say in data/train/0") == 1
+
+
+def test_rewards_get_tokens_raw_text_what_is_begun_and_the_step_where_they_ask() -> None:
+    known = Response.of("2", [5, 6], "<a>2", 3, 4)
+    for name in ("trl_ids", "tagged", "trl_later"):
+        made = task(name)
+        begun = replace(made.held_out[0], data={**made.held_out[0].data, "begun": "<think>"})
+        with GraderPool(made.grader) as pool:
+            assert pool.reads_tokens
+            assert pool.grade([begun], [known])[0].grade.reward == (0.75 if name == "trl_later" else 1.0)
+    assert not task("ours").grader.reads_tokens
+    with pytest.raises(UserError, match="asks for completion_ids, and of a kept response only the text is known"):
+        task("trl_ids").grader(made.held_out[0], "2")
+
+
+@pytest.mark.parametrize("name", ["starts", "writes"])
+def test_what_a_reward_must_not_do_is_refused_with_the_key_by_which_it_may(name: str) -> None:
+    made = task(name)
+    with GraderPool(made.grader) as pool, pytest.raises(UserError) as caught:
+        pool.try_out(made.held_out)
+    assert "set task.unconfined_reward=true, or ask a server (examples/judge.py)" in str(caught.value)
+    assert not Path("evil").exists()
+    with GraderPool(task(name, unconfined_reward=True).grader) as pool:
+        assert pool.grade(made.held_out[:1], ["2"])[0].grade.reward == 1.0
+
+
+def test_a_refusal_that_a_reward_keeps_to_itself_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    made = task("starts_or_not")
+    with GraderPool(made.grader) as pool:
+        assert [it.grade.reward for it in pool.grade(made.held_out[:1] * 3, ["2"] * 3)] == [0.25] * 3
+    assert caplog.text.count("a grader wanted to call subprocess.Popen, which was refused, and went on without") == 1
+
+
+def test_a_reward_may_load_libraries_as_torch_and_tokenizers_do() -> None:
+    made = task("loads")
+    with GraderPool(made.grader) as pool:
+        assert pool.grade(made.held_out[:1], ["2"])[0].grade.reward == 1.0
+
+
+def test_the_key_is_for_functions_of_task_reward_alone() -> None:
+    for keys in ({}, {"environment": "./my_rewards.py:Mine"}):
+        with pytest.raises(UserError, match=r"task\.unconfined_reward=true has no effect on"):
+            load_rewards(TaskConfig("sums", unconfined_reward=True, **keys))
+
+
+@pytest.mark.slow
+def test_functions_that_have_no_say_in_some_rows_train(tiny_model: Path) -> None:
+    rows = [{"question": f"{n}+1=", "answer": "2", "level": 3 + n % 3} for n in range(30)]
+    Path("mixed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["train", "task.name=mixed.jsonl", "task.reward=[./my_rewards.py:of_sums,./my_rewards.py:of_words]"]
+    few = ["train.steps=2", "rollout.prompts_per_step=8", "rollout.responses_per_prompt=2", "evaluation.problems=2"]
+    for objective in ("grpo", "gdpo"):
+        assert main([*words, *few, f"model.name={tiny_model}", f"objective={objective}", f"output={objective}"]) == 0
+    assert len(Path("grpo/metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_grade_keeps_the_rewards_that_it_adds_up() -> None:
@@ -209,7 +331,6 @@ def test_kept_responses_are_graded_again_by_the_same_functions() -> None:
         ("returns", "nan", "returned nan"),
         ("returns", "inf", "returned inf"),
         ("returns", "text", "returned 'good'"),
-        ("returns", "none", "returned None"),
         ("returns", "list", "returned [1.0]"),
         ("returns", "three", "returned (1.0, 1.0, 1.0)"),
         ("returns", "beyond", "returned (1.0, 2.0)"),
@@ -217,7 +338,6 @@ def test_kept_responses_are_graded_again_by_the_same_functions() -> None:
         ("trl_returns", "no", "returned []"),
         ("trl_returns", "number", "returned 1.0"),
         ("trl_returns", "nan", "returned [nan]"),
-        ("trl_returns", "none", "returned [None]"),
         ("trl_returns", "text", "returned '1'"),
         ("verl_returns", "score", "returned {'score': None}"),
     ],
