@@ -16,8 +16,7 @@ from rlzoo.experiment.check import UNREADABLE, check_prompts, check_words, count
 from rlzoo.experiment.experiment import epoch_order, step_seed, without_long_prompts
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import load_policy
-from rlzoo.model.token_ids import token_ids
-from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer, token_ids
 from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, open_sampler
