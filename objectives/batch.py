@@ -342,8 +342,8 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
 
 
 def statistic(name: str, source: str) -> str:
-    """The field with a statistic (`logp`, `entropy`) of the `current` policy or of the `old` one."""
-    return name if source == "current" else f"{name}_old"
+    """The field with a statistic (`logp`, `entropy`) of the `current` policy, the `old` one, the `sampler`, ..."""
+    return name if source == "current" else f"{name}_{source}"
 
 
 def scope_reads(scope: str) -> frozenset[str]:

@@ -101,8 +101,11 @@ class Weight(Part):
 
     @property
     def planned(self) -> bool:
-        """Whether it is calculated in the plan of each mini-batch instead of once per rollout step."""
-        return False
+        """Whether it is calculated in the plan of each mini-batch instead of once per rollout step.
+
+        Unless written, where its parameter `source` is the current policy, or its `scope` the micro-batch.
+        """
+        return getattr(self, "source", "") == "current" or getattr(self, "scope", "") == "microbatch"
 
     def weight(self, batch: Prepared) -> Tensor:
         """[N, T]: the factor, or the summand if additive.
@@ -211,6 +214,12 @@ class Modifier(Part):
     def numbers(self) -> Mapping[str, str]:
         """The bounds that it sets, as equations write them."""
         return dict.fromkeys(self.sets, self.name)
+
+    def formula(self) -> str:
+        if not self.where():
+            return super().formula()
+        bounds = [self.numbers()[name] for name in sorted(self.sets, reverse=True)]
+        return f"clip bounds {' and '.join(bounds)}, {self.where()}"
 
 
 class Mask(Part):

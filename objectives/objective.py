@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from objectives.batch import Batch, Prepared, Selected, TokenBatch
+from objectives.batch import Batch, Prepared, Selected, TokenBatch, over_scope
 from objectives.equation import written_equation
 from objectives.errors import ObjectiveError, shown
 from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused
@@ -271,7 +271,7 @@ class Objective:
             batch = batch.with_fields(clipped=batch.mask & surrogate.clips(ratio, batch.advantage, bounds))
         counted = batch.mask
         for mask in self.all(Mask):
-            keeps = mask.keeps(batch)
+            keeps = over_scope(batch, getattr(mask, "scope", ""), mask.keeps)
             trace = trace.record(mask.name, Action.MASK, keeps)
             counted = counted & keeps if mask.shrinks_denominator else counted
         trace = trace.record(aggregate.name, Action.COEFFICIENT, aggregate.coefficients(batch, counted).to(dtype))
@@ -429,7 +429,7 @@ def shaped(batch: Batch, shapers: Sequence[Reward]) -> Batch:
 def weighted(batch: Prepared, weights: Sequence[Weight]) -> Prepared:
     advantage, trace = batch.advantage, batch.trace
     for part in in_working_order(weights):
-        weight = part.weight(batch)
+        weight = over_scope(batch, getattr(part, "scope", ""), part.weight)
         trace = trace.record(part.name, Action.ADD if part.additive else Action.WEIGH, weight)
         advantage = advantage + weight if part.additive else advantage * weight
     return batch.with_fields(advantage=torch.where(batch.mask, advantage, 0.0), trace=trace)

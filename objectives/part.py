@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from objectives.batch import Prepared, scope_reads
+from objectives.batch import Prepared, scope_reads, statistic
 from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
 
@@ -73,7 +73,10 @@ class Part:
     """The smallest number of responses per prompt with which the part has a meaning."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
-    """The optional fields of the batch that the part always reads."""
+    """The optional fields of the batch that the part always reads.
+
+    `logp:source` is the field that the parameter `source` names: `logp` for `current`, or else `logp_old`, ...
+    """
     reads_once_moved: ClassVar[frozenset[str]] = frozenset()
     """Further fields that it reads only once the policy has moved since the rollouts."""
 
@@ -90,7 +93,9 @@ class Part:
     @property
     def needs(self) -> frozenset[str]:
         """What it reads with its actual parameters; one named `scope` takes the field that tells its pools apart."""
-        return self.reads | scope_reads(getattr(self, "scope", ""))
+        named = (name.partition(":") for name in self.reads)
+        reads = {statistic(name, getattr(self, setting)) if setting else name for name, _, setting in named}
+        return frozenset(reads) | scope_reads(getattr(self, "scope", ""))
 
     @property
     def required_parameters(self) -> tuple[str, ...]:

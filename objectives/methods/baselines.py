@@ -16,11 +16,8 @@ class RawReward(Advantage):
 
     name = "raw_reward"
     paper = "doi:10.1007/BF00992696"
+    centred = False
     learns_from_equal_groups = True
-
-    @property
-    def centred(self) -> bool:
-        return False
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         return reward

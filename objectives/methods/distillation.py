@@ -30,17 +30,10 @@ class TeacherAdvantage(Weight):
     failure_modes = ("hard_problems", "credit")
     purpose = "a pull towards the teacher"
     additive = True
+    reads = frozenset({"logp_teacher", "logp:source"})
     coefficient: float = parameter(1.0, "[0, inf)", "weight of the difference of log-probs", idle=0)
     source: str = parameter("old", ("old", "current"), "whose log-prob is the policy's: at rollout time or now")
     clamp: float | None = parameter(None, "(0, inf)", "bound of the difference's size")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp_teacher", statistic("logp", self.source)})
-
-    @property
-    def planned(self) -> bool:
-        return self.source == "current"
 
     def weight(self, batch: Prepared) -> Tensor:
         policy = batch.require(statistic("logp", self.source), self.name)
@@ -131,18 +124,11 @@ class EvidenceReweighting(Weight):
     name = "evidence_reweighting"
     paper = "arXiv:2604.03128"
     failure_modes = ("credit",)
+    reads = frozenset({"logp_teacher", "logp:source"})
     mix: float = parameter(0.5, "[0, 1]", "m in the first step: the weight's share, the rest being 1", idle=0)
     width: float = parameter(0.2, "[0, 1)", "eps, how far the weight may be from 1")
     steps: int = parameter(50, "[0, inf)", "steps over which m falls to 0; 0: it stays")
     source: str = parameter("old", ("old", "current"), "whose log-prob is the policy's: at rollout time or now")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp_teacher", statistic("logp", self.source)})
-
-    @property
-    def planned(self) -> bool:
-        return self.source == "current"
 
     def control(self, batch: Prepared, state: Mapping[str, float]) -> Mapping[str, float]:
         step = state.get("step", -1.0) + 1

@@ -37,9 +37,6 @@ class ClipCov(Mask):
     spares_clipped = True
 
     def keeps(self, batch: Prepared) -> Tensor:
-        return over_scope(batch, self.scope, self._keeps)
-
-    def _keeps(self, batch: Prepared) -> Tensor:
         cov = covariance(batch, self.name)
         count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
         among = batch.mask & ~batch.require("clipped", self.name) & (cov > self.low) & (cov < self.high)
@@ -167,10 +164,6 @@ class SurprisalReweighting(Weight):
         return gate | {statistic("logp", self.source)} | scope_reads(self.scope)
 
     @property
-    def planned(self) -> bool:
-        return self.source == "current" or self.scope == "microbatch"
-
-    @property
     def _always_on(self) -> dict[str, float]:
         return {"on": 1.0, "amplify": self.amplify, "attenuate": self.attenuate}
 
@@ -189,9 +182,6 @@ class SurprisalReweighting(Weight):
         return {**last, "on": float(entropy < self.target_entropy)}
 
     def weight(self, batch: Prepared) -> Tensor:
-        return over_scope(batch, self.scope, self._weight)
-
-    def _weight(self, batch: Prepared) -> Tensor:
         advantage = batch.advantage
         state = self._always_on if self.target_entropy is None else batch.state_of(self.name)
         surprisal = -batch.require(statistic("logp", self.source), self.name)
@@ -249,17 +239,10 @@ class EntropyAdvantage(Weight):
     paper = "arXiv:2506.14758"
     failure_modes = ("exploration", "entropy_collapse")
     additive = True
+    reads = frozenset({"entropy:source"})
     alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats", idle=0)
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({statistic("entropy", self.source)})
-
-    @property
-    def planned(self) -> bool:
-        return self.source == "current"
 
     def weight(self, batch: TokenBatch) -> Tensor:
         entropy = batch.require(statistic("entropy", self.source), self.name)

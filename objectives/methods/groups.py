@@ -211,15 +211,12 @@ class SignedReward(Advantage):
 
     name = "signed_reward"
     paper = "arXiv:2506.01347"
+    centred = False
     failure_modes = ("diversity",)
     learns_from_equal_groups = True
     reads = frozenset({"correct"})
     right: float = parameter(0.1, "[0, inf)", "advantage of right answers")
     wrong: float = parameter(-1.0, "(-inf, 0]", "advantage of wrong answers")
-
-    @property
-    def centred(self) -> bool:
-        return False
 
     def of(self, batch: TokenBatch) -> Tensor:
         values = torch.full_like(batch.require("correct", self.name), self.wrong)

@@ -220,9 +220,6 @@ class SecondMomentClip(Modifier):
         where = " in each micro-batch" if self.scope == "microbatch" else ""
         return f"z = log r; tau = the largest |z| with mean of min(z^2, tau^2) < {self.budget:g} where A z > 0{where}"
 
-    def formula(self) -> str:
-        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
-
 
 def _below(squares: Tensor, place: int) -> float:
     """A width just below the root of a square, so that rounding moves no log-ratio over it."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
+from objectives.batch import Prepared, TokenBatch, statistic
 from objectives.kinds import Mask, Schedule, Weight
 from objectives.lazy import Tensor, torch
 from objectives.ops import group_index, largest, quantile, recurrence, uniform_of
@@ -26,6 +26,7 @@ class S2T(Mask):
     name = "s2t"
     paper = "arXiv:2602.15620"
     failure_modes = ("spurious_tokens",)
+    reads = frozenset({"logp:source", "entropy:source"})
     tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare", idle=0)
     q: float = parameter(0.75, "[0, 1]", "quantile of the rare rewarded tokens' entropy below which one is spurious")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the quantile is taken")
@@ -33,17 +34,10 @@ class S2T(Mask):
     denominator: str = parameter("kept", ("kept", "all"), "the tokens that the mean counts")
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({statistic("logp", self.source), statistic("entropy", self.source)}) | scope_reads(self.scope)
-
-    @property
     def shrinks_denominator(self) -> bool:
         return self.denominator == "kept"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
-        return over_scope(batch, self.scope, self._keeps)
-
-    def _keeps(self, batch: TokenBatch) -> Tensor:
         logp = batch.require(statistic("logp", self.source), self.name)
         entropy = batch.require(statistic("entropy", self.source), self.name)
         advantage = batch.require("advantage", self.name)
@@ -97,23 +91,17 @@ class TopEntropy(Mask):
     name = "top_entropy"
     paper = "arXiv:2506.01939"
     failure_modes = ("credit",)
+    reads = frozenset({"entropy:source"})
     fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept", idle=1)
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the share is taken")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
     denominator: str = parameter("kept", ("kept", "all"), "the tokens that the mean counts")
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({statistic("entropy", self.source)}) | scope_reads(self.scope)
-
-    @property
     def shrinks_denominator(self) -> bool:
         return self.denominator == "kept"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
-        return over_scope(batch, self.scope, self._keeps)
-
-    def _keeps(self, batch: TokenBatch) -> Tensor:
         entropy = batch.require(statistic("entropy", self.source), self.name)
         kept = math.ceil(self.fraction * int(batch.mask.sum()) - 1e-9)
         return largest(entropy, batch.mask, max(1, kept))
@@ -159,7 +147,7 @@ class RandomTokens(Mask):
     share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4, idle=1)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
-    needs = frozenset({"random_key"})
+    reads = frozenset({"random_key"})
 
     def keeps(self, batch: Prepared) -> Tensor:
         always = batch.mask & (batch.mask.cumsum(1) <= self.first)

@@ -93,9 +93,6 @@ class BalancedClip(Modifier):
         sums = f"P and N the sums of {good} and {bad}"
         return f"{rises}, until {measure} >= {self.target:g}, {sums}{where}"
 
-    def formula(self) -> str:
-        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
-
 
 recipe(
     "bapo",
@@ -149,9 +146,6 @@ class DynamicClip(Modifier):
 
     def where(self) -> str:
         return "q = p_old"
-
-    def formula(self) -> str:
-        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
 
 def _bound(change: Tensor) -> Tensor:
@@ -412,9 +406,6 @@ class HeterogeneousClip(ByEntropy, Modifier):
     def numbers(self) -> Mapping[str, str]:
         low, high = self.written_bounds()
         return {"low": low, "high": high}
-
-    def formula(self) -> str:
-        return "clip bounds {low} and {high}, ".format(**self.numbers()) + self.where()
 
 
 recipe(

@@ -101,14 +101,11 @@ class GlobalNorm(Advantage):
 
     name = "global_norm"
     paper = "arXiv:2501.03262"
+    centred = False
     failure_modes = ("few_responses",)
     takes_token_rewards = True
     reads = frozenset({"reward"})
     over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
-
-    @property
-    def centred(self) -> bool:
-        return False
 
     def of(self, batch: TokenBatch) -> Tensor:
         return _whitened(batch, batch.require("reward", self.name), self.over, shift=True)

@@ -68,15 +68,12 @@ class OffPolicyMask(Mask):
     name = "off_policy_mask"
     paper = "arXiv:2512.02556"
     failure_modes = ("stale_rollouts",)
+    reads = frozenset({"logp", "logp:anchor"})
     delta: float = parameter(
         REQUIRED, "[0, inf)", "mean fall of the log-prob above which a bad response is dropped", example=0.1
     )
     anchor: str = parameter("old", ("old", "sampler"), "the fall since whom: the policy of the rollouts, or the engine")
     shrinks_denominator = False
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"logp", f"logp_{self.anchor}"})
 
     def keeps(self, batch: TokenBatch) -> Tensor:
         fall = batch.require(f"logp_{self.anchor}", self.name) - batch.require("logp", self.name)

@@ -101,13 +101,10 @@ class Drift(Penalty):
     paper = "prime-rl 2026"
     failure_modes = ("many_epochs", "stale_rollouts")
     purpose: ClassVar[str] = "a penalty on leaving the old policy"
+    reads = frozenset({"logp:to"})
     beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1, idle=0)
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({f"logp_{self.to}"})
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
         difference = logp - rows.require(f"logp_{self.to}", self.name)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from objectives import Advantage, Mask, Objective, ObjectiveError, Ratio, TokenBatch, Writer, parse
+from objectives import Advantage, Mask, Objective, ObjectiveError, Ratio, TokenBatch, Writer, contract, parse
 from objectives.zoo import PARTS as REGISTERED
 from tests.objectives.batches import random_case, token_batch, with_holes
 from tests.objectives.comparison import at_current, evaluate, same
@@ -42,6 +42,11 @@ def test_every_variant_and_pair_obeys(base: str) -> None:
     variants = [variant for variant in VARIANTS if variant.split("(")[0] == base.split("(")[0]]
     for law in LAWS.values():
         of_each([*variants, *(pair for pair in PAIRS if pair.startswith(f"{base}+"))], law)
+
+
+def test_the_batch_without_padding_that_contracts_are_tried_on_has_possible_values() -> None:
+    full = contract._full(batch_of(SEEDS[0], torch.float32).blank_outside())
+    assert full.mask.all() and (full.logp < 0).all() and (full.logp_old < 0).all() and (full.entropy > 0).all()
 
 
 def test_only_what_says_so_depends_on_micro_batches() -> None:
