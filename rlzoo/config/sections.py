@@ -68,8 +68,8 @@ class ModelConfig:
     gradient_checkpointing: Annotated[bool, RESULTS, FIT] = False
     """Trade time for memory: recalculate activations in the backward pass."""
     compile: Annotated[bool, RESULTS] = False
-    """Compile the layers and the head with torch.compile where they score and train: on an H200 a third faster after
-    the first step, which takes a minute longer. Not with `train.sharding=fsdp`."""
+    """Compile layers and head with torch.compile where they score and train. On an H200 this trained Qwen3-1.7B 1.4
+    times as fast; the first passes took 18 s. Not with `train.sharding=fsdp`."""
     lora: LoraConfig = field(default_factory=LoraConfig)
 
 

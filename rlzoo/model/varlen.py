@@ -72,7 +72,8 @@ def attend(
             raise ValueError(f"its layers have {name}, which varlen has not")
     if cu_seq_lens_q is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
-    _check_window(module, sliding_window)
+    if not torch.compiler.is_compiling():  # Policy has tried every layer; its number would compile each by itself
+        _check_window(module, sliding_window)
     device = query.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
     if query.is_cuda and dtype in KERNEL:

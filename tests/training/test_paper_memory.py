@@ -8,6 +8,7 @@ import pytest
 
 from objectives import parse
 from rlzoo.config import load_config
+from rlzoo.config.command_keys import FitConfig
 from rlzoo.rollout.memory import GIB, set_aside_gib, shape_of
 from rlzoo.training.fit import arithmetic, fit, free_for_cache, host_bytes, whole_responses
 
@@ -62,7 +63,7 @@ def test_a_papers_page_says_the_memory_and_the_hours_that_are_predicted(name: st
     config = load_config([str(PAPERS[name])])
     shape, objective = shape_of(config.model), parse(config.objective)
     largest, of_64 = (fit(config, shape, objective, gpus, 80 * GIB).largest.total / GIB for gpus in (8, 64))
-    hours = arithmetic(config, shape, objective).hours(config.train.steps, 8 * 400e12)
+    hours = arithmetic(config, shape, objective).hours(config.train.steps, 8e12 * FitConfig().teraflops)
     said = [f"{largest:.1f} GiB", f"{hours:.{0 if hours >= 10 else 1}f}"]
     (row,) = (it for it in (PAGES / "index.md").read_text().splitlines() if it.startswith(f"| [{name}]"))
     text = " ".join((PAGES / f"{name}.md").read_text().split())
