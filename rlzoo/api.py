@@ -162,7 +162,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     from rlzoo.comparing.finished_runs import read_folders
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.grid_words import GRID, RowWords
-    from rlzoo.comparing.leaderboard import count_analysis, make_leaderboard
+    from rlzoo.comparing.leaderboard import analysed_seeds, count_analysis, make_leaderboard
     from rlzoo.report.leaderboard import records, show_leaderboard
     from rlzoo.statistics.interim_analyses import looks
 
@@ -171,10 +171,12 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     runs, baseline, notes = read_folders(names, config.benchmarks)
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
     counts = [
-        count_analysis(grid.folder, [run for run in runs if run.folder.path.parent == grid.folder]) for grid in grids
+        count_analysis(grid.folder, analysed_seeds(run for run in runs if run.folder.path.parent == grid.folder))
+        for grid in grids
     ]
     looked = max([1, *counts, *(len(looks(grid.up_to)) for grid in grids)])
-    board = make_leaderboard(runs, config.baseline or baseline, config.title, notes, config.equivalence, looked)
+    settings = (config.title, notes, config.equivalence, looked, config.primary)
+    board = make_leaderboard(runs, config.baseline or baseline, *settings)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
     show_leaderboard(board, Path(config.output or (names[0] if of_one_grid else "runs/leaderboard")), not progress)
     return _table(records(board))
@@ -194,8 +196,10 @@ def _leaderboard_of_table(
         raise UserError("benchmarks= is of runs; a table says in its column set what its problems are of")
     (given,) = tables
     table = read_result_table(given) if isinstance(given, Path) else as_result_table(given)
-    board = make_table_leaderboard(table, config.baseline, config.title, config.equivalence)
-    show_leaderboard(board, Path(config.output or "runs/leaderboard"), not progress)
+    output = Path(config.output or "runs/leaderboard")
+    settings = (config.title, config.equivalence, config.primary, output)
+    board = make_table_leaderboard(table, config.baseline, *settings)
+    show_leaderboard(board, output, not progress)
     return _table(records(board))
 
 

@@ -127,6 +127,8 @@ class Leaderboard:
     examples: Sequence[BoardExample]
     token_curves: TokenCurves | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
+    primary: Sequence[tuple[str, Place]] = ()
+    """The measures and places that were named beforehand; nothing where none was."""
     untrained: Mapping[Place, Sequence[float]] = field(default_factory=dict)
     """avg@k before the first step, for each seed of the baseline; without decodings of which it is not known."""
 
@@ -172,9 +174,13 @@ def make_leaderboard(
     notes: Sequence[str] = (),
     equivalence: float = 0.0,
     looks: int = 1,
+    primary: str = "",
 ) -> Leaderboard:
-    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same. It is
-    one of so many `looks` at a grid to which seeds are added.
+    """Compares runs; a row that is surely less than `equivalence` points from the baseline is called the same.
+
+    It is the last of as many interim analyses (`looks`) of a grid to which seeds are added. `primary` names the measure
+    that was chosen before there were results, `pass` or `pass at 0.7/0.9`: its verdicts are corrected for that measure
+    alone.
 
     Raises UserError or ObjectiveError if they cannot be compared, or if the baseline is not among them.
     """
@@ -188,7 +194,10 @@ def make_leaderboard(
     names = _names(of_row)
     shown = {run.identity: str(names[run.identity]) for run in runs}
     base = choose_baseline(baseline, shown, "the runs that are done")
-    results, target = make_results(scored, base, decodings, equivalence / 100, looks), _last_accuracy(of_row[base])
+    results, target = (
+        make_results(scored, base, decodings, equivalence / 100, looks, primary),
+        _last_accuracy(of_row[base]),
+    )
     rows = [
         _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
         for row in of_row
@@ -205,6 +214,7 @@ def make_leaderboard(
         environment=_environment(runs),
         looks=looks,
         alike=results.alike,
+        primary=results.primary,
         notes=[*notes, *unknown_code(runs), *different_versions(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
         token_curves=token_curves(of_row),
@@ -390,12 +400,17 @@ def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
 
 
 def make_table_leaderboard(
-    table: ResultTable, baseline: str = "", title: str = "", equivalence: float = 0.0
+    table: ResultTable,
+    baseline: str = "",
+    title: str = "",
+    equivalence: float = 0.0,
+    primary: str = "",
+    folder: Path | None = None,
 ) -> Leaderboard:
     """Compares the methods of a table with one of them: `baseline`, or `grpo` if it is there, or the first.
 
-    A row that is surely less than `equivalence` points from it is called the same. Raises UserError for a table that
-    cannot be compared, and for a baseline that is not in it.
+    `equivalence` and `primary` are those of `make_leaderboard`. Interim analyses of tables of these problems are
+    counted in `folder`. Raises UserError for a table that cannot be compared, and for a baseline that is not in it.
     """
     scores = scores_of(table)
     if baseline and baseline not in scores.runs:
@@ -405,7 +420,8 @@ def make_table_leaderboard(
         )
     base = baseline or ("grpo" if "grpo" in scores.runs else next(iter(scores.runs)))
     runs = {_identity(method): of_method for method, of_method in scores.runs.items()}
-    results = make_results(runs, _identity(base), scores.places, equivalence / 100)
+    looks = count_analysis(folder, scores.analysed) if folder else 1
+    results = make_results(runs, _identity(base), scores.places, equivalence / 100, looks, primary)
     rows = [
         BoardRow(
             _identity(method),
@@ -425,9 +441,10 @@ def make_table_leaderboard(
         problems=scores.problems,
         setting={"table": table.name, "responses": f"{len(table.columns['value']):,}"},
         environment={},
-        looks=1,
+        looks=looks,
         alike=results.alike,
-        notes=[],
+        primary=results.primary,
+        notes=scores.notes,
         examples=[],
     )
 
@@ -438,28 +455,34 @@ def _identity(method: str) -> Identity:
 
 # ---- interim analyses ------------------------------------------------------------------------------------------------
 
-# Looking again after adding seeds errs more often. The analyses of a row are the different sets of seeds with which a
-# leaderboard showed it. They are counted in the grid's folder, and what is shown at the k-th is corrected for k
-# (benchmarks/coverage).
+# Analysing again after adding seeds errs more often. The analyses of a row are the different sets of seeds with which a
+# leaderboard showed it. They are counted in the grid's folder, or in that of a table's leaderboard, and what is shown
+# at the k-th is corrected for k (benchmarks/coverage).
 
 ANALYSES = "looks.json"
 
 
-def count_analysis(folder: Path, runs: Iterable[FinishedRun]) -> int:
-    """Notes in a grid's folder with which seeds its rows are shown, and returns the number of analyses so far.
+def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]]) -> int:
+    """Notes in a folder with which seeds rows are shown, and returns the number of analyses so far.
 
     A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
     """
+    seen = _read(folder / ANALYSES)
+    for row, seeds in seeds_of.items():
+        if sorted(seeds) not in seen.setdefault(row, []):
+            seen[row].append(sorted(seeds))
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / ANALYSES, seen)
+    return max((len(seen[row]) for row in seeds_of), default=1)
+
+
+def analysed_seeds(runs: Iterable[FinishedRun]) -> dict[str, list[int]]:
+    """The seeds of each row, by a name for the count of analyses."""
     seeds: dict[str, list[int]] = {}
     for run in runs:
         seeds.setdefault(json.dumps(run.identity), []).append(run.config.seed)
-    seen = _read(folder / ANALYSES)
-    for row, of_row in seeds.items():
-        if sorted(of_row) not in seen.setdefault(row, []):
-            seen[row].append(sorted(of_row))
-    with suppress(OSError):
-        write_json(folder / ANALYSES, seen)
-    return max((len(seen[row]) for row in seeds), default=1)
+    return seeds
 
 
 def _read(path: Path) -> dict[str, list[list[int]]]:
@@ -469,4 +492,4 @@ def _read(path: Path) -> dict[str, list[list[int]]]:
         seen = read_json(path.read_text(encoding="utf-8"))
         return {str(row): [sorted(map(int, seeds)) for seeds in sets] for row, sets in seen.items()}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError):  # int(inf) is the last
-        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh") from None
+        raise UserError(f"{path} is damaged; remove it, and interim analyses are counted from 1") from None

@@ -1,12 +1,15 @@
-"""Tables of anybody's results: a row for each response, with the columns method, seed, problem, sample and value.
+"""Tables of any trainer's results: a row for each response, with the columns method, seed, problem, sample and value.
 
-`value` is from 0 to 1, 1 for a right answer. Two further columns are read if they are there: `set`, the problem set,
-and `decoding`, how it was sampled. The order of columns and rows is free, other columns are passed over.
+`value` is from 0 to 1, 1 for a right answer. A seed is a training run, not an evaluation. Further columns are read if
+they are there: `set`, the problem set; `decoding`, how it was sampled; and `response`, its text, by which methods that
+answered just the same are known. The order of columns and rows is free, other columns are passed over.
 """
 
 import csv
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,11 +17,17 @@ import numpy as np
 
 from rlzoo.comparing.results import Answers, Place, ScoredRun, TablePlace
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.statistics.spread import BEYOND_SAMPLING, beyond_sampling
 
 NEEDED = ("method", "seed", "problem", "sample", "value")
 PLACES = ("set", "decoding")
+RESPONSE = "response"
 SUFFIXES = (".csv", ".parquet")
 TRUTH = {"true": "1", "false": "0"}
+LEAST_COMPLETE = 0.9
+"""The share of the problems that all runs have to have answered in full; the others are then left out."""
+COINCIDENCE = 1e-9
+"""The chance of answers that agree everywhere below which two methods with the same values are one."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,7 @@ def _read_parquet(path: Path) -> ResultTable:
 
     try:
         names = parquet.read_schema(path).names
-        table = parquet.read_table(path, columns=[name for name in names if name in {*NEEDED, *PLACES}])
+        table = parquet.read_table(path, columns=[name for name in names if name in {*NEEDED, *PLACES, RESPONSE}])
     except (ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read as parquet: {one_line(error)}; write it anew") from None
     return ResultTable(str(path), {**dict.fromkeys(names, ()), **table.to_pydict()})
@@ -169,10 +178,23 @@ class Scores:
     places: Sequence[Place]
     problems: int
     """Of all problem sets, each once."""
+    notes: Sequence[str] = ()
+    """What is to be said of the table."""
+
+    asked: str = ""
+    """A digest of all problems, also of those that are left out."""
+
+    @property
+    def analysed(self) -> dict[str, list[int]]:
+        """The seeds of each method, by a name that it has in every table of these problems."""
+        return {json.dumps([method, self.asked]): [run.seed for run in runs] for method, runs in self.runs.items()}
 
 
 def scores_of(table: ResultTable) -> Scores:
-    """Runs and what they scored. Raises UserError unless all runs have as many samples of the same problems."""
+    """Runs and what they scored, on the problems that all of them have answered in full.
+
+    Raises UserError if these are too few.
+    """
     values, seeds = table.values(), table.seeds()
     texts = {name: table.column(name) for name in (*NEEDED[:4], *PLACES) if name in table.columns}
     of_rows = [
@@ -185,6 +207,8 @@ def scores_of(table: ResultTable) -> Scores:
     samples = _codes(texts["sample"], list(dict.fromkeys(texts["sample"])))
     answers: dict[tuple[str, int], dict[Place, Answers]] = {run: {} for run in runs}
     problems: dict[str, int] = {}
+    responses = list(map(str, table.columns[RESPONSE])) if RESPONSE in table.columns else []
+    notes = list[str]()
     for number, place in enumerate(places):
         here = np.flatnonzero(place_of == number)
         names = list(dict.fromkeys(texts["problem"][row] for row in here))
@@ -193,19 +217,43 @@ def scores_of(table: ResultTable) -> Scores:
         _refuse_twice(table, texts, here[order], np.stack([run_of[here], problem_of, samples[here]])[:, order])
         counts = np.zeros((len(runs), len(names)), dtype=np.int64)
         np.add.at(counts, (run_of[here], problem_of), 1)
-        _refuse_unequal(table, place, counts, runs, names)
-        for run, of_run in zip(runs, values[here[order]].reshape(len(runs), len(names), -1), strict=True):
-            answers[run][place] = Answers(of_run, (run, place))
-        problems[place.problem_set] = len(names)
+        complete = _complete(table, place, counts, runs, names, notes)
+        kept = here[order][complete[problem_of[order]]].reshape(len(runs), complete.sum(), -1)
+        for run, rows in zip(runs, kept, strict=True):
+            said = tuple(responses[row] for row in rows.flat) if responses else _distinctive(values[rows])
+            answers[run][place] = Answers(values[rows], said or (run, place))
+        problems[place.problem_set] = int(complete.sum())
     methods = dict.fromkeys(texts["method"])
-    return Scores(
-        {
-            wanted: [ScoredRun(seed, answers[method, seed]) for method, seed in sorted(runs) if method == wanted]
-            for wanted in methods
-        },
-        list[Place](places),
-        sum(problems.values()),
+    scored = {
+        wanted: [ScoredRun(seed, answers[method, seed]) for method, seed in sorted(runs) if method == wanted]
+        for wanted in methods
+    }
+    notes += _without_spread(scored, places)
+    asked = sorted({*zip(*(texts[name] for name in ("problem", *PLACES) if name in texts), strict=True)})
+    digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
+    return Scores(scored, list[Place](places), sum(problems.values()), notes, digest)
+
+
+def _distinctive(values: np.ndarray) -> bytes | None:
+    """The [problems, samples] values as what two equal runs share; None where another run could have them by chance."""
+    right = values.mean(axis=1)
+    chance = values.shape[1] * np.log(right**2 + (1 - right) ** 2).sum()
+    return values.tobytes() if chance < np.log(COINCIDENCE) else None
+
+
+def _without_spread(runs: Mapping[str, Sequence[ScoredRun]], places: Sequence[Place]) -> list[str]:
+    """Warns about places where the runs of a method differ by no more than their samples."""
+    known = {
+        place: beyond_sampling([np.stack([run.answers[place].correct for run in of]) for of in runs.values()])
+        for place in places
+    }
+    alike = [str(place) for place, score in known.items() if score is not None and score < BEYOND_SAMPLING]
+    warning = (
+        f"At {'; '.join(alike)}, the seeds of a method differ by no more than their samples explain. If `seed` numbers "
+        f"evaluations of one trained model, no verdict speaks of other trainings; give each training run a seed of its "
+        f"own."
     )
+    return [warning] if alike else []
 
 
 def _codes(values: Sequence[Any], distinct: Sequence[Any]) -> np.ndarray:
@@ -223,20 +271,34 @@ def _refuse_twice(table: ResultTable, texts: Mapping[str, Sequence[str]], rows: 
         raise UserError(f"{table.where(second)}: {what} {before}; leave one of them out")
 
 
-def _refuse_unequal(
+def _complete(
     table: ResultTable,
     place: TablePlace,
     counts: np.ndarray,
     runs: Sequence[tuple[str, int]],
     problems: Sequence[str],
-) -> None:
+    notes: list[str],
+) -> np.ndarray:
+    """[problems] whether all runs have as many samples of each; adds a note of those that are left out.
+
+    Raises UserError if they are too many.
+    """
     usual = int(np.median(counts[counts > 0]))
-    unequal = np.argwhere(counts != usual)
-    if len(unequal):
-        run, problem = unequal[0]
-        (method, seed), samples = runs[run], counts[run, problem]
-        at = f" at {place}" if any(vars(place).values()) else ""
+    complete = np.asarray((counts == usual).all(axis=0))
+    if complete.all():
+        return complete
+    run, problem = np.argwhere(counts != usual)[0]
+    (method, seed), samples = runs[run], counts[run, problem]
+    at = f" at {place}" if any(vars(place).values()) else ""
+    lacking = (
+        f"method {method}, seed {seed} has {samples} samples of problem {problems[problem]}{at}, others have {usual}"
+    )
+    if complete.mean() < LEAST_COMPLETE:
         raise UserError(
-            f"{table.name}: method {method}, seed {seed} has {samples} samples of problem {problems[problem]}{at}, "
-            f"others have {usual}; give every run the same problems and samples, or leave out what is not complete"
+            f"{table.name}: {lacking}; give every run the same problems and samples, or leave out what is not complete"
         )
+    notes.append(
+        f"{(~complete).sum()} of {len(problems)} problems{at} are left out in all rows, as not every run has all "
+        f"samples of them: {lacking}."
+    )
+    return complete

@@ -12,6 +12,7 @@ import numpy as np
 from rlzoo.comparing.eval_history import Area
 from rlzoo.comparing.grid import Identity
 from rlzoo.config.decoding import Decoding
+from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.statistics.aggregates import macro_problems, macro_values, pass_at_k, powers_of_two
 from rlzoo.statistics.differences import RunScores
@@ -201,6 +202,8 @@ class Results:
     samples: Mapping[Place, int]
     """k; of macro averages the largest."""
     alike: Sequence[Alike]
+    primary: Sequence[tuple[str, Place]]
+    """Measures and places that were named beforehand."""
 
 
 def make_results(
@@ -209,11 +212,12 @@ def make_results(
     places: Sequence[Place],
     equivalence: float = 0.0,
     looks: int = 1,
+    primary: str = "",
 ) -> Results:
     """Every row at every place; `equivalence` is a share, as accuracies are.
 
     Several problem sets have macro averages before them, which are judged as they are. All measures at all places
-    are one family of tests.
+    are one family of tests; a `primary` measure is a family by itself, and the others stay corrected for all.
     """
     parts_of, first = with_macro_averages(places), runs[baseline][0].answers
     names = [name for name, of in MEASURES.items() if all(of.values(answers) is not None for answers in first.values())]
@@ -233,6 +237,10 @@ def make_results(
         shown: measure.same_as for (name, shown), measure in zip(judged_at, measures, strict=True) if name == ACCURACY
     }
     judged = dict(zip(judged_at, judge(measures, baseline, equivalence, looks), strict=True))
+    named = _named_beforehand(primary, judged_at) if primary else []
+    if named:
+        of_named = [measures[judged_at.index(pair)] for pair in named]
+        judged |= zip(named, judge(of_named, baseline, equivalence, looks), strict=True)
     rows = {
         shown: {
             row: _result({name: judged[name, shown].rows[row] for name in names}, of_row, parts)
@@ -241,7 +249,25 @@ def make_results(
         for shown, parts in parts_of.items()
     }
     most = {shown: max(first[part].samples for part in parts) for shown, parts in parts_of.items()}
-    return Results(rows, {shown: judged[ACCURACY, shown] for shown in parts_of}, most, _alike_rows(alike))
+    return Results(rows, {shown: judged[ACCURACY, shown] for shown in parts_of}, most, _alike_rows(alike), named)
+
+
+def _named_beforehand(primary: str, judged_at: Sequence[tuple[str, Place]]) -> list[tuple[str, Place]]:
+    """The measures and places that `pass`, or `pass at 0.7/0.9`, names. Raises UserError if there are none."""
+    measure, _, where = primary.partition(" at ")
+    found = [(name, place) for name, place in judged_at if name == measure and (not where or _is_called(place, where))]
+    if not found:
+        there = ", ".join(dict.fromkeys(f"{name} at {place}" for name, place in judged_at))
+        raise UserError(f"primary={primary}: nothing is measured so; write a measure, or one of {there}")
+    return found
+
+
+def _is_called(place: Place, text: str) -> bool:
+    """Whether a place is written so, or its decoding, also as the key `evaluation.decodings` has it."""
+    if isinstance(place, TablePlace):
+        return text in (str(place), place.decoding)
+    decoding = place.alone if isinstance(place, SetDecoding) else place
+    return text in (str(place), str(decoding), decoding.slug, f"{decoding.temperature:g}/{decoding.top_p:g}")
 
 
 def _scores(

@@ -91,6 +91,10 @@ class LeaderboardConfig:
     it is there, or the first."""
     equivalence: Annotated[Number, Ge(0), Le(100)] = 0.0
     """Points: a row that is surely less than this from the baseline is called the same; 0 asks for nothing."""
+    primary: str = ""
+    """The measure that decides, named before there are results: `primary=avg`, `pass`, `maj` or `area`, or at one
+    decoding `primary='pass at 0.7/0.9'`. Its verdicts are corrected for that measure alone, those of the others for
+    all; if empty, all measures are corrected together."""
     benchmarks: list[str] = field(default_factory=list)
     """What `rlzoo eval` measured of the runs, in place of their held-out problems: `benchmarks=aime24,math500`."""
     title: str = ""

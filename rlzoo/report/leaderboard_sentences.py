@@ -31,10 +31,17 @@ def headlines(board: Leaderboard) -> list[str]:
     """What may be claimed, and of how many rows nothing may be: a sentence for each decoding, and one for each measure
     beside avg@k by which something is claimed. Where rows are many, what else is worth a look.
     """
-    claims = [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
+    claims = [_by_primary(board, name, place) for name, place in board.primary]
+    claims += [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
     claims += [line for decoding in board.decodings for line in _beside(board, decoding)]
     claims += [_below_untrained(board, decoding) for decoding in board.untrained]
     return [*claims, *discoveries(board)] if has_discoveries(board) else claims
+
+
+def _by_primary(board: Leaderboard, name: str, decoding: Place) -> str:
+    """What a measure that was named beforehand says, also where that is nothing."""
+    claim = _claimed_by(board, decoding, name) or f"At {decoding}, by {_measure(board, decoding, name)}, nothing."
+    return f"By the primary measure, which is corrected for itself alone: {claim[0].lower()}{claim[1:]}"
 
 
 def _below_untrained(board: Leaderboard, decoding: Place) -> str:
@@ -96,9 +103,12 @@ def _claimed_by(board: Leaderboard, decoding: Place, name: str) -> str:
             row_name = f"{row.name}{_by_how_much(measured.difference)}"
             claims.setdefault(measured.verdict.finding, []).append(row_name)
     groups = [f"{finding.value} than {board.baseline.name}: {', '.join(rows)}" for finding, rows in claims.items()]
+    return f"At {decoding}, by {_measure(board, decoding, name)}, {'; '.join(groups)}." if groups else ""
+
+
+def _measure(board: Leaderboard, decoding: Place, name: str) -> str:
     k = board.samples_at[decoding]
-    measure = f"the area under the curve of avg@{k}" if name == AREA else f"{name}@{k}"
-    return f"At {decoding}, by {measure}, {'; '.join(groups)}." if groups else ""
+    return f"the area under the curve of avg@{k}" if name == AREA else f"{name}@{k}"
 
 
 def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decoding: Place) -> str:
@@ -171,7 +181,9 @@ def notes(board: Leaderboard) -> list[str]:
     """What is to be known of the rows, after what is to be said of their folders."""
     lines = list(board.notes)
     if board.looks > 1:
-        lines.append(f"Seeds are added to what was looked at before; verdicts are corrected for {board.looks} looks.")
+        lines.append(
+            f"Seeds were added to rows that were analysed before; verdicts are corrected for {board.looks} analyses."
+        )
     lines += contamination_of(set_of(place) for place in board.decodings)
     if any(len(row.seeds) == 1 for row in board.rows):
         lines.append("An interval over one seed speaks of the one trained model, not of the method: no verdict.")

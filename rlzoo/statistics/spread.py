@@ -190,3 +190,26 @@ def has_two_modes(runs: Sequence[float] | np.ndarray, deviation: float, degrees:
     gaps = np.diff(np.sort(np.asarray(runs, dtype=np.float64)))
     reach = np.sqrt(2) * stats.t.isf(RARE, degrees) * deviation
     return bool(len(gaps) and gaps.max() > reach)
+
+
+# ---- seeds that are no seeds -----------------------------------------------------------------------------------------
+
+BEYOND_SAMPLING = 1.645
+"""The z-score below which runs are not known to differ by more than their samples: one side of 5 %."""
+
+
+def beyond_sampling(rows: Sequence[np.ndarray]) -> float | None:
+    """How surely the runs of rows differ by more than their samples explain: a z-score over problems.
+
+    `rows` are [seeds, problems, samples] scores, of the same problems. Runs that were trained apart differ problem by
+    problem; evaluations of one trained model do not. None where that cannot be told: no row has two seeds and two
+    samples, or nothing varies.
+    """
+    excess = [
+        scores.mean(axis=2).var(axis=0, ddof=1) - scores.var(axis=2, ddof=1).mean(axis=0) / scores.shape[2]
+        for scores in rows
+        if min(scores.shape[0], scores.shape[2]) > 1
+    ]
+    by_problem = np.sum(excess, axis=0) if excess else np.zeros(1)
+    deviation = by_problem.std(ddof=1) if len(by_problem) > 1 else 0.0
+    return float(by_problem.mean() / deviation * np.sqrt(len(by_problem))) if deviation > 0 else None

@@ -7,7 +7,7 @@ import pytest
 import rlzoo
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
-from rlzoo.comparing.leaderboard import ANALYSES, count_analysis
+from rlzoo.comparing.leaderboard import ANALYSES, analysed_seeds, count_analysis
 from rlzoo.errors import UserError
 from tests.comparing.finished_runs import STEPS, make_run
 
@@ -33,11 +33,11 @@ def looked(folder: str) -> str:
 
 @pytest.mark.slow
 def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_does_not(tmp_path: Path) -> None:
-    assert "looks" not in looked(with_seeds(tmp_path, 2)) and "looks" not in looked(str(tmp_path))
-    assert "corrected for 2 looks" in looked(with_seeds(tmp_path, 3))
-    assert "corrected for 2 looks" in looked(str(tmp_path))
+    assert "analyses" not in looked(with_seeds(tmp_path, 2)) and "analyses" not in looked(str(tmp_path))
+    assert "corrected for 2 analyses" in looked(with_seeds(tmp_path, 3))
+    assert "corrected for 2 analyses" in looked(str(tmp_path))
     runs, _, _ = read_runs([with_seeds(tmp_path, 3, ("grpo", "dapo", "stapo"))])
-    assert count_analysis(tmp_path, runs) == 2
+    assert count_analysis(tmp_path, analysed_seeds(runs)) == 2
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_d
 def test_a_count_that_is_damaged_is_one_line(damaged: str, tmp_path: Path) -> None:
     (tmp_path / ANALYSES).write_text(damaged)
     with pytest.raises(UserError, match=r"looks.json is damaged; remove it"):
-        count_analysis(tmp_path, [])
+        count_analysis(tmp_path, {})

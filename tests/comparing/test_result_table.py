@@ -5,17 +5,20 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
 import pytest
 
 import rlzoo
-from rlzoo.comparing.leaderboard import make_table_leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, make_table_leaderboard
 from rlzoo.comparing.result_table import as_result_table, read_result_table
+from rlzoo.comparing.results import ACCURACY
 from rlzoo.errors import UserError
 from rlzoo.report.leaderboard import markdown
 from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries
+from rlzoo.report.table import in_markdown
 from rlzoo.statistics.verdicts import Finding
 from tests.conftest import error_of
 
@@ -191,3 +194,101 @@ def test_equal_values_are_not_taken_for_the_same_responses() -> None:
     findings = {result.average.verdict.finding for row in board.rows for result in row.results.values()}
     assert findings == {Finding.BASELINE, Finding.NOT_DISTINGUISHABLE} and not board.alike
     assert np.mean([result.accuracy.mean for row in board.rows for result in row.results.values()]) == 1
+
+
+# ---- what a table can get wrong --------------------------------------------------------------------------------------
+
+
+def with_rates(
+    rates: dict[str, float], seeds: int = 3, problems: int = 60, run: float = 0.5, draws: int = 3
+) -> pandas.DataFrame:
+    """Methods whose training runs differ from problem to problem, by `run` on the logit scale."""
+    draw, rows = np.random.default_rng(draws), list[pandas.DataFrame]()
+    hardness = draw.normal(size=problems)
+    for method, rate in rates.items():
+        for seed in range(seeds):
+            chance = 1 / (1 + np.exp(-(np.log(rate / (1 - rate)) + hardness + run * draw.normal(size=problems))))
+            value = (draw.random((problems, 8)) < chance[:, None]).astype(float)
+            index = pandas.MultiIndex.from_product([range(problems), range(8)], names=["problem", "sample"])
+            rows.append(index.to_frame(index=False).assign(method=method, seed=seed, value=value.ravel()))
+    return pandas.concat(rows, ignore_index=True)
+
+
+def board_of(frame: pandas.DataFrame, **settings: Any) -> Leaderboard:
+    """With the baseline grpo."""
+    return make_table_leaderboard(as_result_table(frame), "grpo", **settings)
+
+
+def test_two_names_for_the_same_answers_count_once() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.6, "b": 0.5})
+    again = frame[frame["method"].isin(["grpo", "a"])].replace({"method": {"grpo": "copy", "a": "a again"}})
+    alone, copied = board_of(frame), board_of(pandas.concat([frame, again]))
+    (place,) = alone.decodings
+    found = {str(row.name): row.results[place].average for row in copied.rows}
+    assert found["copy"].verdict.finding is Finding.SAME_RESPONSES
+    expected = {str(row.name): row.results[place].average for row in alone.rows}
+    assert found["a"] == found["a again"] == expected["a"] and found["b"] == expected["b"]
+    assert len(copied.alike) == 2
+
+
+def test_responses_tell_methods_apart_that_have_the_same_values() -> None:
+    frame = with_rates({"grpo": 0.5})
+    other = frame.assign(method="other", response="elsewhere")
+    (place,) = (board := board_of(pandas.concat([frame.assign(response="here"), other]))).decodings
+    assert not board.alike
+    assert {row.results[place].average.verdict.finding for row in board.rows} == {
+        Finding.BASELINE,
+        Finding.NOT_DISTINGUISHABLE,
+    }
+
+
+def test_a_table_with_a_lost_response_is_judged_on_the_problems_that_all_runs_have() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.7})
+    lost = frame.drop(index=frame[(frame["method"] == "a") & (frame["problem"] == 7)].index[0])
+    board, expected = board_of(lost), board_of(frame[frame["problem"] != 7])
+    (place,) = board.decodings
+    for row, other in zip(board.rows, expected.rows, strict=True):
+        assert row.results[place].average == other.results[place].average
+    assert board.problems == 59
+    (note,) = board.notes
+    assert note.startswith("1 of 60 problems are left out in all rows") and "method a, seed 0 has 7 samples" in note
+
+
+@pytest.mark.parametrize("draws", range(3))
+def test_seeds_that_are_evaluations_of_one_model_are_warned_of_and_training_runs_are_not(draws: int) -> None:
+    rates = {f"m{number}": 0.3 + 0.05 * number for number in range(4)} | {"grpo": 0.4}
+    trained, evaluated = board_of(with_rates(rates, draws=draws)), board_of(with_rates(rates, run=0.0, draws=draws))
+    assert not trained.notes
+    (note,) = evaluated.notes
+    assert "no more than their samples explain" in note and in_markdown(note) in markdown(evaluated)
+
+
+def test_interim_analyses_of_a_table_are_counted_where_its_leaderboard_lies(tmp_path: Path) -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.5}, seeds=7)
+    counts = [board_of(frame[frame["seed"] < seeds], folder=tmp_path).looks for seeds in (3, 5, 5, 7)]
+    assert counts == [1, 2, 2, 3]
+    (place,) = (once := board_of(frame)).decodings
+    often = board_of(frame, folder=tmp_path)
+    assert "corrected for 3 analyses" in markdown(often) and "analyses" not in markdown(once)
+    p_values = [
+        next(row.results[place].difference for row in board.rows if not row.is_baseline) for board in (once, often)
+    ]
+    assert p_values[0] and p_values[1] and p_values[1].p_value == pytest.approx(min(1.0, 3 * p_values[0].p_value))
+    assert board_of(frame[frame["problem"] < 40], folder=tmp_path).looks == 1, "other problems are another table"
+
+
+def test_a_primary_measure_is_corrected_for_itself_alone() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.46, "b": 0.44, "c": 0.42})
+    (place,) = (together := board_of(frame)).decodings
+    named = board_of(frame, primary="pass")
+    for row, other in zip(together.rows, named.rows, strict=True):
+        before, after = row.results[place].measured, other.results[place].measured
+        assert before[ACCURACY] == after[ACCURACY]
+        if not row.is_baseline:
+            wide, narrow = before["pass"].difference, after["pass"].difference
+            assert wide and narrow and narrow.mean == wide.mean
+            assert narrow.half_width < wide.half_width and narrow.p_value <= wide.p_value
+    assert "By the primary measure, which is corrected for itself alone: at " in markdown(named)
+    assert board_of(frame.assign(decoding="T=1"), primary="pass at T=1").primary
+    with pytest.raises(UserError, match="primary=passs: nothing is measured so; write a measure, or one of avg at"):
+        board_of(frame, primary="passs")

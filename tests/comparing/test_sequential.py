@@ -98,7 +98,7 @@ def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, tr
     assert looks(grid.up_to) == (3, 5, 7)
     for number, words in enumerate(([tmp_path / "grid"], [cell.folder.path for cell in grid.cells])):
         rlzoo.leaderboard(*words, output=tmp_path / f"{number}", progress=False)
-        assert "corrected for 3 looks" in (tmp_path / f"{number}" / "leaderboard.md").read_text()
+        assert "corrected for 3 analyses" in (tmp_path / f"{number}" / "leaderboard.md").read_text()
     runs, baseline, notes = read_runs([str(tmp_path / "grid")])
     once, often = (make_leaderboard(runs, baseline, notes=notes, looks=count).rows for count in (1, 3))
     for row, corrected in zip(once, often, strict=True):

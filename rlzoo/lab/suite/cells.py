@@ -106,7 +106,7 @@ def _seen(path: Path) -> list[int]:
     except (ValueError, OSError):
         counts = None
     if not isinstance(counts, list) or not all(type(count) is int and 0 < count <= MOST for count in counts):
-        raise UserError(f"{path} is damaged; remove it, and looks are counted afresh")
+        raise UserError(f"{path} is damaged; remove it, and interim analyses are counted from 1")
     return counts
 
 
