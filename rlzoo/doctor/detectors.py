@@ -223,7 +223,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "sampler_mismatch",
         ("sampler_difference",),
-        indicators.sampler_difference,
+        indicators.steady("sampler_difference"),
         0.05,
         "nats between a token's log-probs of sampler and trainer",
         "engine_mismatch",
@@ -233,7 +233,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "sampler_divergence",
         ("sampler_kl",),
-        indicators.sampler_kl,
+        indicators.steady("sampler_kl"),
         0.05,
         "nats per token (k3) between sampler and trainer",
         "engine_mismatch",
@@ -244,7 +244,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "sampler_probabilities",
         ("sampler_probability_difference",),
-        indicators.sampler_probability_difference,
+        indicators.steady("sampler_probability_difference"),
         0.05,
         "between a token's probabilities of sampler and trainer; log-probs differ by more",
         "engine_mismatch",
@@ -263,7 +263,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "truncation",
         ("truncated",),
-        indicators.truncated,
+        indicators.steady("truncated"),
         0.5,
         "of the responses are cut off",
         "truncation",
@@ -323,7 +323,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(
         "stale_rollouts",
         ("clipped",),
-        indicators.clipped,
+        indicators.steady("clipped"),
         0.07,
         "of the tokens are clipped: the policy has left that of the rollouts",
         "stale_rollouts",

@@ -4,7 +4,7 @@ A table has one array [steps] for each metric, NaN where a step has no such numb
 in a row, so that one odd step is no finding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -188,19 +188,9 @@ def risen_entropy(table: Table) -> Array:
     return held(entropy - at_start(entropy), PATIENCE)
 
 
-def sampler_difference(table: Table) -> Array:
-    """Nats per token."""
-    return held(column(table, "sampler_difference"), PATIENCE)
-
-
-def sampler_kl(table: Table) -> Array:
-    """Nats per token."""
-    return held(column(table, "sampler_kl"), PATIENCE)
-
-
-def sampler_probability_difference(table: Table) -> Array:
-    """Of a token's probability, which differs by less than its log-prob."""
-    return held(column(table, "sampler_probability_difference"), PATIENCE)
+def steady(name: str) -> Callable[[Table], Array]:
+    """The indicator that is the level of a column, kept for `PATIENCE` steps."""
+    return lambda table: held(column(table, name), PATIENCE)
 
 
 def risen_length(table: Table) -> Array:
@@ -208,11 +198,6 @@ def risen_length(table: Table) -> Array:
     length = column(table, "length")
     pays = errors_left(table) <= 1 - LEAST_GAIN
     return held(np.where(pays, np.nan, length / max(at_start(length), 1.0)), PATIENCE)
-
-
-def truncated(table: Table) -> Array:
-    """Share of the responses."""
-    return held(column(table, "truncated"), PATIENCE)
 
 
 def group_patience(table: Table) -> Array:
@@ -274,11 +259,6 @@ def skipped_updates(table: Table) -> Array:
 def vanishing_gradient(table: Table) -> Array:
     """The gradient's norm where there is a signal."""
     return held(np.where(has_signal(table), column(table, "gradient_norm"), np.nan), PATIENCE, below=True)
-
-
-def clipped(table: Table) -> Array:
-    """Share of the tokens."""
-    return held(column(table, "clipped"), PATIENCE)
 
 
 def grading_lost(table: Table) -> Array:

@@ -9,8 +9,7 @@ import logging
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -234,24 +233,12 @@ def _number(value: Any) -> float | None:
 # `src/prime_rl/trainer/rl/train.py` and `src/prime_rl/orchestrator/{orchestrator,metrics}.py`, commit 559b447.
 
 
-def _as_it_is(value: float) -> float:
-    return value
-
-
-@dataclass(frozen=True)
-class Source:
-    """A metric of a trainer that stands for a column."""
-
-    pattern: re.Pattern[str]
-    value: Callable[[float], float] = _as_it_is
-
-
-def _sources(*patterns: str, value: Callable[[float], float] = _as_it_is) -> tuple[Source, ...]:
-    return tuple(Source(re.compile(pattern), value) for pattern in patterns)
+def _sources(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(re.compile, patterns))
 
 
 _AGENT = r"train/agg/all/[^/]+"
-SOURCES: Mapping[str, tuple[Source, ...]] = {
+SOURCES: Mapping[str, tuple[re.Pattern[str], ...]] = {
     "loss": _sources("actor/pg_loss", "loss/mean"),
     "reward": _sources("critic/score/mean", "critic/rewards/mean", f"{_AGENT}/reward/mean"),
     "reward_deviation": _sources("reward_std", f"{_AGENT}/reward/std"),
@@ -278,7 +265,7 @@ def _place_of(metric: str) -> tuple[str, int]:
         return metric, 0
     for name, sources in SOURCES.items():
         for rank, source in enumerate(sources, 1):
-            if source.pattern.fullmatch(metric):
+            if source.fullmatch(metric):
                 return name, rank
     return "", 0
 
@@ -290,7 +277,7 @@ def canonical(record: Mapping[str, float]) -> dict[str, float]:
         name, rank = _place_of(metric)
         if name and rank <= ranks.get(name, rank):
             ranks[name] = rank
-            values[name] = SOURCES[name][rank - 1].value(value) if rank else value
+            values[name] = value
     none, every = (_solved(record, share) for share in ("solved_none", "solved_all"))
     if none is not None and every is not None:
         values.setdefault("groups_without_signal", none + every)
