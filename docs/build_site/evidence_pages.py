@@ -1,12 +1,20 @@
-"""What the pages say of measurements, from the files that the package ships."""
+"""What the pages say of measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from links import write_changed
+from measurements import (
+    NOT_MEASURED,
+    Record,
+    beginning,
+    leaderboard_rows,
+    leaderboard_words,
+    map_rows,
+    rows_of,
+)
 
 from objectives import FAILURE_MODES, Name, Objective
-from rlzoo.lab.evidence import NOT_MEASURED, MapRow, beginning, on_leaderboards, on_the_map
 from rlzoo.report.failure_modes import ClaimEvidence, claims_about, remedies_table
 from rlzoo.report.table import Cell, Column, Shown, Table
 
@@ -51,9 +59,9 @@ def failure_mode_words(name: Name) -> str:
     return "\n".join(lines) or "None of [the failure modes](../which_objective.md)."
 
 
-def map_table(objective: Objective, rows: Sequence[MapRow] | None = None) -> str:
+def map_table(objective: Objective, rows: Sequence[Record] | None = None) -> str:
     """Its row of the map in each regime: bias, noise, and what a step changes."""
-    rows = on_the_map(objective) if rows is None else rows
+    rows = rows_of(objective, map_rows()) if rows is None else rows
     if not rows:
         return f"It is {NOT_MEASURED}."
     heads = ["regime", "cosine", "signal / noise", *SHOWN.values(), "does not act", "the same there"]
@@ -69,17 +77,18 @@ def claims_list(objective: Objective, contribution: Sequence[str]) -> str:
     """What the suite found of the method and of the parts that are its idea, and the method's leaderboard rows."""
     claims: dict[ClaimEvidence, None] = {it: None for part in contribution for it in claims_about(part)}
     lines = [f"- {it.text} {it.summary}, corrected p {it.p:.2g} ({it.paper})." for it in claims if it.p is not None]
-    lines += [f"- Leaderboard {row.words}." for row in on_leaderboards(objective)]
+    lines += [f"- Leaderboard {leaderboard_words(row)}." for row in rows_of(objective, leaderboard_rows())]
     return "\n".join(lines) or f"Neither suite nor leaderboards: {NOT_MEASURED}."
 
 
-def _cells(row: MapRow) -> list[Shown]:
-    more = f" and {len(row.same) - FEW} more" if len(row.same) > FEW else ""
+def _cells(row: Record) -> list[Shown]:
+    same = row["same_as"].split()
+    more = f" and {len(same) - FEW} more" if len(same) > FEW else ""
     return [
-        row.regime.replace("_", " "),
-        f"{max(-1.0, min(1.0, row.cosine)):.2f}",
-        f"{row.signal_to_noise:.2f}",
-        *(f"{row.shifts[name].value:+.3f}{MORE[row.shifts[name].beside]}" for name in SHOWN),
-        Cell(", ".join(row.idle), is_code=True),
-        ", ".join(row.same[:FEW]) + more,
+        row["regime"].replace("_", " "),
+        f"{max(-1.0, min(1.0, float(row['cosine']))):.2f}",
+        f"{float(row['signal_to_noise']):.2f}",
+        *(f"{float(row[f'{name}_exact']):+.3f}{MORE[int(row[f'{name}_sign_beside'])]}" for name in SHOWN),
+        Cell(", ".join(row["idle"].split()), is_code=True),
+        ", ".join(same[:FEW]) + more,
     ]

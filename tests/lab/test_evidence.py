@@ -1,28 +1,22 @@
 """Measurements that the package ships are those of the committed results, and are shown as they are."""
 
-import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rlzoo
-from benchmarks.evidence import BOARDS, doctor_evidence, made, text_of
+from benchmarks.evidence import doctor_evidence, made, text_of
 from objectives import FAILURE_MODES, ObjectiveError, Weight, names, parse, register
 from rlzoo.commands import main
-from rlzoo.lab.evidence import beginning, leaderboard_rows, map_rows, on_the_map
 from rlzoo.report import failure_modes
 from rlzoo.report.failure_modes import EVIDENCE, addressing, claims_about, remedies_table, suite_claims
-from rlzoo.report.verdict_words import verdict_words
-from rlzoo.statistics.verdicts import Finding, Verdict
 from tests.conftest import error_of
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks"
 CLAIM = {
     "experiment": "rare_but_right",
     "trouble": "exploration",
@@ -52,14 +46,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         cached.cache_clear()
 
 
-def records(path: str) -> list[dict[str, str]]:
-    with (RESULTS / path).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_the_package_ships_what_the_committed_results_say() -> None:
     files = made()
-    assert {path.name for path in EVIDENCE.glob("*.json")} == files.keys() > {"map.json", "boards.json", "suite.json"}
+    assert {path.name for path in EVIDENCE.glob("*.json")} == files.keys() == {"suite.json", "doctor.json"}
     for name, record in files.items():
         assert (EVIDENCE / name).read_text(encoding="utf-8") == text_of(record), "python -m benchmarks.evidence"
 
@@ -77,39 +66,6 @@ def test_rates_of_a_detector_that_says_nothing_of_short_runs_are_of_long_ones() 
         "idle": {"alarms": 27, "healthy": 28, "steps": 100},
     }
     assert found["healthy"] == 20
-
-
-def test_every_row_of_the_map_is_read_with_its_own_numbers() -> None:
-    written = records("map/results/map.csv")
-    for record, row in zip(written, map_rows(), strict=True):
-        assert (row.regime, row.expression) == (record["regime"], record["objective"])
-        assert row.cosine == pytest.approx(float(record["cosine"]), rel=1e-3)
-        assert {*row.same} == {*record["same_as"].split()} and list(row.idle) == record["idle"].split()
-        for name, shift in row.shifts.items():
-            assert shift.value == pytest.approx(float(record[f"{name}_exact"]), rel=1e-3)
-            assert (shift.sign, shift.beside) == (int(record[f"{name}_sign"]), int(record[f"{name}_sign_beside"]))
-
-
-def test_every_row_of_a_leaderboard_has_the_verdict_of_its_table() -> None:
-    written = [record for folder in BOARDS.values() for record in records(f"{folder}/results/leaderboard.csv")]
-    for row, record in zip(leaderboard_rows(), written, strict=True):
-        assert verdict_words(row.verdict) == record["verdict"]
-        assert row.low is None or row.words.endswith(f", {record['verdict']}; {len(record['seeds'].split())} seeds")
-
-
-def test_an_objective_is_found_on_the_map_however_it_is_written() -> None:
-    assert on_the_map(parse("justrl+s2t")) == on_the_map(parse("stapo")) != []
-    assert on_the_map(parse("stapo(q=0.5)")) == []
-
-
-def test_what_is_worse_and_unstable_is_no_place_to_begin() -> None:
-    row = next(row for row in leaderboard_rows() if row.objective == "justrl")
-    bad = replace(row, verdict=Verdict(Finding.WORSE, is_unstable=True))
-    plain = replace(row, objective="grpo-kl", verdict=Verdict(Finding.BASELINE))
-    other = replace(row, objective="stapo", verdict=Verdict(Finding.BETTER))
-    found = beginning([bad, plain, other])
-    assert found.worse == ("justrl",) and found.expression == "stapo", "neither what is worse nor a mere baseline"
-    assert beginning([]).expression == "grpo-kl"
 
 
 @pytest.mark.parametrize("failure_mode", FAILURE_MODES)
@@ -171,11 +127,45 @@ def test_choose_answers_with_the_command_that_replaced_it(capsys: pytest.Capture
         rlzoo.choose  # noqa: B018
 
 
-def test_the_page_of_failure_modes_has_each_with_its_parts_and_where_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+# ---- the site --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module that makes the pages on measurements; what it imports lies beside it."""
     monkeypatch.syspath_prepend(ROOT / "docs" / "build_site")
-    page = __import__("evidence_pages").which_objective_page()
-    sys.modules.pop("evidence_pages")
-    assert "Start with objective=justrl" in page and beginning().words in page
+    yield __import__("evidence_pages")
+    for name in ("evidence_pages", "measurements", "links"):
+        sys.modules.pop(name, None)
+
+
+def test_the_page_of_failure_modes_has_each_with_its_parts_and_where_to_begin(site: Any) -> None:
+    page = site.which_objective_page()
+    assert site.beginning().words in page
     for failure_mode, meaning in FAILURE_MODES.items():
         assert f"`{failure_mode}`: {meaning}" in page
         assert remedies_table(failure_mode).markdown() in page or not addressing(failure_mode)
+
+
+def test_an_objective_has_its_rows_of_map_and_leaderboards_however_it_is_written(site: Any) -> None:
+    rows = site.rows_of(parse("justrl+s2t"), site.map_rows())
+    assert rows == site.rows_of(parse("stapo"), site.map_rows()) != []
+    assert site.map_table(parse("justrl+s2t"), None).count("\n| ") == len(rows) + 2
+    assert site.rows_of(parse("stapo(q=0.5)"), site.map_rows()) == []
+    said = site.claims_list(parse("justrl"), ())
+    assert (
+        "- Leaderboard knights, T=0.7, top-p=0.9: 60.1 %, -2.2 points [-5.3, 0.8], not distinguishable; 10 seeds."
+        in said
+    )
+
+
+def test_what_some_measure_calls_worse_or_one_leaderboard_has_alone_is_no_place_to_begin(site: Any) -> None:
+    def row(objective: str, board: str, **verdicts: str) -> dict[str, str]:
+        return {"objective": objective, "board": board, **verdicts}
+
+    rows = [row(name, board, verdict="better") for name in ("justrl", "stapo") for board in ("sums", "knights")]
+    rows += [row("grpo-kl", "sums", verdict="baseline"), row("dapo", "sums", verdict="better")]
+    assert site.beginning(rows).expression == "justrl"
+    found = site.beginning([*rows, row("justrl", "knights", verdict="", pass_verdict="worse, unstable")])
+    assert found.worse == ("justrl",) and found.expression == "stapo"
+    assert site.beginning([]).expression == "grpo-kl"
