@@ -73,7 +73,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class BoardRow:
+class LeaderboardRow:
     """An objective, or a method of another trainer."""
 
     identity: Identity
@@ -96,7 +96,7 @@ class RowResponse:
 
 
 @dataclass(frozen=True)
-class BoardExample:
+class LeaderboardExample:
     """A held-out problem and a response of every row."""
 
     prompt: str
@@ -110,7 +110,7 @@ class Leaderboard:
     """Everything that the tables and the page show; rows from the best to the worst at the first decoding."""
 
     title: str
-    rows: Sequence[BoardRow]
+    rows: Sequence[LeaderboardRow]
     decodings: Sequence[Place]
     samples_at: Mapping[Place, int]
     averages: Mapping[Place, Verdicts[Identity]]
@@ -124,7 +124,7 @@ class Leaderboard:
     alike: Sequence[Alike]
     notes: Sequence[str]
     """What is to be said of the folders."""
-    examples: Sequence[BoardExample]
+    examples: Sequence[LeaderboardExample]
     token_curves: TokenCurves | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
     primary: Sequence[tuple[str, Place]] = ()
@@ -138,7 +138,7 @@ class Leaderboard:
         return self.samples_at[self.decodings[0]]
 
     @property
-    def baseline(self) -> BoardRow:
+    def baseline(self) -> LeaderboardRow:
         """What differences are taken to."""
         return next(row for row in self.rows if row.is_baseline)
 
@@ -228,7 +228,7 @@ def _untrained(runs: Sequence[FinishedRun]) -> dict[Place, list[float]]:
     return {at: [float(it.accuracy.mean()) for it in starts if it] for at, starts in first.items() if all(starts)}
 
 
-def best_first(rows: Sequence[BoardRow]) -> list[BoardRow]:
+def best_first(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     """By accuracy at the first place."""
     return sorted(rows, key=lambda row: -next(iter(row.results.values())).accuracy.mean)
 
@@ -273,8 +273,8 @@ def _row(
     runs: Sequence[FinishedRun],
     results: Mapping[Place, Result],
     baseline_accuracy: float,
-) -> BoardRow:
-    return BoardRow(
+) -> LeaderboardRow:
+    return LeaderboardRow(
         identity=runs[0].identity,
         name=name,
         is_baseline=is_baseline,
@@ -356,7 +356,7 @@ def _evaluation(run: FinishedRun) -> str:
     return ", ".join(sizes)
 
 
-def _own_settings(rows: Sequence[BoardRow]) -> dict[str, str]:
+def _own_settings(rows: Sequence[LeaderboardRow]) -> dict[str, str]:
     """All values of the settings that rows have of their own."""
     values: dict[str, dict[str, float | str]] = {}
     for row in rows:
@@ -377,7 +377,7 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     return {key: list(each) for key, each in values.items()}
 
 
-def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
+def _examples(runs: Sequence[FinishedRun]) -> list[LeaderboardExample]:
     """The problems that the rows disagree about most, answered by the first seed's first sample."""
     evaluations = [next(iter(run.evaluations.values())) for run in runs]
     right = np.stack([evaluation.column("correct") for evaluation in evaluations])
@@ -392,7 +392,7 @@ def _examples(runs: Sequence[FinishedRun]) -> list[BoardExample]:
             for row, record in enumerate(records)
         ]
         text = prompt if isinstance(prompt, str) else asked(prompt)
-        examples.append(BoardExample(text, records[0]["answer"], responses))
+        examples.append(LeaderboardExample(text, records[0]["answer"], responses))
     return examples
 
 
@@ -423,7 +423,7 @@ def make_table_leaderboard(
     looks = count_analysis(folder, scores.analysed) if folder else 1
     results = make_results(runs, _identity(base), scores.places, equivalence / 100, looks, primary)
     rows = [
-        BoardRow(
+        LeaderboardRow(
             _identity(method),
             RowName(method),
             method == base,

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Touched
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, Touched
 from rlzoo.comparing.results import Place, SetDecoding, TablePlace
 from rlzoo.errors import printable
 from rlzoo.files import write_text
@@ -70,7 +70,7 @@ def results_table(board: Leaderboard, decoding: Place) -> Table:
     return Table(columns, rows, foot, title=str(decoding), kind="results")
 
 
-def _result(board: Leaderboard, row: BoardRow, decoding: Place) -> list[Shown]:
+def _result(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> list[Shown]:
     result, difference = row.results[decoding], row.results[decoding].difference
     verdict = result.average.verdict
     return [
@@ -83,7 +83,7 @@ def _result(board: Leaderboard, row: BoardRow, decoding: Place) -> list[Shown]:
     ]
 
 
-def _named(board: Leaderboard, row: BoardRow, shown: object = None) -> Cell:
+def _named(board: Leaderboard, row: LeaderboardRow, shown: object = None) -> Cell:
     """The name of a row; on a page with its color, and below it how else it is called."""
     html = named(board, row, shown)
     if shown is not None and row.name.without:
@@ -93,7 +93,7 @@ def _named(board: Leaderboard, row: BoardRow, shown: object = None) -> Cell:
     return Cell(str(row.name), is_code=True, html=html)
 
 
-def named(board: Leaderboard, row: BoardRow, shown: object = None) -> Markup:
+def named(board: Leaderboard, row: LeaderboardRow, shown: object = None) -> Markup:
     """The element of a row's name, in its color."""
     stroke = figures.strokes(board.rows)[row.identity]
     return Markup(_macros("swatch.html").named(stroke, figures.SYMBOLS[stroke.marker], breakable(shown or row.name)))
@@ -274,7 +274,7 @@ def records(board: Leaderboard) -> list[dict[str, object]]:
     return [{name: row.get(name) for name in names} for row in rows]
 
 
-def _record(board: Leaderboard, row: BoardRow, decoding: Place) -> dict[str, object]:
+def _record(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> dict[str, object]:
     tables = [[ACCURACIES], *declared.BY_DECODING.values(), *declared.BY_ROW.values()]
     figures: dict[str, object] = {}
     for statistic in (statistic for table in tables for statistic in table):
@@ -296,7 +296,7 @@ def _place(place: Place) -> dict[str, object]:
     return {"problem_set": problem_set, "temperature": place.temperature, "top_p": place.top_p}
 
 
-def _figures(name: str, value: Value, row: BoardRow) -> dict[str, object]:
+def _figures(name: str, value: Value, row: LeaderboardRow) -> dict[str, object]:
     if isinstance(value, Measured):
         return {**_figures(name, value.estimate, row), **_difference(name, value), **_by_seed(name, value, row)}
     if isinstance(value, Estimate):
@@ -321,5 +321,5 @@ def _difference(name: str, measured: Measured) -> dict[str, object]:
     }
 
 
-def _by_seed(name: str, measured: Measured, row: BoardRow) -> dict[str, object]:
+def _by_seed(name: str, measured: Measured, row: LeaderboardRow) -> dict[str, object]:
     return {f"{name}_seed_{seed}": mean for seed, mean in zip(row.seeds, measured.by_seed, strict=True)}

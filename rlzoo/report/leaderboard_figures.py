@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.grid import Identity
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import Place
 from rlzoo.errors import printable
 from rlzoo.report.drawing import INK, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
@@ -45,7 +45,7 @@ class Stroke:
         return (0, tuple(float(length) for length in self.dashes.split())) if self.dashes else "solid"
 
 
-def strokes(rows: Sequence[BoardRow]) -> dict[Identity, Stroke]:
+def strokes(rows: Sequence[LeaderboardRow]) -> dict[Identity, Stroke]:
     """Colours that are legible on white and on black alike, with dashes for those who do not tell them apart."""
     identities = [row.identity for row in sorted(rows, key=lambda row: str(row.name))]
     colors = sns.husl_palette(len(identities), h=0.05, s=0.85, l=0.57)
@@ -184,20 +184,20 @@ def _in_blocks(values: np.ndarray) -> np.ndarray:
     return values[len(values) % length :].reshape(-1, length)
 
 
-def pareto_front(board: Leaderboard) -> list[BoardRow]:
+def pareto_front(board: Leaderboard) -> list[LeaderboardRow]:
     """The rows that no other beats in both accuracy (first decoding) and entropy drift, of the more accurate half.
 
     A row that hardly learns hardly moves its entropy, which is no merit.
     """
     trainings = board.trainings
 
-    def accuracy(row: BoardRow) -> float:
+    def accuracy(row: LeaderboardRow) -> float:
         return row.results[board.decodings[0]].accuracy.mean
 
-    def drift(row: BoardRow) -> float:
+    def drift(row: LeaderboardRow) -> float:
         return trainings[row.identity].drift
 
-    def beaten(row: BoardRow, by: BoardRow) -> bool:
+    def beaten(row: LeaderboardRow, by: LeaderboardRow) -> bool:
         as_good = accuracy(by) >= accuracy(row) and drift(by) <= drift(row)
         return as_good and (accuracy(by), drift(by)) != (accuracy(row), drift(row))
 
@@ -330,7 +330,7 @@ def _estimate(value: Value) -> Estimate:
     return value if isinstance(value, Estimate) else Estimate(value, value, value)
 
 
-def _label(row: BoardRow, place: Place) -> str:
+def _label(row: LeaderboardRow, place: Place) -> str:
     name = printable(row.name.alias or str(row.name))
     shown = name if len(name) <= 34 else f"{name[:33]}\u2026"
     return f"{shown}\n{UNSTABLE}" if row.results[place].average.verdict.is_unstable else shown

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike, Place, set_of
 from rlzoo.report.formatting import signed, tokens
 from rlzoo.report.verdict_words import CLAIMED, verdict_words
@@ -80,7 +80,7 @@ def _discovered(board: Leaderboard, decoding: Place) -> list[str]:
 
 
 def _headline(board: Leaderboard, decoding: Place) -> str:
-    groups: dict[Verdict, list[BoardRow]] = {}
+    groups: dict[Verdict, list[LeaderboardRow]] = {}
     for row in board.rows:
         if not row.is_baseline:
             groups.setdefault(row.results[decoding].average.verdict, []).append(row)
@@ -111,7 +111,7 @@ def _measure(board: Leaderboard, decoding: Place, name: str) -> str:
     return f"the area under the curve of avg@{k}" if name == AREA else f"{name}@{k}"
 
 
-def _group(verdict: Verdict, rows: Sequence[BoardRow], board: Leaderboard, decoding: Place) -> str:
+def _group(verdict: Verdict, rows: Sequence[LeaderboardRow], board: Leaderboard, decoding: Place) -> str:
     """`worse than grpo: lopti (-6.4)`; rows of which nothing is claimed are counted where they are many."""
     is_claim, baseline = verdict.finding in CLAIMED, board.baseline.name
     names = [f"{row.name}{_by_how_much(row.results[decoding].difference) * is_claim}" for row in rows]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, Training
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, Training
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Place
 from rlzoo.comparing.token_curves import TokenCurve
 from rlzoo.report.leaderboard_sentences import has_discoveries
@@ -40,63 +40,65 @@ class Statistic:
     """Of its column in the CSV; of several, how they begin."""
     heading: str
     """`{k}` is the number of samples."""
-    value: Callable[[Leaderboard, BoardRow, Place], Value]
+    value: Callable[[Leaderboard, LeaderboardRow, Place], Value]
     """Shares from 0 to 1; None where a row has none."""
     write: Callable[[float], str] = "{:.2f}".format
     place: str = "{}"
     """How a place is written behind the heading."""
 
 
-def _measured(name: str) -> Callable[[Leaderboard, BoardRow, Place], Measured | None]:
+def _measured(name: str) -> Callable[[Leaderboard, LeaderboardRow, Place], Measured | None]:
     return lambda board, row, at: row.results[at].measured.get(name)
 
 
-def _trained(value: Callable[[Training], float | None]) -> Callable[[Leaderboard, BoardRow, Place], float | None]:
+def _trained(value: Callable[[Training], float | None]) -> Callable[[Leaderboard, LeaderboardRow, Place], float | None]:
     """Of how a row was trained, where that is known."""
     return lambda board, row, at: value(row.training) if row.training else None
 
 
-def _p_value(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+def _p_value(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
     difference = row.results[decoding].difference
     return difference.p_value if difference else None
 
 
-def _false_discoveries(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+def _false_discoveries(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
     difference = row.results[decoding].difference
     return difference.false_discovery_rate if difference and has_discoveries(board) else None
 
 
-def _seeds_needed(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace | None:
+def _seeds_needed(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace | None:
     difference = row.results[decoding].difference
     ends = zip(("at least", "at most"), difference.seeds_range, strict=True) if difference else ()
     return {end: seeds or None for end, seeds in ends} or None
 
 
-def _when_spent(value: Callable[[TokenCurve], Estimate | None]) -> Callable[[Leaderboard, BoardRow, Place], Value]:
+def _when_spent(
+    value: Callable[[TokenCurve], Estimate | None],
+) -> Callable[[Leaderboard, LeaderboardRow, Place], Value]:
     """Of the accuracy at equal tokens or steps."""
 
-    def of_row(board: Leaderboard, row: BoardRow, at: Place) -> Value:
+    def of_row(board: Leaderboard, row: LeaderboardRow, at: Place) -> Value:
         curve = board.token_curves.rows.get(row.identity) if board.token_curves else None
         return value(curve) if curve else None
 
     return of_row
 
 
-def _improvement(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+def _improvement(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
     scores, baseline = row.results[decoding].scores, board.baseline.results[decoding].scores
     return None if row.is_baseline else improvement(scores, baseline)
 
 
-def _interquartile_mean(board: Leaderboard, row: BoardRow, decoding: Place) -> float | None:
+def _interquartile_mean(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
     scores = row.results[decoding].scores
     return interquartile_mean(scores) if scores.size >= LEAST_SCORES else None
 
 
-def _profile(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace:
+def _profile(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace:
     return dict(zip(THRESHOLDS, performance_profile(row.results[decoding].scores), strict=True))
 
 
-def _steps_to_baseline(board: Leaderboard, row: BoardRow, decoding: Place) -> ByPlace | None:
+def _steps_to_baseline(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace | None:
     return dict(zip(row.seeds, row.training.steps_to_baseline, strict=False)) or None if row.training else None
 
 

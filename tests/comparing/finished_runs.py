@@ -9,7 +9,7 @@ import numpy as np
 from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid_words import SCHEDULE
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, make_leaderboard
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard
 from rlzoo.config import load_config, to_yaml
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation
@@ -95,7 +95,7 @@ def board_of(*folders: Path) -> Leaderboard:
     return make_leaderboard(runs, baseline, notes=notes)
 
 
-def row_of(board: Leaderboard, name: str) -> BoardRow:
+def row_of(board: Leaderboard, name: str) -> LeaderboardRow:
     """The row that is called so."""
     return next(row for row in board.rows if str(row.name) == name)
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
-from rlzoo.comparing.leaderboard import BoardRow, Leaderboard, RowResponse
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, RowResponse
 from rlzoo.comparing.results import ACCURACY, Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.leaderboard import comma_separated, markdown, page, print_leaderboard, records, statistics_table
@@ -123,7 +123,7 @@ def test_the_headlines_speak_for_every_decoding(board: Leaderboard) -> None:
 def test_what_is_claimed_by_another_measure_is_said_at_its_decoding_and_nothing_else_is(
     board: Leaderboard, name: str
 ) -> None:
-    def judged(row: BoardRow, decoding: Place, finding: Finding) -> BoardRow:
+    def judged(row: LeaderboardRow, decoding: Place, finding: Finding) -> LeaderboardRow:
         result = row.results[decoding]
         measured = replace(result.measured[name], verdict=replace(result.measured[name].verdict, finding=finding))
         return replace(
@@ -158,7 +158,7 @@ def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboa
 def test_differences_are_drawn_with_a_dot_for_each_seed_and_wide_intervals_leave_the_picture(
     board: Leaderboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_wide_interval(row: BoardRow) -> BoardRow:
+    def with_wide_interval(row: LeaderboardRow) -> LeaderboardRow:
         measured = row.results[decoding].average
         if measured.difference is None:
             return row
@@ -255,7 +255,7 @@ def test_every_colour_stands_out_on_light_and_on_dark(board: Leaderboard, count:
 def test_the_pareto_front_is_what_nothing_beats_in_both_of_the_more_accurate_half(board: Leaderboard) -> None:
     decoding = board.decodings[0]
 
-    def row(name: str, accuracy: float, drift: float) -> BoardRow:
+    def row(name: str, accuracy: float, drift: float) -> LeaderboardRow:
         result = board.rows[0].results[decoding]
         estimate = replace(result.accuracy, mean=accuracy)
         found = replace(result, measured={ACCURACY: replace(result.average, estimate=estimate)})
@@ -289,7 +289,7 @@ def test_the_picture_takes_any_text(board: Leaderboard, tmp_path: Path) -> None:
 def test_a_statistic_that_is_declared_once_is_in_all_five_views(
     board: Leaderboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def middle(board: Leaderboard, row: BoardRow, decoding: Place) -> float:
+    def middle(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float:
         return float(np.median(row.results[decoding].scores))
 
     declared = {
