@@ -32,7 +32,6 @@ from rlzoo.lab.suite.verdicts import (
     ClaimVerdict,
     Compared,
     Contrasted,
-    ControlFailure,
     Controls,
     JudgedClaim,
     JudgedExperiment,
@@ -50,12 +49,6 @@ FEW = 8
 PAPER = frozenset({MARKDOWN, PAGE})
 
 # ---- words -----------------------------------------------------------------------------------------------------------
-
-VOID = {
-    ControlFailure.POSITIVE: "its positive control was not told apart in its direction",
-    ControlFailure.NEGATIVE: "its negative control was told apart",
-    ControlFailure.BASE: "base was told apart from itself",
-}
 
 
 def verdict(judged: JudgedClaim) -> str:
@@ -93,7 +86,7 @@ def standardised(contrasted: Contrasted) -> str:
 def controls(tested: Controls) -> str:
     """What the controls said, in a sentence."""
     if tested.failed:
-        return f"void: {'; '.join(VOID[failure] for failure in tested.failed)}"
+        return f"void: {'; '.join(failure.value for failure in tested.failed)}"
     base = "base against base was not run"
     if tested.base:
         base = f"base against base {tested.base.told_apart} of {tested.base.comparisons} below {SIGNIFICANCE:g}"
