@@ -39,7 +39,7 @@ _LETTING_GO = 10.0
 
 
 class ComparisonView(Protocol):
-    """What a comparison tells whoever looks on."""
+    """What a comparison tells a view."""
 
     def showing(self, cells: Sequence["CellStatus"]) -> AbstractContextManager[None]:
         """While runs are going on. `cells` is where they stand at the start."""

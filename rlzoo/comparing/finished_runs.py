@@ -203,7 +203,7 @@ def _check_same_code(runs: Sequence[FinishedRun]) -> None:
             if change := code.changes(other.objective.code):
                 raise UserError(
                     f"{other.folder.path} and {run.folder.path} cannot be compared: {change} is not the same in both; "
-                    f"leave one of them out, or train it anew with another output="
+                    f"leave one of them out, or train it again with another output="
                 )
 
 

@@ -252,8 +252,8 @@ class Grid:
             if change := self._change(entry, now):
                 earlier[entry.name] = entry
                 now = replace(now, name=f"{entry.first_name}{now.suffix}")
-                anew = "those of this code are taken up" if same else f"{entry.asked} is trained anew"
-                _logger.warning("%s: the runs in %s are kept, and %s", change, self.folder / f"{entry.name}-SEED", anew)
+                then = "those of this code are taken up" if same else f"{entry.asked} is trained again"
+                _logger.warning("%s: the runs in %s are kept, and %s", change, self.folder / f"{entry.name}-SEED", then)
             entries.setdefault(now.identity, same[0] if same else now)
         names = {entry.name for entry in entries.values()}
         further = tuple((name, seed) for name, seed in self.further if name in names)

@@ -115,7 +115,7 @@ def _read_csv(path: Path) -> ResultTable:
                     rows.append(row)
                     lines.append(reader.line_num)
     except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not CSV in UTF-8: {one_line(error)}; write it anew") from None
+        raise UserError(f"{path} is not CSV in UTF-8: {one_line(error)}; write it again") from None
     header = [name.strip() for name in rows[0]] if rows else []
     for row, line in zip(rows[1:], lines[1:], strict=True):
         if len(row) != len(header):
@@ -132,7 +132,7 @@ def _read_parquet(path: Path) -> ResultTable:
         names = parquet.read_schema(path).names
         table = parquet.read_table(path, columns=[name for name in names if name in {*NEEDED, *PLACES, RESPONSE}])
     except (ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read as parquet: {one_line(error)}; write it anew") from None
+        raise UserError(f"{path} cannot be read as parquet: {one_line(error)}; write it again") from None
     return ResultTable(str(path), {**dict.fromkeys(names, ()), **table.to_pydict()})
 
 

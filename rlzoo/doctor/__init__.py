@@ -1,1 +1,1 @@
-"""What ails a run, from the numbers that it logged: detectors over a table of metrics, and who reads such tables."""
+"""Failure modes of a run in the numbers that it logged: detectors over tables of metrics, and their readers."""

@@ -78,7 +78,7 @@ def why_silent(table: Table, row: int) -> str:
     if share > 0.5:
         return f"the clip takes {share:.0%} of the tokens"
     seen = f"the clip takes only {share:.0%}: " if np.isfinite(share) else ""
-    return f"{seen}a mask silences the tokens, or a divisor makes the advantages tiny (a large eps)"
+    return f"{seen}a mask takes the tokens, or a divisor makes the advantages tiny (a large eps)"
 
 
 def why_idle(table: Table, row: int) -> str:
@@ -122,7 +122,7 @@ def _at(table: Table, name: str, row: int) -> float:
 
 @dataclass(frozen=True)
 class Detector:
-    """One trouble that can be seen in metrics."""
+    """One failure mode that can be seen in metrics."""
 
     name: str
     needs: tuple[str, ...]
@@ -132,14 +132,14 @@ class Detector:
     threshold: float
     unit: str
     """What the signal is, behind its number."""
-    trouble: str = ""
+    failure_mode: str = ""
     """A tag of `objectives.FAILURE_MODES`; empty where no objective helps."""
     setting: str = ""
     """What to do besides, or instead."""
     below: bool = False
     """Whether less of the signal is worse."""
     reason: Reason = nothing_more
-    silence: str = "no step tells: there are too few, or another trouble hides it"
+    silence: str = "no step tells: there are too few, or another failure mode hides it"
     """Why it may not say anything although its columns are there."""
     instead_of: str = ""
     """The detector for which this one stands where only a proxy of its column is logged."""
@@ -149,7 +149,7 @@ class Detector:
     """Whether a run learns nothing while it shows."""
 
     def values(self, table: Table) -> Array:
-        """The signal [steps] of a table; what overflows, as whoever logged it may have logged 1e308, is unknown."""
+        """The signal [steps] of a table; what overflows, as a logged 1e308 does, is unknown."""
         with np.errstate(all="ignore"):
             return self.signal(table)
 
@@ -168,7 +168,7 @@ class Detector:
 
 @dataclass(frozen=True)
 class Detection:
-    """A trouble that shows, at the first step at which it does."""
+    """A failure mode that shows, at the first step at which it does."""
 
     name: str
     step: int
@@ -177,7 +177,7 @@ class Detection:
     below: bool
     unit: str
     reason: str
-    trouble: str
+    failure_mode: str
     setting: str
 
     def __str__(self) -> str:
@@ -358,7 +358,7 @@ DETECTORS: tuple[Detector, ...] = (
         live=False,
     ),
 )
-"""In the order in which troubles hide each other: what stands behind may only be seen once those before are gone."""
+"""In the order in which failure modes hide each other: a later one may show only once those before are gone."""
 
 
 def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examination:
@@ -400,7 +400,7 @@ def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detec
         below=detector.below,
         unit=detector.unit,
         reason=detector.reason(table, row),
-        trouble=detector.trouble,
+        failure_mode=detector.failure_mode,
         setting=detector.setting,
     )
 

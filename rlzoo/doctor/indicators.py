@@ -119,7 +119,7 @@ def trend(values: Array) -> float:
 # ---- indicators ------------------------------------------------------------------------------------------------------
 
 PATIENCE = 3
-"""Steps in a row that have to show a trouble."""
+"""Steps in a row that have to show a failure mode."""
 SOLVED = 0.98
 """The share of right responses from which nothing is left to learn."""
 LEAST_ENTROPY = 0.1
@@ -127,7 +127,7 @@ LEAST_ENTROPY = 0.1
 LEAST_GAIN = 0.05
 """The share of the errors at the start that has to be gone before longer responses count as better ones."""
 ENOUGH_GROUPS = 20
-"""Groups that have to show a trouble: three of one prompt each are alike by chance."""
+"""Groups that have to show a failure mode: three of one prompt each are alike by chance."""
 FALL_WINDOWS = (PATIENCE, 12, 48, 192)
 """Steps over which the reward is averaged: over few a sudden fall shows soon, over many one that noise would hide."""
 FEWEST_STEPS = 100

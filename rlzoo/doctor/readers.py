@@ -271,7 +271,7 @@ def _place_of(metric: str) -> tuple[str, int]:
 
 
 def canonical(record: Mapping[str, float]) -> dict[str, float]:
-    """The columns that the metrics of a step have, whoever's they are; what is no column is left out."""
+    """The columns that the metrics of a step have, of any trainer; what is no column is left out."""
     ranks, values = dict[str, int](), dict[str, float]()
     for metric, value in record.items():
         name, rank = _place_of(metric)

@@ -45,7 +45,7 @@ class ProblemSet:
 
 
 class EvaluationView(Protocol):
-    """What an evaluation tells whoever looks on."""
+    """What an evaluation tells a view."""
 
     def silence(self) -> None:
         """Nothing is to be said from now on: the main process speaks for all."""
@@ -212,7 +212,7 @@ def _benchmark_set(benchmark: Benchmark, target: Target, tokenizer: Tokenizer) -
 
 
 def _with_room(target: Target, tokenizer: Tokenizer, sets: Sequence[ProblemSet]) -> RolloutConfig:
-    """Limits nobody gave: the longest prompt's length; for responses the run's, or else STAPO's or the room left."""
+    """Fills in limits that are not set: the longest prompt; for responses STAPO's, or the room left."""
     longest = max(len(tokenizer.encode(problem.prompt)) for problem_set in sets for problem in problem_set.problems)
     room = RESPONSE_TOKENS if tokenizer.context_length is None else max(1, tokenizer.context_length - longest)
     limits = {"max_prompt_tokens": longest}

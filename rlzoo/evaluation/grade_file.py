@@ -1,4 +1,4 @@
-"""Grades files of responses: anybody's JSON lines with gold and response, or those that an evaluation has kept."""
+"""Grades files of responses: JSON lines with gold and response, or those that an evaluation has kept."""
 
 import json
 import os
@@ -27,7 +27,7 @@ Line = Mapping[str, Any]
 Record = dict[str, Any]
 
 
-# ---- anybody's lines -------------------------------------------------------------------------------------------------
+# ---- lines of any origin ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _check_grades_text(file: Path, records: Sequence[Record]) -> None:
         if grading_config(task).episodes:
             raise UserError(
                 f"{file} cannot be graded again: the rewards of task.name={task['name']} are those of its environment, "
-                f"and do not follow from a response's text; rlzoo eval samples and grades anew"
+                f"and do not follow from a response's text; rlzoo eval samples and grades again"
             )
 
 

@@ -116,7 +116,7 @@ def record_result(path: Path, entry: Entry) -> None:
 
 
 def is_finished(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the responses are all there. Raises UserError if other settings decided them, or nobody knows which."""
+    """Whether the responses are all there. Raises UserError if others decided them, or it is not known which."""
     entry = read_results(path.parent).get(path.stem)
     if not path.exists() or (entry is None and KeptBatches(path).folder.exists()):
         return False

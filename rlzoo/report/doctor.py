@@ -62,8 +62,8 @@ def finding_lines(finding: Detection, rates: Rates | None) -> Iterator[tuple[str
         yield "do", finding.setting
     for remedy in suggested(finding):
         yield "try", f"objective={remedy.expression} ({remedy.paper})"
-    if finding.trouble:
-        yield "more", f"rlzoo objectives --for {finding.trouble}"
+    if finding.failure_mode:
+        yield "more", f"rlzoo objectives --for {finding.failure_mode}"
 
 
 def rates_words(rates: Rates | None) -> str:
@@ -79,6 +79,6 @@ def rates_words(rates: Rates | None) -> str:
 
 
 def suggested(finding: Detection) -> list[Remedy]:
-    """What papers suggest for the trouble, the most promising first."""
-    remedies = addressing(finding.trouble) if finding.trouble else ()
+    """What papers suggest for the failure mode, the most promising first."""
+    remedies = addressing(finding.failure_mode) if finding.failure_mode else ()
     return [remedy for remedy in remedies if remedy.paper][:SUGGESTED]

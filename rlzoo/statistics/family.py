@@ -112,7 +112,7 @@ class Measure(Generic[Name]):
     problems: Hashable = ""
     """The set that is answered. A row may be stable on one and not on another."""
     is_average: bool = False
-    """Whether it is the average of sets that are judged as well: whoever doubts it doubts one of them."""
+    """Whether it is the average of sets that are judged as well: a doubt of it is a doubt of one of them."""
 
     def distinct(self) -> list[Name]:
         """Rows of which no two are the same runs."""

@@ -188,7 +188,7 @@ def test_a_cell_does_not_go_on_where_its_name_means_something_else_by_now(
     assert {cell.entry.key for cell in again.cells} == {cell.entry.key for cell in first.cells} and sum(kept) == 3
     line, *_ = (record.getMessage() for record in caplog.records)
     assert "stapo+kl has s2t(" in line and "q=0.75" in line and f"the grid in {tmp_path} has s2t(" in line
-    assert line.endswith("stapo+kl is trained anew")
+    assert line.endswith("stapo+kl is trained again")
 
 
 def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:

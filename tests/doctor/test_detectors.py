@@ -277,8 +277,8 @@ def test_noise_has_a_trend_beyond_the_threshold_in_one_run_of_seven_at_most() ->
 
 def test_every_trouble_is_one_that_is_known_and_has_something_to_type() -> None:
     for detector in DETECTORS:
-        assert not detector.trouble or detector.trouble in FAILURE_MODES
-        assert detector.setting or addressing(detector.trouble)
+        assert not detector.failure_mode or detector.failure_mode in FAILURE_MODES
+        assert detector.setting or addressing(detector.failure_mode)
         assert set(detector.needs) <= COLUMNS.keys()
 
 

@@ -65,9 +65,9 @@ def test_json_has_no_infinity() -> None:
     assert json.loads(json.dumps(data, allow_nan=False))["findings"][0]["value"] is None
 
 
-@pytest.mark.parametrize("detector", [it for it in DETECTORS if it.trouble], ids=lambda it: it.name)
+@pytest.mark.parametrize("detector", [it for it in DETECTORS if it.failure_mode], ids=lambda it: it.name)
 def test_what_is_suggested_has_a_paper_and_can_be_typed(detector: object) -> None:
-    tag = detector.trouble  # type: ignore[attr-defined]
+    tag = detector.failure_mode  # type: ignore[attr-defined]
     finding = Detection("x", 1, 0.0, 0.0, False, "", "", tag, "")
     remedies = suggested(finding)
     assert remedies

@@ -189,7 +189,7 @@ def test_a_grid_trains_anew_what_was_edited_and_takes_it_up_again_when_that_is_t
     second = folders(0, 1)
     anew = {name for name in first if second[name] != first[name]}
     assert anew == ({f"{WORDS[edited][0]} 0"} if edited in ("part", "recipe") else set(first))
-    assert all(Path("grid", name).is_dir() for name in first.values()) and "is trained anew" in caplog.text
+    assert all(Path("grid", name).is_dir() for name in first.values()) and "is trained again" in caplog.text
     runs, _, notes = read_runs(["grid"])
     assert len({(run.identity, str(run.objective.code)) for run in runs}) == len(anew | {"grpo 0"})
     assert any("with earlier code" in note for note in notes)

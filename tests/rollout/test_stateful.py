@@ -157,7 +157,7 @@ def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     capsys.readouterr()
     assert "is not obeyed" in error_of(capsys, "grade", "regrade=true", kept)
     told = error_of(capsys, "grade", "regrade=true", kept, f"trust={kept}")
-    assert "cannot be graded again: the rewards of" in told and "rlzoo eval samples and grades anew" in told
+    assert "cannot be graded again: the rewards of" in told and "rlzoo eval samples and grades again" in told
     told = error_of(capsys, "train", *keys, "rollout.ahead=1")
     assert "rollout.ahead=1: the environment of" in told and "leave rollout.ahead out" in told
     assert main(["task", *words(folder, "Showing"), "rollout.responses_per_prompt=2"]) == 0
