@@ -10,6 +10,8 @@ from objectives.part import write_term
 from objectives.peers import PEERS
 from objectives.peers.table import PeerTable, Rule, matches, read, setting_value
 
+_OF_OBJECTIVES = re.compile(r"loss|advantage|adv_|(?:^|[._])kl|clip|reward")
+"""What names of settings have that decide the objective."""
 _UNSAID = ("single_pass", "token_ratio")
 """What every library has at a stage of which its settings say nothing."""
 
@@ -44,6 +46,11 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
     """The expression for settings of a library. Raises ObjectiveError for what nothing here does."""
     table = PEERS[name]
     known, elsewhere, unknown = read(table, given)
+    if doubtful := [item for item in unknown if _OF_OBJECTIVES.search(item.partition("=")[0])]:
+        raise ObjectiveError(
+            f"{name}: {doubtful[0]} is not known here as of {table.version}, and its name is that of a setting of the "
+            "objective. Leave it out if it has no effect there."
+        )
     values = {**table.defaults, **known}
     held = rules_held(table, values)
     for stage in held:
@@ -63,7 +70,8 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
         expression = _readable(objective)
     except ObjectiveError as error:
         raise ObjectiveError(f"{name}: these settings make {text}, and {error}") from None
-    differences += parse(expression).notices
+    written = parse(expression)
+    differences += [notice for notice in written.notices if notice not in written.unused]
     used = {key: values[key] for key in sorted(seen)}
     return Translation(name, table.version, expression, used, tuple(differences), tuple(elsewhere))
 

@@ -246,7 +246,7 @@ VERL = PeerTable(
     reported=frozenset({"sum_pi_squared_old", "logp_teacher"}),
     elsewhere=(
         *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
-        *("reward_model.reward_manager", "reward.reward_manager.", "reward.reward_kwargs.max_resp_len"),
+        *("reward_model.", "reward.", "custom_reward_function.", "critic."),
         *(f"{OVERLONG}log", f"{ACTOR}calculate_sum_pi_squared", "algorithm.filter_groups.max_num_gen_batches"),
         *(f"distillation.{name}" for name in ("teacher_models.", "teacher_key", "nnodes", "n_gpus_per_node")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),

@@ -2,16 +2,14 @@
 
 import json
 import sys
-import tomllib
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from objectives import FAILURE_MODES, names, parse, with_examples
 from objectives.peers import PEERS, REMOVED
 from rlzoo.commands.completion import completed
-from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.errors import UserError, nearest
 
 SUMMARY = "show the zoo, an objective, or how two differ; translate to and from other libraries"
 
@@ -32,7 +30,10 @@ def declare(parser: ArgumentParser) -> None:
         help="what addresses it, with what the suite measured: entropy_collapse, ...; without a name, lists them",
     )
     parser.add_argument(
-        "--from", dest="source", metavar="LIBRARY", help=f"the expression for a file of settings of {', '.join(PEERS)}"
+        "--from",
+        dest="source",
+        metavar="LIBRARY",
+        help=f"the expression for a script or a file of settings of {', '.join(PEERS)}",
     )
     parser.add_argument("--to", dest="target", metavar="LIBRARY", help="the settings there for an expression")
     parser.add_argument(
@@ -161,29 +162,22 @@ def _translate(arguments: Namespace) -> None:
     from objectives.peers.translate import from_peer, to_peer
     from rlzoo.report.zoo import print_translation
 
-    translation = from_peer(name, _settings_in(word)) if arguments.source else to_peer(name, parse(word))
+    translation = from_peer(name, _known_settings(name, word)) if arguments.source else to_peer(name, parse(word))
     if arguments.json:
         print(json.dumps(asdict(translation), indent=2))
     else:
         print_translation(translation, settings=bool(arguments.target))
 
 
-def _settings_in(path: str) -> dict[str, Any]:
-    """The settings in a YAML, JSON or TOML file. Raises UserError."""
-    import yaml
+def _known_settings(name: str, path: str) -> dict[str, Any]:
+    """The settings in a file. Raises UserError for one of the objective whose value a script does not say."""
+    from rlzoo.config.peer_settings import UNKNOWN, settings_in
 
-    from rlzoo.config.reading import check_yaml
-
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-        if file.suffix != ".toml":
-            check_yaml(text, path)
-        settings = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"cannot read {path}: {one_line(error)}") from None
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError) as error:
-        raise UserError(f"{path} is neither YAML, JSON nor TOML: {one_line(error)}") from None
-    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise UserError(f"{path} holds no settings; name: value, one a line, is what is read")
-    return settings
+    table, settings = PEERS[name], settings_in(path)
+    for key, value in settings.items():
+        if UNKNOWN in str(value) and table.other_names.get(key.lstrip("+"), key.lstrip("+")) in table.defaults:
+            raise UserError(
+                f"{path}: {key} depends on a condition, a command or an argument of the script. Put the settings of a "
+                "run into a file, key=value in each line, and name that."
+            )
+    return {key: value.replace(UNKNOWN, "?") if isinstance(value, str) else value for key, value in settings.items()}

@@ -90,12 +90,6 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         "sapo",
         ["loss_mode"],
     ),
-    "verl sapo_trainer of 2025": (
-        "verl",
-        {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "sapo", f"{ACTOR}policy_loss.tau_pos": 2.0},
-        "sapo",
-        ["loss_mode", "policy_loss.tau_pos=2.0"],
-    ),
     "verl gpg_trainer": (
         "verl",
         {**GRPO, **NO_KL, "algorithm.adv_estimator": "gpg", f"{ACTOR}policy_loss.loss_mode": "gpg"},
@@ -235,11 +229,13 @@ def test_a_width_of_one_or_more_and_a_low_delta_are_the_bounds_that_they_are(
 
 
 def test_every_setting_is_read_named_or_of_the_run() -> None:
-    settings = {"loss_type": "sapo", "epsilon": 0.1, "learning_rate": 1e-6, "loss_typo": "grpo"}
+    settings = {"loss_type": "sapo", "epsilon": 0.1, "learning_rate": 1e-6, "my_tool": "grpo"}
     translation = from_peer("trl", settings)
     assert translation.elsewhere == ("learning_rate",)
     assert [line for line in translation.differences if "epsilon=0.1" in line and "does not read" in line]
-    assert [line for line in translation.differences if "loss_typo=grpo" in line and "not known" in line]
+    assert [line for line in translation.differences if "my_tool=grpo" in line and "not known" in line]
+    with pytest.raises(ObjectiveError, match=r"policy_loss\.tau_pos=2.0 is not known here as of"):
+        from_peer("verl", {**GRPO, f"{ACTOR}policy_loss.loss_mode": "sapo", f"{ACTOR}policy_loss.tau_pos": 2.0})
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -1,0 +1,244 @@
+"""Settings of other libraries from what their users have: YAML, JSON, TOML, a shell script, or lines of key=value.
+
+A shell script is read and not run. Variables, their defaults, arrays and sums of whole numbers are filled in; what a
+condition or a command decides is unknown, and an error where a setting of the objective depends on it.
+"""
+
+import ast
+import operator
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlzoo.config.reading import check_yaml
+from rlzoo.errors import UserError, one_line
+
+_SETTING = re.compile(r"(?:\+\+?|--)?([A-Za-z_][\w.\-]*)=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"(?:export\s+|declare\s+(?:-\w+\s+)?|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:(:?[-=])([^{}]*))?\}|([A-Za-z_]\w*))")
+_ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+_ARRAY = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}")
+_LEFT = re.compile(r"\$[({\d@*#]|`")
+"""What no filling in has taken away: a command, a parameter of the script."""
+_BLOCKS = {"if": 1, "case": 1, "for": 1, "while": 1, "until": 1, "fi": -1, "esac": -1, "done": -1, "}": -1}
+_FUNCTION = re.compile(r"^(?:function\s+[\w-]+|[\w-]+\s*\(\))\s*(?:\(\)\s*)?\{$")
+_MAY_FOLLOW = ("&&", "||", ";", "then", "else", "do", "read", "unset", "for", "let")
+"""Words behind which a variable may be set."""
+_NO_TRAINING = ("echo", "export", "set", "[", "[[", "test")
+"""Commands whose arguments are settings of nothing."""
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def settings_in(path: str) -> dict[str, Any]:
+    """Reads the settings of another library in a file. Raises UserError."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix in (".sh", ".bash"):
+            return _of_arguments(_arguments(text), path)
+        if all(_SETTING.fullmatch(line) for line in _lines(text)):
+            return _of_arguments(_lines(text), path)
+        if file.suffix != ".toml":
+            check_yaml(text, path)
+        settings = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: {one_line(error)}") from None
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError) as error:
+        raise UserError(f"{path} is neither YAML, JSON nor TOML: {one_line(error)}") from None
+    if isinstance(settings, list) and settings and all(isinstance(it, str) and "=" in it for it in settings):
+        return _of_arguments(settings, path)  # Hydra's overrides.yaml
+    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
+        raise UserError(f"{path} holds no settings; name: value, one a line, is what is read")
+    return settings
+
+
+def _lines(text: str) -> list[str]:
+    stripped = (line.strip().removesuffix("\\").strip() for line in text.splitlines())
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def _of_arguments(arguments: Sequence[str], path: str) -> dict[str, Any]:
+    """Reads `key=value`, `--key=value` and `--key value`; of a key that is given twice the last counts, as in Hydra."""
+    settings: dict[str, Any] = {}
+    key = ""
+    for argument in arguments:
+        found = _SETTING.fullmatch(argument)
+        if found:
+            settings[found[1].replace("-", "_") if argument.startswith("--") else found[1]] = _value(found[2])
+        elif key and not argument.startswith("--"):
+            settings[key] = _value(argument)
+        key = argument[2:].replace("-", "_") if argument.startswith("--") and not found else ""
+        if key:
+            settings[key] = True
+    if not settings:
+        raise UserError(f"{path} holds no settings; key=value, or --key value, behind a command is what is read")
+    return settings
+
+
+def _value(text: str) -> Any:
+    if UNKNOWN in text:
+        return text
+    try:
+        return yaml.safe_load(text) if text else None
+    except yaml.YAMLError:
+        return text
+
+
+UNKNOWN = "\ufdd2"
+"""Stands in a value for what the script alone does not say; Unicode has no such character."""
+
+
+@dataclass
+class _Script:
+    """The variables of a script, as far as its text says them."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, list[str]] = field(default_factory=dict)
+
+    def note_assignments(self, line: str, is_certain: bool) -> bool:
+        """Takes over what a line sets; whether it does nothing else."""
+        array = _ASSIGNED.fullmatch(line)
+        if array and array[3].startswith("("):
+            self.extend(array[1], array[3].strip()[1:].rpartition(")")[0], bool(array[2]), is_certain)
+            return True
+        words = shlex.split(line, comments=True)
+        if words[0] in ("export", "declare", "local", "readonly"):
+            words = [word for word in words[1:] if not word.startswith("-")]
+        assigned = [_ASSIGNED.fullmatch(word) for word in words]
+        if all(assigned):
+            for found in filter(None, assigned):
+                self._assign(found[1], found[3], bool(found[2]), is_certain)
+            return True
+        for place, word in enumerate(words):
+            name = re.match(r"[A-Za-z_]\w*", word)
+            is_set = place and (words[place - 1].endswith(";") or words[place - 1] in _MAY_FOLLOW)
+            if name and (is_set or (not place and assigned[0] and _LEFT.search(word))):
+                self.values[name[0]] = UNKNOWN
+        return False
+
+    def _assign(self, name: str, text: str, adds: bool, is_certain: bool) -> None:
+        """Sets a variable; one that a condition sets otherwise than before is unknown from there on."""
+        known, value = self.values.get(name), self.filled(text)
+        value = known + value if adds and known is not None else value
+        self.values[name] = value if is_certain or known == value else UNKNOWN
+
+    def extend(self, name: str, inner: str, adds: bool, is_certain: bool) -> None:
+        """Sets an array or adds to it; what a condition adds is unknown."""
+        words = list(self.words(inner))
+        if not is_certain:
+            words = [f"{word.partition('=')[0]}={UNKNOWN}" if "=" in word else UNKNOWN for word in words]
+        self.arrays[name] = [*(self.arrays.get(name, []) if adds or not is_certain else []), *words]
+
+    def filled(self, text: str) -> str:
+        """Fills in variables and arithmetic."""
+        for _ in range(8):
+            before = text
+            text = _VARIABLE.sub(self._variable, text)
+            text = _ARITHMETIC.sub(lambda found: _calculated(found[1]), text)
+            if text == before:
+                break
+        if not _LEFT.search(text):
+            return text
+        name, sign, _ = text.partition("=")
+        return f"{name}={UNKNOWN}" if sign and not _LEFT.search(name) else UNKNOWN
+
+    def _variable(self, found: re.Match[str]) -> str:
+        name, default = found[1] or found[4], found[3]
+        if name in self.values:
+            return self.values[name]
+        return default if default is not None else UNKNOWN
+
+    def words(self, line: str) -> Iterator[str]:
+        """Parts a line into words, arrays and variables filled in. Raises ValueError for quotes that never close."""
+        for word in shlex.split(line, comments=True):
+            array = _ARRAY.fullmatch(word)
+            if array:
+                yield from self.arrays.get(array[1], ())
+            else:
+                yield self.filled(word)
+
+
+def _calculated(text: str) -> str:
+    """The value of a sum of whole numbers; UNKNOWN for anything else."""
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -value(node.operand)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        raise ValueError
+
+    try:
+        return str(value(ast.parse(text.strip(), mode="eval").body))
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return UNKNOWN
+
+
+def _arguments(text: str) -> list[str]:
+    """The settings that a script gives its command; UNKNOWN where it has several commands that differ in one."""
+    script, depth, found = _Script(), 0, list[list[str]]()
+    for line in _commands(text):
+        first = line.split(maxsplit=1)[0]
+        depth = max(0, depth + min(0, _BLOCKS.get(first.rstrip(";"), 0)))
+        if not script.note_assignments(line, is_certain=not depth):
+            found.append(_settings_of(list(script.words(line))))
+        depth += max(0, _BLOCKS.get(first, 0))
+        depth += _FUNCTION.search(line) is not None
+    dotted = [words for words in found if any("." in word.partition("=")[0] for word in words if "=" in word)]
+    first_command, *others = dotted or [words for words in found if words] or [[]]
+    if all(words == first_command for words in others):
+        return first_command
+    tables = [dict(word.partition("=")[::2] for word in words) for words in (first_command, *others)]
+    names = dict.fromkeys(name for table in tables for name in table)
+    alike = {name: {table.get(name) for table in tables} for name in names}
+    return [f"{name}={tables[0][name] if len(alike[name]) == 1 else UNKNOWN}" for name in names]
+
+
+def _settings_of(words: list[str]) -> list[str]:
+    """What of a command's words are settings: those behind the program's name."""
+    while words and _ASSIGNED.fullmatch(words[0]):
+        words = words[1:]
+    if not words or words[0] in _NO_TRAINING:
+        return []
+    places = (place for place, word in enumerate(words) if place and (word.startswith("--") or "=" in word))
+    return words[next(places, len(words)) :]
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The commands of a script: lines with those that go on, an array to where it closes."""
+    joined = re.sub(r"\\[ \t]*\n", " ", text)
+    joined = _ARITHMETIC.sub(lambda found: "".join(found[0].split()), joined)
+    held = ""
+    for line in joined.splitlines():
+        stripped = line.strip()
+        if not held and (not stripped or stripped.startswith("#")):
+            continue
+        held = f"{held}\n{stripped}" if held else stripped
+        opened = re.match(r"[A-Za-z_]\w*\+?=\(", held) is not None
+        if opened and not re.search(r"\)\s*(?:#.*)?$", _without_comments(held)):
+            continue
+        try:
+            shlex.split(held, comments=True)
+        except ValueError:  # a quote that closes on a later line
+            continue
+        yield from (part.strip() for part in re.split(r";\s*(?:then|do)\b|\n(?=\Z)", held) if part.strip())
+        held = ""
+
+
+def _without_comments(text: str) -> str:
+    return "\n".join(re.sub(r"(?:^|\s)#.*$", "", line) for line in text.splitlines())

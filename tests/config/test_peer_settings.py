@@ -1,0 +1,141 @@
+"""Settings of others are read from what their users have; a script's are those that bash gives, or unknown."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from rlzoo.commands import main
+from rlzoo.config.peer_settings import UNKNOWN, settings_in
+from rlzoo.errors import UserError
+from tests.conftest import error_of
+
+GRPO = """set -x
+clip_low=0.2
+clip_high=${CLIP_HIGH:-0.28}
+max_length=$((1024 * 4))
+export MODE=grpo   # not ppo
+ALGORITHM=(
+    algorithm.adv_estimator=$MODE
+    algorithm.use_kl_in_reward=False  # no penalty
+)
+ACTOR=(actor_rollout_ref.actor.clip_ratio_low=${clip_low} actor_rollout_ref.actor.clip_ratio_high=${clip_high})
+CUDA_DEVICE_MAX_CONNECTIONS=1 python3 -m verl.trainer.main_ppo \\
+    "${ALGORITHM[@]}" "${ACTOR[@]}" \\
+    data.max_response_length=${max_length} \\
+    data.train_files="['$HOME/a b.parquet']" \\
+    actor_rollout_ref.actor.clip_ratio_c=10.0 $@
+"""
+READ = {
+    "algorithm.adv_estimator": "grpo",
+    "algorithm.use_kl_in_reward": False,
+    "actor_rollout_ref.actor.clip_ratio_low": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_high": 0.28,
+    "actor_rollout_ref.actor.clip_ratio_c": 10.0,
+    "data.max_response_length": 4096,
+}
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_script_hydras_overrides_and_lines_are_the_settings_that_a_file_of_yaml_has(tmp_path: Path) -> None:
+    script = settings_in(written(tmp_path / "run.sh", GRPO))
+    assert UNKNOWN in script.pop("data.train_files")
+    lines = [f"{key}={value}" for key, value in READ.items()]
+    others = {
+        "overrides.yaml": yaml.safe_dump(lines),
+        "run.txt": "# mine\n" + "\n".join(lines),
+        "run.yaml": json.dumps(READ),
+    }
+    for name, text in others.items():
+        assert settings_in(written(tmp_path / name, text)) == script == READ, name
+
+
+def test_trls_arguments_are_read_with_and_without_an_equals_sign(tmp_path: Path) -> None:
+    text = (
+        "accelerate launch grpo.py --loss_type dapo --beta=0.04 --epsilon-high 0.28 \\\n  --mask_truncated_completions"
+    )
+    read = {"loss_type": "dapo", "beta": 0.04, "epsilon_high": 0.28, "mask_truncated_completions": True}
+    assert settings_in(written(tmp_path / "run.sh", text)) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if [ $A = 1 ]; then\n  mode=rloo\nelse\n  mode=grpo\nfi\npython3 train.py algorithm.adv_estimator=$mode",
+        "python3 train.py algorithm.adv_estimator=$1",
+        "python3 train.py algorithm.adv_estimator=$(cat mode)",
+        "python3 train.py algorithm.adv_estimator=grpo\npython3 train.py algorithm.adv_estimator=rloo",
+        "A=()\nif true; then\n  A+=(algorithm.adv_estimator=rloo)\nfi\npython3 train.py a.b=1 ${A[@]}",
+    ],
+)
+def test_a_setting_of_the_objective_that_a_script_does_not_say_is_an_error(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path / "run.sh", text)
+    said = error_of(capsys, "objectives", "--from", "verl", path)
+    assert "algorithm.adv_estimator depends on a condition, a command or an argument of the script" in said
+
+
+def test_an_unknown_name_that_may_decide_the_objective_is_an_error_and_another_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path / "run.txt", "algorithm.adv_estimator=grpo\nactor_rollout_ref.actor.clip_ratio_new=1")
+    assert "actor_rollout_ref.actor.clip_ratio_new=1 is not known here" in error_of(
+        capsys, "objectives", "--from", "verl", path
+    )
+    path = written(tmp_path / "run.txt", "algorithm.adv_estimator=grpo\nmy_tool.depth=1")
+    assert main(["objectives", "--from", "verl", path]) == 0
+    assert "my_tool.depth=1: not known, left out" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_script_without_settings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no settings"):
+        settings_in(written(tmp_path / "run.sh", "echo a.b=1\nls"))
+
+
+# ---- against bash ----------------------------------------------------------------------------------------------------
+
+NAMES, VALUES = some.sampled_from(["a", "b", "c"]), some.sampled_from(["1", "0.5", "grpo", "True", "'x y'", '"z"'])
+TERMS = some.one_of(
+    VALUES,
+    NAMES.map("${}".format),
+    NAMES.map("${{{}}}".format),
+    some.tuples(NAMES, some.sampled_from(["2", "k1"])).map("${{{0[0]}:-{0[1]}}}".format),
+    some.tuples(some.integers(0, 9), some.sampled_from("+-*"), some.integers(1, 9)).map(
+        "$(({0[0]} {0[1]} {0[2]}))".format
+    ),
+    some.just("$(echo 3)"),
+)
+LINES = some.one_of(
+    some.tuples(NAMES, TERMS).map("{0[0]}={0[1]}".format),
+    some.tuples(NAMES, TERMS).map("export {0[0]}={0[1]}  # why".format),
+    some.tuples(NAMES, TERMS, some.booleans()).map("if {0[2]}; then\n  {0[0]}={0[1]}\nfi".format).map(str.lower),
+    some.tuples(some.sampled_from(["", "+"]), TERMS).map("MORE{0[0]}=(\n  p.m={0[1]}\n)".format),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=some.lists(LINES, max_size=6), terms=some.lists(TERMS, min_size=1, max_size=3))
+def test_what_is_read_of_a_script_is_what_bash_gives_the_command_or_unknown(
+    tmp_path: Path, lines: list[str], terms: list[str]
+) -> None:
+    given = " \\\n  ".join(f'p.n{number}="{term}"' if "'" not in term and '"' not in term else f"p.n{number}={term}"
+                          for number, term in enumerate(terms))  # fmt: skip
+    script = "\n".join([*lines, f'train -m main {given} "${{MORE[@]}}"'])
+    stub = "train() { printf '%s\\0' \"${@:3}\"; }\n"
+    ran = subprocess.run(["bash", "-c", stub + script], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    theirs: dict[str, Any] = dict(word.split("=", 1) for word in ran.stdout.split("\0") if "=" in word)
+    read = settings_in(written(tmp_path / "run.sh", script))
+    for name, value in read.items():
+        if UNKNOWN not in str(value):
+            assert value == (yaml.safe_load(theirs[name]) if theirs[name] else None), (script, name)
+    assert theirs.keys() <= read.keys()
