@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from objectives.batch import FIELDS, SCORED, Prepared, Source, TokenBatch, Writer, fields_from
+from objectives.batch import FIELDS, Prepared, Source, TokenBatch, Writer, fields_from
 from objectives.kinds import Advantage, Mask, Modifier, Penalty, Reward, Schedule
 from objectives.lazy import Tensor, torch
 from objectives.loop import Loop, derivatives
@@ -203,7 +203,9 @@ LAWS = (
     "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
     "neither padding, the order of rows nor the cut into micro-batches"
 )
-DECLARED = fields_from(*SCORED, Source.TURNS) | {"rewards", "writer"}
+COMMON = frozenset({"group", "reward", "correct", "truncated", "logp_sampler", "lot", "micro_batch"})
+"""Fields that every objective is given."""
+DECLARED = FIELDS.keys() - ALWAYS_THERE - COMMON
 """Fields that only an objective which declares them is given."""
 HEEDS_PADDING = "its gradient changes with the padding: leave out what batch.mask is False for"
 PADDING = 4
@@ -221,14 +223,13 @@ def with_made_up_fields(batch: TokenBatch) -> TokenBatch:
     In the first group another model is the policy itself.
     """
     logp, group = batch.require("logp_old", "made-up fields"), batch.require("group", "made-up fields")
-    values: dict[tuple[str, type], Tensor] = {
-        ("[N, T]", float): torch.where(group[:, None] == 0, logp, 0.9 * logp),
-        ("[N, T]", int): (torch.arange(logp.shape[1]) // 2).expand_as(logp),
-        ("[N]", float): logp[:, 0],
-        ("[N]", int): torch.arange(len(logp)) // 2,
+    place, row = torch.arange(logp.shape[1]).expand_as(logp), torch.arange(len(logp))
+    of_tokens = {float: torch.where(group[:, None] == 0, logp, 0.9 * logp), int: place // 2, bool: place % 2 == 0}
+    of_rows = {float: logp[:, 0], int: row // 2, bool: row % 2 == 0}
+    lacking = (name for name in FIELDS if name not in ALWAYS_THERE and getattr(batch, name) is None)
+    made: dict[str, Any] = {
+        name: (of_tokens if FIELDS[name].shape == "[N, T]" else of_rows)[FIELDS[name].dtype] for name in lacking
     }
-    lacking = fields_from(*SCORED, Source.TURNS, Source.LOOP) - batch.tensors().keys()
-    made: dict[str, Any] = {name: values[FIELDS[name].shape, FIELDS[name].dtype] for name in sorted(lacking)}
     return batch.with_fields(**made)
 
 
