@@ -27,7 +27,7 @@ class Source(Enum):
     PROMPTS = "a forward pass of the policy that sampled over the prompts"
     REFERENCE = "a forward pass of the frozen reference"
     TEACHER = "a forward pass of the teacher"
-    LOOP = "whoever runs the updates"
+    LOOP = "the loop that runs the updates"
     OBJECTIVE = "the objective itself, as it prepares and plans"
 
 
@@ -244,7 +244,7 @@ class TokenBatch:
         return self.random_key
 
     def mean(self, name: str, reader: str) -> float:
-        """Of a field [N, T], over the tokens that the loss sees; nan if there are none."""
+        """The mean of a field [N, T] over the tokens that the loss sees; nan if there are none."""
         return self.require(name, reader)[self.mask].double().mean().item()
 
     def right(self, reader: str) -> Tensor:
@@ -277,7 +277,7 @@ class Selected(TokenBatch):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Selected):
-    """Rollouts after stage 4, of which a pass updates all tokens or some: `mask` is less the rows that were dropped."""
+    """Rollouts after stage 4. A pass updates all tokens or some; `mask` is False in rows that were dropped."""
 
     advantage: Tensor = required("[N] or [N, T]", Source.OBJECTIVE)
     """[N, T]: weighed by what is settled with the rollouts; in a plan, by the other weights as well."""

@@ -27,8 +27,7 @@ from rlzoo.model.accelerator import gathered, make_accelerator
 from rlzoo.model.sharding import OVER_ALL
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import load_engine
-from rlzoo.training.checkpoint import load_optimizer, save_checkpoint
-from rlzoo.training.models import Models, load_models
+from rlzoo.training.checkpoint import Models, load_models, load_optimizer, save_checkpoint
 from rlzoo.training.step import Trainer
 
 MIB = 2**20

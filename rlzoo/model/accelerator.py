@@ -64,7 +64,7 @@ def make_accelerator(
 
 
 def _backend(cpu_offload: bool) -> dict[str, str]:
-    """What Accelerate, whose choice is NCCL alone, has to be told where processes on GPUs are about to join."""
+    """Options of the process group for offloaded weights on GPUs, where Accelerate would choose NCCL alone."""
     joins_gpus = torch.cuda.is_available() and "LOCAL_RANK" in os.environ
     return {"backend": BOTH_MEMORIES} if cpu_offload and joins_gpus else {}
 
@@ -134,7 +134,7 @@ def prepare_deterministic(asked: bool, device: torch.device) -> None:
 
 @contextmanager
 def deterministic(asked: bool) -> Iterator[None]:
-    """Meanwhile, if asked, torch takes deterministic algorithms alone, also in the backward pass of its attention.
+    """Context in which torch uses deterministic algorithms only, if `asked`, in the backward pass of attention too.
 
     Raises UserError where an operation has none.
     """
@@ -155,7 +155,7 @@ def deterministic(asked: bool) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Where tensors are small: threads would only wait for each other."""
+    """Context in which torch uses one thread: for small tensors, several would only wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

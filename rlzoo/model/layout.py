@@ -72,7 +72,7 @@ def grow(prompts: Sequence[Sequence[int]], lengths: Sequence[int], longest: int)
 def grow_sizes(
     keys: Sequence[Hashable], prompt_lengths: Sequence[int], lengths: Sequence[int], longest: int
 ) -> list[Tree]:
-    """The same for prompts of which a key, equal for equal ones, and a length are known."""
+    """Grows trees like `grow`, from a key of each prompt (equal for equal prompts) and its length."""
     same: dict[Hashable, list[int]] = {}
     for row, key in enumerate(keys):
         same.setdefault(key, []).append(row)
@@ -167,7 +167,7 @@ class Layout:
     bounds: Tensor | None = None
 
     def on(self, device: torch.device) -> "Layout":
-        """The same on a device."""
+        """Copies the layout to a device."""
         there = {item.name: getattr(self, item.name) for item in fields(self)}
         moved: dict[str, Any] = {
             name: to_device(value, device) for name, value in there.items() if isinstance(value, Tensor)
@@ -176,7 +176,7 @@ class Layout:
         return replace(self, **moved, predicted_at=(row, column))
 
     def of(self, seen: Tensor) -> "Layout":
-        """The same forward pass, of which only the response tokens `seen` [M] bool are asked for."""
+        """Returns the layout with statistics asked for only at the response tokens `seen` [M] bool."""
         row, column = self.predicted_at
         return replace(self, predicted_at=(row[seen], column[seen]))
 

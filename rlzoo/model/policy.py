@@ -179,7 +179,7 @@ class Policy(nn.Module):
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer}).requires_grad_(False)
 
     def merged(self) -> "Policy":
-        """The same function without adapters, in a copy that shares all other weights; itself if it has none."""
+        """Returns a copy with the adapters merged that shares all other weights; the policy itself if it has none."""
         if not adapters(self):
             return self
         return without_adapters(self, merged=True, memo={id(self.tokenizer): self.tokenizer})
@@ -223,7 +223,7 @@ class Policy(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it calculates."""
+        """The device on which the model calculates."""
         return device_of(self)
 
     @property
@@ -324,7 +324,7 @@ class Policy(nn.Module):
 
 @contextmanager
 def _attention(config: Any, attention: str) -> Iterator[None]:
-    """Meanwhile that is the attention of a model: fused kernels often refuse CPUs and float32."""
+    """Context in which a model has another attention: fused kernels often refuse CPUs and float32."""
     chosen, config._attn_implementation = config._attn_implementation, attention
     try:
         yield

@@ -100,7 +100,7 @@ def as_reference(config: ModelConfig) -> ModelConfig | None:
 
 @contextmanager
 def errors_naming(key: str) -> Iterator[None]:
-    """While a model is looked for that another key names: what is wrong with it is wrong with that key."""
+    """Context in which an error about `model.name` names another key, the one that names the model looked for."""
     try:
         yield
     except UserError as error:
@@ -194,7 +194,7 @@ def write_manifest(folder: Path, step: int) -> None:
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether somebody can know that its files are as they were saved."""
+    """Whether checksums of the folder's files are there to compare with."""
     return (folder / MANIFEST).is_file()
 
 
@@ -231,13 +231,13 @@ def _fingerprint(path: Path) -> dict[str, int | str]:
 
 
 def checksum(path: Path) -> str:
-    """Of a whole file."""
+    """Returns the checksum of a whole file."""
     status = path.stat()
     return _checksum(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
 def _checksum(path: Path, size: int, changed_at: int) -> str:
-    """Of a file as it is since then, read once; a command asks for it several times."""
+    """Returns the checksum of a file since its last change, read once: a command asks for it several times."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()

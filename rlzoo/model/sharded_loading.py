@@ -33,7 +33,7 @@ from rlzoo.model.sharding import (
 from rlzoo.model.tokenizer import Tokenizer
 
 ReadRows = Callable[[str], Tensor]
-"""Of the weight of that name the rows that this process has."""
+"""Name of a weight -> the rows of it that this process has."""
 PLAIN = ("F64", "F32", "F16", "BF16")
 """How safetensors calls the dtypes of weights that are nothing but rounded."""
 
@@ -45,7 +45,7 @@ def load_shared_out(
     sharding: Sharding = OVER_ALL,
     learns: bool = True,
 ) -> Policy:
-    """`load_policy` by all processes together, each of which reads and holds its rows of every weight.
+    """Loads a sharded policy by all processes together; each reads and holds its rows of every weight.
 
     Raises UserError on all of them.
     """

@@ -38,7 +38,7 @@ class Sharding:
     """Whether weights, gradients and moments lie in the machine's memory."""
 
     def home(self, device: torch.device) -> torch.device:
-        """Where the weights lie of a model that calculates on this device."""
+        """The device that holds the weights of a model that calculates on `device`."""
         return CPU if self.cpu_offload else device
 
     @property
@@ -52,7 +52,7 @@ OVER_ALL = Sharding()
 
 
 def check_shards(train: TrainConfig, processes: int) -> None:
-    """Raises UserError for `train.shards` of which so many processes are no multiple."""
+    """Raises UserError if the number of processes is no multiple of `train.shards`."""
     if train.shards is not None and processes % train.shards:
         started = f"{processes} process{'es' * (processes > 1)}"
         raise UserError(
@@ -70,7 +70,7 @@ def check_offload(train: TrainConfig, device: torch.device) -> None:
 def sharding_of(train: TrainConfig, processes: int, device: torch.device) -> Sharding | None:
     """How the models of a run are shared out; None if each process has them whole. All processes ask together.
 
-    One process has nobody to share with, but its weights can lie elsewhere.
+    A single process shares with no other, but can offload its weights.
     """
     if train.sharding == "none" or (processes == 1 and not train.cpu_offload):
         return None
@@ -104,7 +104,7 @@ def is_sharded(module: nn.Module) -> bool:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where it calculates: offloaded weights lie elsewhere."""
+    """The device on which a module calculates; its offloaded weights lie elsewhere."""
     weight = next(module.parameters())
     kind = weight.device_mesh.device_type if isinstance(weight, DTensor) else weight.device.type
     return weight.device if kind == weight.device.type else torch.device(kind, torch.accelerator.current_device_index())
@@ -149,7 +149,7 @@ def rows_here(like: Tensor) -> slice:
 def saved_rows(path: Path | str, name: str, like: Tensor) -> Tensor:
     """The rows of a saved tensor of the shape of `like` that this process has, nothing else being read.
 
-    The file is opened anew each time: what was read from one that stays open counts as this process's memory.
+    The file is opened for each tensor: what was read from a file that stays open counts as this process's memory.
     """
     with safe_open(path, "pt") as file:
         return file.get_slice(name)[rows_here(like)] if like.dim() else file.get_tensor(name)
@@ -161,7 +161,7 @@ def local_rows(tensor: Tensor) -> Tensor:
 
 
 def sharded_as(rows: Tensor, like: Tensor) -> Tensor:
-    """A tensor with as many rows as `like` of which this process has these; the rows if `like` is not sharded.
+    """Makes this process's rows a tensor sharded as `like`; returns the rows if `like` is not sharded.
 
     They stay in the memory in which they are.
     """
@@ -174,7 +174,7 @@ def sharded_as(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def resharded(module: Module) -> Module:
-    """The same: after a forward pass without a backward one the outermost weights are still gathered."""
+    """Frees the outermost weights, which stay gathered after a forward pass without a backward one."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
@@ -207,7 +207,7 @@ def outline(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def with_buffers(model: PreTrainedModel) -> PreTrainedModel:
-    """The same model, whose weights lie on the meta device, with the buffers that are in no file."""
+    """Gives a model whose weights lie on the meta device the buffers that are in no file; returns it."""
     for name, buffer in outline(model).named_buffers():
         owner, _, attribute = name.rpartition(".")
         model.get_submodule(owner)._buffers[attribute] = buffer
@@ -237,7 +237,7 @@ def first_layers(model: PreTrainedModel) -> PreTrainedModel:
 
 @torch.no_grad()
 def materialised(module: Module, device: torch.device) -> Module:
-    """The same, with zeros on the device for its weights of the meta device.
+    """Replaces a module's weights on the meta device by zeros on `device`; returns it.
 
     Weights that are tied stay so, which they do not by torch's `to_empty`.
     """

@@ -85,7 +85,7 @@ def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, s
 
 @contextmanager
 def _memory_within(more: int) -> Iterator[None]:
-    """While this process may take so many bytes more than it has.
+    """Context in which this process may take `more` bytes beyond what it has.
 
     Without a limit where the system tells neither, and beside other threads at work, which the limit would be for too.
     """
@@ -207,7 +207,7 @@ class Tokenizer:
     context_length: int | None
     uses_template: bool
     template_options: Mapping[str, Any] = field(default_factory=dict)
-    """What the chat template is told besides the messages; the schemas of tools are among it."""
+    """Options of the chat template besides the messages, with the schemas of tools."""
     has_turns: bool = False
     """Whether something answers behind a turn, so that a prompt of plain text is a message too."""
     keeps_special_tokens: bool = False
@@ -299,7 +299,7 @@ class Tokenizer:
 
     @cached_property
     def _front_of_template(self) -> list[int]:
-        """The same of a text that the template has made: nothing where the template does not write it."""
+        """What the tokenizer puts in front of rendered text: nothing where the template does not write it."""
         begin = token_ids(self.backend, self._empty, add_special_tokens=False)[: len(self._front)]
         return self._front if begin == self._front else []
 

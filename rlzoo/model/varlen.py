@@ -91,7 +91,7 @@ def _by_kernel(
     """[L, heads, size] of [L, heads, size]; keys and values may have fewer heads."""
     from torch.nn.attention import varlen
 
-    seen = (-1 if window is None else window - 1, 0)  # so many before a token, and none behind it
+    seen = (-1 if window is None else window - 1, 0)  # positions before a token that it sees, and none behind it
     options: dict[str, Any] = {"scale": scaling, "window_size": seen}
     if "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters:
         options["enable_gqa"] = True
@@ -103,7 +103,7 @@ def _by_kernel(
 
 
 def _band(query: Tensor, window: int | None) -> Tensor | None:
-    """[L, L] bool: which of so many positions see which within a window; None where that is all before them."""
+    """[L, L] bool: which positions see which within a window; None where each sees all before it."""
     length = query.shape[2]
     if window is None or length <= window:
         return None
@@ -112,7 +112,7 @@ def _band(query: Tensor, window: int | None) -> Tensor | None:
 
 
 def _check_window(module: Any, told: int | None) -> None:
-    """Refuses a layer whose configuration asks for other masks than a window of which attention is told.
+    """Refuses a layer whose configuration asks for masks that its attention does not receive.
 
     Raises ValueError.
     """

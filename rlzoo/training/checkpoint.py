@@ -1,11 +1,11 @@
-"""Checkpoints: a Hugging Face model folder plus what training needs to go on bitwise as if it had not stopped."""
+"""Checkpoints: a Hugging Face model folder and what training resumes from, bitwise; and the models of a run."""
 
 import json
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rlzoo.config import CheckpointConfig
 from rlzoo.errors import UserError
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import (
     ADAPTERS,
     OPTIMIZER,
@@ -30,20 +31,30 @@ from rlzoo.experiment.progress import (
     checkpoints,
     damage,
     newest_whole,
+    readable,
 )
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.accelerator import broadcast_from_main
-from rlzoo.model.lora import adapters, set_adapters
-from rlzoo.model.policy import Policy
-from rlzoo.model.pretrained import Pretrained, has_manifest, write_manifest
-from rlzoo.model.sharded_loading import fill
-from rlzoo.model.sharding import full_tensor, is_sharded, local_rows, meta_like, resharded, saved_rows, sharded_as
+from rlzoo.model.lora import adapters, add_adapters, set_adapters
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.pretrained import INITIAL, POLICY, Pretrained, errors_naming, has_manifest, write_manifest
+from rlzoo.model.sharded_loading import fill, load_shared_out
+from rlzoo.model.sharding import (
+    Sharding,
+    full_tensor,
+    is_sharded,
+    local_rows,
+    meta_like,
+    resharded,
+    saved_rows,
+    sharded_as,
+)
 from rlzoo.rollout.base import checkpoint_weights
 from rlzoo.training.optimizer import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 
 LARGEST_FILE = "50GB"
-"""As transformers has it; the hub takes no larger ones."""
+"""Largest file of weights: the default of transformers, and the most that the hub takes."""
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -148,7 +159,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
-    """That of every process. Raises UserError on all of them for a damaged one, and for folders that differ."""
+    """The checkpoint that all processes find. Raises UserError for a damaged one, and if they find different ones."""
     checkpoint, damaged = None, None
     try:
         checkpoint = _checkpoint_of(folder, step)
@@ -166,7 +177,7 @@ def checkpoint_of_all(folder: RunFolder, step: int | None) -> Path | None:
 
 
 def _checkpoint_of(folder: RunFolder, step: int | None = None) -> Path | None:
-    """That of a step, or the newest that is whole. Raises UserError for a damaged one where there is no other."""
+    """The checkpoint of a step, or the newest whole one. Raises UserError if all are damaged."""
     if step is None:
         return newest_whole(folder / "checkpoints")
     checkpoint = folder.checkpoint(step)
@@ -248,6 +259,58 @@ def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tenso
     if key.endswith((".exp_avg_sq", f".{SCALE}")) and (rows < 0).any():
         raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
     return rows
+
+
+# ---- the models of a run -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Models:
+    """On the device: the policy, and the reference and the teacher where they have weights of their own."""
+
+    policy: Policy
+    reference: Policy | None
+    teacher: Policy | None
+
+
+def load_models(
+    experiment: Experiment,
+    needs: frozenset[str],
+    checkpoint: Path | None,
+    device: torch.device,
+    sharding: Sharding | None = None,
+) -> Models:
+    """The policy at a checkpoint, if there is one, and what the fields `needs` are scored by.
+
+    Sharded models are never whole on any process, and all processes must load them together.
+    """
+    config, tokenizer = experiment.config.model, experiment.tokenizer
+    policy = load_shared_out(config, tokenizer, device, sharding) if sharding else load_policy(config, tokenizer)
+    if config.lora.rank:
+        add_adapters(policy.model, config.lora)
+
+    def frozen(name: str) -> Policy:
+        """A model that does not learn; `initial` is the policy before its checkpoint."""
+        named = config if name == INITIAL else replace(config, name=name, revision=None)
+        if sharding:
+            return load_shared_out(named, tokenizer, device, sharding, learns=False)
+        return (policy if name == INITIAL else load_policy(named, tokenizer)).frozen_copy().to(device)
+
+    reference, teacher = None, None
+    if "logp_ref" in needs:
+        with errors_naming("model.reference"):
+            reference = frozen(config.reference)
+    if "logp_teacher" in needs and config.teacher != POLICY:
+        with errors_naming("model.teacher"):
+            teacher = frozen(config.teacher)
+    if checkpoint is not None:
+        with readable(checkpoint):
+            load_weights(checkpoint, policy)
+    models = Models(policy if sharding else policy.to(device), reference, teacher)
+    if config.compile:
+        for model in filter(None, (models.policy, reference, teacher)):
+            model.compile_layers()
+    return models
 
 
 # ---- files of tensors ------------------------------------------------------------------------------------------------

@@ -496,7 +496,8 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
-    loop, fields, _ = step_scoring(config, objective, moved=rollout.may_be_stale)
+    by_engine, sees_entropy = rollout.old_logp == "engine", engine_class(rollout.engine).sees_entropy
+    loop, fields, _ = step_scoring(objective, train.minibatches_per_step, rollout.may_be_stale, by_engine, sees_entropy)
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
     scoring = scorings * once + ("logp_teacher" in fields) * taught

@@ -122,9 +122,9 @@ def count_groups(batch: Selected) -> int:
 
 
 def staleness(rollouts: Rollouts, updates: int) -> dict[str, float]:
-    """How old the policy was that sampled a token: the mean number of its updates since, of which `updates` are done.
+    """The mean number of updates between the policy that sampled a token and the one with `updates` updates.
 
-    And the share of tokens of which it is not 0.
+    And the share of tokens for which it is not 0.
     """
     behind = (updates - rollouts.version)[rollouts.mask].double()
     return {"staleness": behind.sum().item() / len(behind), "stale_tokens": (behind > 0).sum().item() / len(behind)}

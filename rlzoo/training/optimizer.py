@@ -22,14 +22,14 @@ BLOCKS = (256, 128, 64)
 FEWEST = 4096
 """Numbers of a parameter whose moments have eight bits; those of smaller ones stay float32, as torchao has it."""
 CODES, SCALE = "codes", "scale"
-"""Of a moment in eight bits its bytes, shaped as the parameter, and a float32 for each block: [rows, blocks of one]."""
+"""Parts of a moment in eight bits: bytes shaped as the parameter, and a float32 a block: [rows, blocks of a row]."""
 
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 """`train.schedule` -> the name in transformers."""
 
 
 def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Optimizer:
-    """That of `train.optimizer` for these parameters, which may be sharded."""
+    """Makes the optimizer of `train.optimizer` for these parameters, which may be sharded."""
     betas = (train.betas[0], train.betas[1])
     if train.optimizer == "adamw":
         return torch.optim.AdamW(
@@ -89,7 +89,7 @@ def block_size(parameter: Tensor) -> int:
 
 
 def block_of_row(numbers: int) -> int:
-    """Numbers of a block where a row has so many; 0 if it is not made of blocks."""
+    """Numbers of a block in a row of `numbers`; 0 if the row is not made of whole blocks."""
     return next((size for size in BLOCKS if numbers % size == 0), 0)
 
 

@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from objectives import SCORED, Loop, Objective, Selected, Source, fields_from, whole_groups
-from rlzoo.config import Config, RolloutConfig
+from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
 from rlzoo.model.accelerator import to_device
@@ -23,7 +23,6 @@ from rlzoo.model.flops import forward_flops
 from rlzoo.model.layout import Responses, Tree, following, grow_sizes, longest_first
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import resharded
-from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, uneven_rewards
 from rlzoo.tasks.base import Problem
@@ -155,7 +154,7 @@ class Work:
     """What the work on each of n rows depends on."""
 
     group: Sequence[int]
-    """Whose rows have one prompt."""
+    """Prompt group of each row; the rows of a group have one prompt."""
     prompt_lengths: Sequence[int]
     lengths: Sequence[int]
     learns: Sequence[bool]
@@ -255,17 +254,19 @@ DUMMY_ROW = torch.zeros(1, dtype=torch.long)
 """Row that a rank without rows of its own calculates, so that sharded models are in step."""
 
 
-def step_scoring(config: Config, objective: Objective, moved: bool) -> tuple[Loop, frozenset[str], frozenset[str]]:
+def step_scoring(
+    objective: Objective, minibatches: int, moved: bool, by_engine: bool, sees_entropy: bool
+) -> tuple[Loop, frozenset[str], frozenset[str]]:
     """The updates of a step, the fields scored before them, and the old statistics that are the engine's report.
 
-    `moved`: the rollouts are of an older policy, which cannot be scored any more. Fields that a plan reads of the
+    `moved`: an older policy, which cannot be scored any more, sampled the rollouts. `by_engine`: old log-probs are the
+    engine's (`rollout.old_logp=engine`); `sees_entropy`: it reports entropies too. Fields that a plan reads of the
     current policy are scored by the plan itself, see `Loop.is_scored`.
     """
-    of_engine = not moved and config.rollout.old_logp == "engine"
-    loop = Loop(objective, config.train.minibatches_per_step, moved, of_engine)
+    of_engine = by_engine and not moved
+    loop = Loop(objective, minibatches, moved, of_engine)
     needs, reads_entropy = loop.needs, not loop.needs.isdisjoint({"entropy_old", "entropy"})
-    sees_entropy = reads_entropy and engine_class(config.rollout.engine).sees_entropy
-    reported = frozenset({"logp_old", "entropy_old"} if sees_entropy else {"logp_old"})
+    reported = frozenset({"logp_old", "entropy_old"} if reads_entropy and sees_entropy else {"logp_old"})
     if moved:
         return loop, needs & OTHERS, reported
     scored = needs & fields_from(*SCORED)

@@ -36,8 +36,7 @@ from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
 from rlzoo.signals import Interrupted, heard, interrupt, number_of
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_optimizer, save_checkpoint
-from rlzoo.training.models import load_models
+from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_models, load_optimizer, save_checkpoint
 from rlzoo.training.stale_rollouts import ahead_tensors, partial_tensors, read_ahead, read_partial
 from rlzoo.training.step import StepRollouts, Trainer
 
@@ -66,7 +65,7 @@ class Outcome:
 
 
 class TrainingView(Protocol):
-    """What a run tells whoever looks on."""
+    """The view of a run: what it reports as it goes."""
 
     def silence(self) -> None:
         """Nothing is to be said from now on: the main process speaks for all."""
@@ -81,11 +80,11 @@ class TrainingView(Protocol):
         ...
 
     def evaluating(self, decoding: Decoding) -> AbstractContextManager[ShowProgress]:
-        """While the policy is evaluated; yields what to call as responses come."""
+        """Context of an evaluation; yields what to call as responses come."""
         ...
 
     def training(self, experiment: Experiment, done: int) -> AbstractContextManager[ShowStep]:
-        """While it trains, `done` steps having been done before; yields what to call after every step."""
+        """Context of training after `done` steps; yields what to call after every step."""
         ...
 
     def profiled(self, traces: Path) -> None:
@@ -145,7 +144,7 @@ def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
 
 @contextmanager
 def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
-    """Until all is written: who interrupts it, or runs out of disk, memory or processes, is told what is saved."""
+    """Context in which an interruption, or a lack of disk, memory or processes, ends in a line on what is saved."""
     try:
         yield
     except KeyboardInterrupt as interruption:

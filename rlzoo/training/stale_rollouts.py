@@ -96,7 +96,7 @@ class PartialRollouts:
     def with_new_groups(
         self, problems: Sequence[int], prompts: Sequence[Sequence[int]], responses: int
     ) -> "PartialRollouts":
-        """With further groups of `responses` responses each, of which nothing is sampled."""
+        """Adds groups of `responses` responses each that have no token yet."""
         joined = concatenate([self.rollouts, _without_tokens(prompts, responses)])
         return replace(self, problems=(*self.problems, *problems), rollouts=joined)
 
@@ -126,7 +126,7 @@ class PartialRollouts:
         return replace(self, problems=tuple(self.problems[p] for p in places), rollouts=Rollouts(prompts, **tensors))
 
     def with_rows(self, rows: Tensor, tensors: Mapping[str, Tensor]) -> "PartialRollouts":
-        """With other responses in the rows [n]; their prompts stay."""
+        """Replaces the responses in the rows [n]; their prompts stay."""
         whole = Rollouts(self.rollouts.prompts, **tensors)
         width = max(self.rollouts.tokens.shape[1], whole.tokens.shape[1])
         held, given = self.rollouts.widened(width).tensors(), whole.widened(width).tensors()

@@ -37,6 +37,7 @@ from rlzoo.model.accelerator import deterministic, to_device
 from rlzoo.model.layout import balanced
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import add_up_copies, is_sharded, resharded
+from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import RolloutEngine, Rollouts, concatenate
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, span, uneven_rewards
 from rlzoo.tasks.base import Problem
@@ -113,6 +114,8 @@ class Trainer:
     ) -> None:
         self.experiment, self.config, self.objective = experiment, experiment.config, experiment.objective
         self.accelerator, self.sampler = accelerator, sampler
+        self.may_be_stale = self.config.rollout.may_be_stale
+        self.sees_entropy = engine_class(self.config.rollout.engine).sees_entropy
         self.sharded, train = is_sharded(policy), self.config.train
         if learns:
             self.rate_fraction = rate_fraction(train)
@@ -172,7 +175,7 @@ class Trainer:
         )
         metrics = {"step": self.progress.step, **rollout_metrics(*given, batch, self.accelerator, bool(by_reward))}
         metrics |= {**collected.metrics, **learnt.metrics(self.accelerator)}
-        if self.config.rollout.may_be_stale:
+        if self.may_be_stale:
             metrics |= staleness(collected.rollouts, done.updates)
         return metrics | {"learning_rate": learning_rate, "updates_skipped": skipped}, collected
 
@@ -319,7 +322,9 @@ class Trainer:
 
     def scoring(self, collected: StepRollouts, objective: Objective) -> tuple[Loop, frozenset[str], frozenset[str]]:
         """What `step_scoring` says of an objective's updates on these rollouts."""
-        return step_scoring(self.config, objective, moved=not collected.is_of(self.progress.updates))
+        minibatches, moved = self.config.train.minibatches_per_step, not collected.is_of(self.progress.updates)
+        by_engine = self.config.rollout.old_logp == "engine"
+        return step_scoring(objective, minibatches, moved, by_engine, self.sees_entropy)
 
     def scored(self, collected: StepRollouts, needs: frozenset[str], observed: bool = False) -> TokenBatch:
         """The batch with the statistics of the policy, the reference and the teacher that are among the fields `needs`.

@@ -45,7 +45,7 @@ def test_a_whole_update_runs_by_deterministic_algorithms(tiny_model: Path) -> No
 def test_on_the_cpu_where_it_has_no_effect_it_is_refused_before_a_model_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlzoo.training.models.load_policy", None)
+    monkeypatch.setattr("rlzoo.training.checkpoint.load_policy", None)
     config = load_config(["train.deterministic=true", f"output={tmp_path / 'run'}"])
     with pytest.raises(UserError, match=r"train.deterministic=true has no effect on cpu: .*leave it out"):
         train(config, Terminal(quiet=True))

@@ -18,6 +18,7 @@ from rlzoo.experiment.check import check, check_old_logp
 from rlzoo.experiment.progress import Progress
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
+from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training.rows import step_scoring
@@ -145,8 +146,8 @@ def test_entropies_that_the_engine_does_not_see_are_the_policys_own(
 def test_scored_is_what_the_engine_does_not_report_or_what_is_compared_with_it(
     expression: str, engine: str, scored: set[str], scores_first: bool
 ) -> None:
-    config = load_config([f"objective={expression}", f"rollout.engine={engine}", HALVES, ENGINE])
-    loop, found, _ = step_scoring(config, parse(expression), moved=False)
+    sees_entropy = engine_class(engine).sees_entropy
+    loop, found, _ = step_scoring(parse(expression), 2, moved=False, by_engine=True, sees_entropy=sees_entropy)
     assert (found, loop.scores_first) == (scored, scores_first)
 
 
