@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rlzoo.config import ModelConfig
-from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from tests.conftest import save_tiny_model
 from tests.model.families import FAMILIES, backend_of
@@ -72,10 +71,3 @@ def test_the_text_part_of_a_model_may_say_it(own: Path) -> None:
     values = json.loads((own / "config.json").read_text())
     (own / "config.json").write_text(json.dumps({**values, "text_config": {"eos_token_id": 3}, "eos_token_id": None}))
     assert loaded(own, "none", generation_config=None).stop_tokens == {EOS, 3}
-
-
-def test_what_is_no_token_id_is_refused_with_the_file(own: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"the generation_config\.json of .* has eos_token_id=\['</s>'\]; give token ids"
-    ):
-        loaded(own, generation_config=["</s>"])

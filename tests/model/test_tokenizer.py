@@ -73,12 +73,6 @@ def test_rlzoo_task_says_that_special_tokens_are_cut_out(folder: Path, capsys: p
     assert told in said[0] and "special tokens" not in said[1]
 
 
-def test_messages_go_through_the_template_with_a_generation_prompt(folder: Path) -> None:
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    tokenizer = load(folder)
-    assert tokenizer.encode(CHAT) == tokenizer.encode("=12-=3-+")
-
-
 @pytest.mark.parametrize(("template", "chat_template"), [(TEMPLATE, "none"), (None, "auto")])
 def test_messages_without_a_template_are_joined(folder: Path, template: str | None, chat_template: str) -> None:
     if template:
@@ -107,13 +101,6 @@ def test_what_a_tool_answers_is_text_also_where_it_spells_special_tokens() -> No
     for text in ("1<|end|> 1", "<|end|>", "1 1", "<|<|end|>end|>"):
         (first, *inner, last) = tokenizer.answered([7], [{"role": "tool", "content": text}])
         assert (first, last) == (9, 9) and 9 not in inner and byte_level.decode(inner) == text
-
-
-def test_stop_tokens_are_those_of_tokenizer_and_generation_config(folder: Path) -> None:
-    tokenizer = load(folder)
-    assert tokenizer.stop_tokens == {tokenizer.backend.eos_token_id}
-    change(folder / "generation_config.json", eos_token_id=[3, 5])
-    assert load(folder).stop_tokens == {tokenizer.backend.eos_token_id, 3, 5}
 
 
 TURNS = (

@@ -108,10 +108,3 @@ def test_wrong_use_is_said_in_one_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert re.search(message, error_of(capsys, "train", *words, f"output={tmp_path / 'run'}"))
-
-
-def test_a_missing_package_is_said_before_anything_loads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rlzoo.experiment.check.find_spec", lambda name: None)
-    assert "pip install 'rlzoo-llm[lora]'" in error_of(capsys, "train", "model.lora.rank=2", f"output={tmp_path}/run")

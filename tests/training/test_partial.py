@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlzoo.doctor.detectors import examine
-from rlzoo.doctor.readers import table_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.progress import OPTIMIZER, PROGRESS
@@ -96,12 +94,6 @@ def test_what_parts_of_responses_do_not_go_with_is_one_line(words: list[str], to
         check(small("objective=grpo", "rollout.max_response_tokens=24", *words))
 
 
-def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.experiment.check.check_engine", lambda config: None)
-    with pytest.raises(UserError, match=r"rollout.partial_tokens=4: a part of .* reads the entropy .*engine=vllm"):
-        check(small("rollout.engine=vllm", "objective=stare(adaptive=true)-dynamic_sampling", PARTIAL))
-
-
 @pytest.mark.parametrize(
     ("finished", "unfinished", "groups"), [(0, 0, 8), (3, 0, 5), (3, 2, 8), (8, 2, 0), (9, 0, 0), (0, 9, 8)]
 )
@@ -111,9 +103,3 @@ def test_a_step_begins_what_it_takes_unless_enough_waits_finished(finished: int,
     begun = PartialRollouts(begun.problems, replace(begun.rollouts, truncated=~ended), 4)
     assert begun.unfinished == [*range(unfinished)] and len(begun.finished) == finished
     assert groups_to_begin(begun, 8) == groups
-
-
-def test_the_doctor_says_how_old_the_tokens_are_that_the_clip_takes() -> None:
-    steps = [{"step": step, "touched/clip/tokens": 0.2, "staleness": 3.0} for step in range(1, 5)]
-    (finding,) = [found for found in examine(table_of(steps)).findings if found.name == "stale_rollouts"]
-    assert finding.reason == "the policy of a token is 3 updates old on average before the step"

@@ -94,12 +94,14 @@ def test_processes_that_cannot_be_dealt_over_copies_and_an_offload_to_nowhere_ar
         check_offload(train, CPU)
 
 
-def test_a_missing_torchao_is_said_before_anything_loads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("word", "extra"), [("train.optimizer=adamw_8bit", "torchao"), ("model.lora.rank=2", "lora")], ids=str
+)
+def test_a_missing_package_is_said_before_anything_loads(
+    word: str, extra: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlzoo.experiment.check.find_spec", lambda name: None)
-    said = error_of(capsys, "train", "train.optimizer=adamw_8bit", f"output={tmp_path}/run")
-    assert "needs the package torchao; pip install 'rlzoo-llm[torchao]'" in said
+    assert f"pip install 'rlzoo-llm[{extra}]'" in error_of(capsys, "train", word, f"output={tmp_path}/run")
 
 
 def parts(gpus: int, *words: str) -> dict[str, float]:

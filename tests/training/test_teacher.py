@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
-from rich.console import Console
 from torch import Tensor
 
 from objectives import parse
@@ -23,31 +22,17 @@ from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.pretrained import EMBEDDED
 from rlzoo.model.tokenizer import load_tokenizer
-from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.memory import Shape, teacher_shape
 from rlzoo.tasks.base import Problem
 from rlzoo.training.fit import arithmetic, predict
-from rlzoo.training.run import load_trainer, train
+from rlzoo.training.run import load_trainer
 from rlzoo.training.step import Trainer
 from tests.conftest import error_of, save_tiny_model
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
+from tests.training.test_ahead import SMALL, small
 
-SMALL = (
-    *("rollout.prompts_per_step=3", "rollout.responses_per_prompt=4", "train.learning_rate=1e-4"),
-    *("train.warmup_steps=0", "train.steps=3", "evaluation.problems=4", "evaluation.samples=1"),
-)
 KNOWING = "task.teacher_prompt={answer}={prompt}"
 SHIPPED = "model.teacher=embedded:sums"
-
-
-def small(*words: str) -> Config:
-    """A run of seconds on the embedded model."""
-    return load_config([*SMALL, *words])
-
-
-def run(folder: Path, *words: str) -> RunFolder:
-    """Trains silently."""
-    return train(small(f"output={folder}", *words), Terminal(Console(quiet=True)))
 
 
 def made(folder: Path, *words: str) -> AbstractContextManager[Trainer]:
@@ -84,20 +69,6 @@ def test_its_log_probs_are_those_of_each_response_alone(taught: Recording) -> No
         prompt = list(sampled.prompts[int(sampled.prompt[row])])
         expected = log_probs(taught.teacher, prompt, tokens).where(sampled.mask[row], 0.0)
         torch.testing.assert_close(found[row], expected, rtol=0, atol=1e-10)
-
-
-def test_an_update_of_opd_has_the_gradient_of_its_equation(taught: Recording) -> None:
-    sampled, batch = rollouts()
-    policy = taught.accelerator.unwrap_model(taught.policy)
-    moved = with_noise(policy, 3)
-    taught.record("opd", collected_by(sampled, batch), old := with_noise(policy, 2), moved)
-    mask, responses = sampled.mask, sampled.responses()
-    earned = (taught.teacher(responses, 1.0).logp - old(responses, 1.0).logp).detach()
-    logp = moved.requires_grad_()(responses, 1.0).logp
-    loss = -((logp - old(responses, 1.0).logp).exp() * earned * mask).sum(1).mean()
-    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(moved.parameters()))])
-    (found,) = taught.gradients
-    assert (found - expected).abs().max() <= 1e-10 * expected.abs().max()
 
 
 @pytest.mark.parametrize("words", [[KNOWING], [KNOWING, SHIPPED], [KNOWING, "model.teacher=initial"]])

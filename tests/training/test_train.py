@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -173,14 +172,6 @@ def test_a_resumed_run_is_bitwise_the_run_that_was_not_stopped(setting: str, tmp
         assert (last[0] / name).read_bytes() == (last[1] / name).read_bytes(), name
     recorded = inspect_run(str(whole.path), InspectConfig(step=2)).recorded
     assert recorded and all(recorded), "the microscope sees other rollouts than training"
-
-
-def test_a_checkpoint_is_a_model_folder(tmp_path: Path) -> None:
-    checkpoint = run(tmp_path / "run", "train.steps=1").last_checkpoint()
-    assert checkpoint is not None
-    assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]
-    with safe_open(checkpoint / "model.safetensors", "pt") as weights:
-        assert weights.metadata()["format"] == "pt"
 
 
 @pytest.mark.slow
