@@ -22,8 +22,7 @@ from rlzoo.tasks.episodes import EpisodePool
 from rlzoo.tasks.verifiers import load_verifiers
 from tests.environments.package_environments import VERIFIERS
 from tests.rollout.calling_model import ADDS, FAILS, MALFORMED, UNKNOWN, save_calling_model
-from tests.rollout.episodes import begin, respond
-from tests.rollout.test_turns import opened
+from tests.rollout.episodes import begin, opened, respond
 
 SPECIAL = re.compile(r"<\|im_start\|>|<\|im_end\|>\n?|<eos>\n?|<pad>")
 

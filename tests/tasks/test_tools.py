@@ -1,7 +1,6 @@
 """Tools of the user: how they are named, what the model is told of a call, and that no call ends a run."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from rlzoo.tasks.tools import LONGEST_ANSWER, LONGEST_CALL, ToolPool, calls_in, 
 from tests.conftest import error_of
 from tests.rollout.calling_model import TOOLS
 from tests.rollout.episodes import begin, make_calls
-from tests.tasks.test_grader_pool import workers_of
 
 PROBLEM = Problem("1", "What is 2+3?", "5")
 
@@ -84,22 +82,6 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
     assert answers_of(pool, asked)[0].text == "a?b"
     for answer in answers_of(pool, [*asked, called("fail")]):
         answer.text.encode("utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("amid", [False, True])
-def test_a_call_whose_worker_is_killed_from_outside_is_made_again(tools: TaskConfig, amid: bool) -> None:
-    with ready(tools, 2, 20.0) as pool:
-        assert [it.text for it in answers_of(pool, [called("add", a=1, b=2)] * 8)] == ["3"] * 8
-        doomed = workers_of(pool) if amid else workers_of(pool)[:1]
-        killing = threading.Timer(0.3 if amid else 0.0, lambda: [worker.kill() for worker in doomed])
-        killing.start()
-        if not amid:
-            killing.join()
-            time.sleep(0.5)
-        answers = answers_of(pool, [called("wait"), *[called("add", a=1, b=2)] * 4])
-        killing.join()
-    assert [it.text for it in answers] == ["slept", *["3"] * 4]
 
 
 @pytest.mark.slow
