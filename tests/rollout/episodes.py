@@ -140,6 +140,16 @@ class Hostile(Showing):
         self.reward = float("nan")
         return self.reward
 
+class Resting(Showing):
+    def rest(self, seconds: float = 0.6) -> str:
+        """Rests.
+
+        Args:
+            seconds: how long.
+        """
+        time.sleep(seconds)
+        return "rested"
+
 class Noted(Hostile):
     """Notes the number of its process."""
 

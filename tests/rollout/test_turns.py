@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -19,6 +19,10 @@ from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
+from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.tasks.base import Grade
+from rlzoo.tasks.environments import Answer, Start, Step, Turn
+from rlzoo.tasks.grading import Graded
 from tests.conftest import error_of
 from tests.processes import ONE, TWO, launch
 from tests.rollout.calling_model import ADDS, TEMPLATE, TOOLS, save_calling_model
@@ -178,6 +182,89 @@ def test_what_reset_shows_leaves_room_for_a_token_of_the_policy(folder: Path) ->
     with opened(load_config(with_class(folder, "Hostile"))) as sample:
         rollouts = sample(0, 2, 2).rollouts
     assert rollouts.lengths.eq(ROOM).all() and rollouts.mask.sum(1).eq(1).all() and rollouts.mask[:, -1].all()
+
+
+# ---- the loop, by an engine and an environment that are scripted -----------------------------------------------------
+
+
+@dataclass
+class Engine:
+    """Writes two tokens in each turn; keeps the seed, the numbers and the room that it is asked with."""
+
+    tokens: Sequence[int]
+    asked: list[tuple[int, list[int], int]] = field(default_factory=list)
+
+    def generate(self, prompts: Any, responses: int, sampling: Sampling, seed: int, numbers: Any) -> Rollouts:
+        self.asked.append((seed, [*numbers], sampling.max_response_tokens))
+        prompt = torch.arange(len(prompts)).repeat_interleave(responses)
+        tokens = torch.tensor([list(self.tokens)] * len(prompt))[:, : sampling.max_response_tokens]
+        zeros, lengths = torch.zeros(tokens.shape), torch.full((len(prompt),), tokens.shape[1])
+        return Rollouts(prompts, prompt, tokens, lengths, zeros == 0, zeros, zeros, lengths < 2, zeros.long())
+
+
+@dataclass
+class Scripted:
+    """Answers every turn of every row; the second turn of row 1 ends its episode."""
+
+    is_stateful: ClassVar[bool] = True
+    starts: Sequence[Start] = ()
+    turns: list[tuple[int, Turn]] = field(default_factory=list)
+
+    def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
+        self.starts = starts
+        return [Step() for _ in starts]
+
+    def step(self, turns: Mapping[int, Turn]) -> dict[int, Step]:
+        self.turns += turns.items()
+        return {
+            row: Step([Answer("5")], reward=turn.number, is_over=(row, turn.number) == (1, 2))
+            for row, turn in turns.items()
+        }
+
+    def grade(self, texts: Sequence[str]) -> list[Graded]:
+        return [Graded(Grade(7.0, 0.0), "graded") for _ in texts]
+
+
+@pytest.fixture
+def scripted(calling: Sample) -> Callable[[int], tuple[Engine, Scripted, GradedRollouts]]:
+    """Two rows for each of two problems, the third and the fifth of all, in three turns at most, in this room."""
+    letter, end = (calling.tokenizer.backend.convert_tokens_to_ids(text) for text in ("a", "<|im_end|>"))
+
+    def rows(room: int) -> tuple[Engine, Scripted, GradedRollouts]:
+        engine, environment = Engine([letter, end]), Scripted()
+        sampler = replace(calling.sampler, engine=engine, environment=environment, max_turns=3)  # type: ignore[arg-type]
+        return engine, environment, sampler(calling.problems[:2], 2, Sampling(room), 7, [2, 4])
+
+    return rows
+
+
+def test_an_environment_receives_each_turn_once_and_what_it_answers_to_the_last_or_an_end_is_not_read(
+    scripted: Any,
+) -> None:
+    engine, environment, graded = scripted(ROOM)
+    assert [(start.group, start.row) for start in environment.starts] == [(2, 4), (2, 5), (4, 8), (4, 9)]
+    numbers = [[turn.number for row, turn in environment.turns if row == asked] for asked in range(4)]
+    assert numbers == [[1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3]]
+    assert [turn.is_last for row, turn in environment.turns if row == 0] == [False, False, True]
+    assert graded.figures["turns"].tolist() == [3, 2, 3, 3] and graded.figures["tool_calls"].tolist() == [2] * 4
+    lengths, answer = graded.rollouts.lengths.tolist(), int(graded.figures["tool_tokens"][0]) // 2
+    assert lengths == [6 + 2 * answer, 4 + answer, 6 + 2 * answer, 6 + 2 * answer]
+    # A turn earns what its step says, the last one whatever the episode earns besides.
+    assert graded.credit["turn_reward"][0, [0, 2 + answer, -1]].tolist() == [1.0, 2.0, 4.0]
+    assert [numbers for _, numbers, _ in engine.asked] == [[2, 4], [4, 5, 8, 9], [4, 8, 9]]
+    assert len({seed for seed, _, _ in engine.asked}) == 3, "each turn has draws of its own"
+
+
+def test_a_row_without_room_for_a_token_behind_an_answer_ends_truncated_and_its_environment_hears_of_it(
+    scripted: Any,
+) -> None:
+    *_, whole = scripted(ROOM)
+    answer = int(whole.figures["tool_tokens"][0]) // 2
+    *_, full = scripted(2 + answer)
+    assert full.rollouts.truncated.all() and full.rollouts.lengths.eq(2).all()
+    engine, environment, cut = scripted(2 + answer + 1)
+    assert cut.rollouts.truncated.all() and cut.rollouts.lengths.eq(3 + answer).all() and engine.asked[1][2] == 1
+    assert [turn for row, turn in environment.turns if row == 0][1:] == [Turn("a", 2, is_truncated=True, is_last=True)]
 
 
 # ---- ends and users --------------------------------------------------------------------------------------------------
@@ -343,7 +430,13 @@ def test_rows_do_not_wait_for_other_problems_where_the_engine_answers_side_by_si
 def test_two_processes_hold_the_rows_of_one(kind: str, folder: Path, tmp_path: Path) -> None:
     rewarded = [*with_tools(folder), f"task.reward=[{folder}/tools.py:length]"]
     keys = rewarded if kind == "tools" else with_class(folder, "Showing")
-    keys += [*SMALL, "rollout.prompts_per_step=5", "train.steps=2", "objective=grpo-kl"]
+    keys += [
+        *SMALL,
+        "rollout.prompts_per_step=5",
+        "train.steps=2",
+        "objective=grpo-kl",
+        f"rollout.max_response_tokens={ROOM}",
+    ]
     for name, launcher in (("one", ONE), ("two", TWO)):
         launch([*launcher, "-m", "rlzoo", "train", *keys, f"output={tmp_path / name}"])
     one, two = (read_json_lines(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))

@@ -106,6 +106,19 @@ def test_what_a_user_says_is_text_or_the_end_and_needs_no_tool() -> None:
         lost, (empty,) = respond(episodes, [(0, "text"), (1, "")])
         assert lost == [] and (empty.text, empty.role, empty.is_error) == ("", "user", False)
         assert [it.outcome for it in episodes.grade([""] * 2)] == ["failed", "graded"]
+    with pool(config("Asking")) as episodes:
+        begin(episodes, [PROBLEM], [1])
+        assert make_calls(episodes, [(0, [ADD])])[0][0].role == "tool", "the user hears no turn with a call"
+        assert [it.text for it in respond(episodes, [(0, "so")])[0]] == ["And 1?"]
+        assert respond(episodes, [(0, "so on")], is_truncated=True) == [[]]
+        assert episodes.grade([""])[0].grade.reward == 1.0, "it was told one turn"
+
+
+def test_the_calls_of_a_turn_have_their_time_together() -> None:
+    with pool(config("Resting", timeout=1.0)) as episodes:
+        begin(episodes, [PROBLEM] * 2, [1] * 2)
+        long, short = make_calls(episodes, [(0, [called("rest")] * 3), (1, [called("rest", seconds=2.0)])])
+        assert [it.text for it in long] == ["rested"] * 3 and "more than 1 seconds" in short[0].text
 
 
 def test_methods_may_be_asynchronous() -> None:

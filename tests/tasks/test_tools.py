@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks import check_task, sandbox
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.environments import Answer
+from rlzoo.tasks.environments import Answer, Turn
 from rlzoo.tasks.sandbox import MOST_TIMED_OUT
 from rlzoo.tasks.tools import LONGEST_ANSWER, LONGEST_CALL, ToolPool, calls_in, load_tools
 from tests.conftest import error_of
@@ -137,6 +138,9 @@ def test_what_a_tool_draws_follows_from_row_turn_and_place_of_its_call(tools: Ta
         assert [it.text for (it,) in make_calls(alone, rows)] == drawn[2:0:-1]
         (twice,) = make_calls(alone, [(0, [called("draw")] * 2)])
         assert twice[0].text == drawn[0] != twice[1].text
+        turn = Turn(f"<tool_call>{called('draw')}</tool_call>", number=2)
+        assert alone.step({0: turn})[0].answers[0].text != drawn[0]
+        assert not alone.step({0: replace(turn, is_last=True)})[0].answers
 
 
 def test_calls_are_read_from_a_turn_in_order_the_last_also_without_its_end() -> None:
