@@ -197,6 +197,8 @@ class RolloutConfig:
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
     """GiB that vLLM holds for the keys and values of responses in progress; unless set 4, or more where one whole
     response takes more. For vLLM alone."""
+    engine_args: Annotated[dict[str, Any], RESULTS, EVALUATES] = field(default_factory=dict)
+    """Further arguments of vLLM's `LLM`, such as `rollout.engine_args.kv_cache_dtype=fp8`. For `engine=vllm` alone."""
     noise: Annotated[Positive | None, RESULTS] = None
     """Standard deviation of a fixed offset on every token's logit, by which the transformers engine samples otherwise
     than the policy in training, to imitate an engine that disagrees; evaluation samples without it."""
@@ -256,7 +258,7 @@ class EvaluationConfig:
     """Held-out problems, the same ones before and after training."""
     samples: Annotated[Count, EVALUATION, EVALUATES] = 8
     """k of avg@k: responses per held-out problem."""
-    decodings: Annotated[list[str], EVALUATION, EVALUATES] = field(default_factory=lambda: ["1.0/1.0"])
+    decodings: Annotated[list[str], EVALUATION, EVALUATES | TASK] = field(default_factory=lambda: ["1.0/1.0"])
     """How responses are sampled, temperature/top-p, each evaluated by itself: `[1.0/1.0, 0.7/0.9]`; `0/1` is greedy;
     `0.6/0.95/20/0.05` has top-k and min-p as well."""
     stop: Annotated[list[str], EVALUATION, EVALUATES] = field(default_factory=list)

@@ -136,12 +136,12 @@ def longest_first(sizes: Sequence[int], sizes_so_far: Sequence[int]) -> list[int
 def filled(sizes: Sequence[int], budget: int) -> list[list[int]]:
     """Items in parts of at most the budget, if they can: each, the largest first, into the first part with room."""
     parts: list[list[int]] = []
-    room: list[int] = []
+    room = np.full(len(sizes), budget)  # of parts that are not begun, too
     for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
-        part = next((part for part, left in enumerate(room) if sizes[item] <= left), len(parts))
+        fits = room[: len(parts)] >= sizes[item]
+        part = int(fits.argmax()) if fits.any() else len(parts)
         if part == len(parts):
             parts.append([])
-            room.append(budget)
         parts[part].append(item)
         room[part] -= sizes[item]
     return parts

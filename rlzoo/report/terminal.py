@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Terminal:
         lines.append(("model", f"{config.model.name} on {machine}, {config.model.precision}"))
         if device == "cuda" and config.model.precision == "float32":
             lines.append(("", "float32 without TF32, exact and about ten times slower than model.precision=bfloat16"))
+        if device == "cuda" and config.rollout.engine == "transformers" and find_spec("vllm"):
+            lines.append(("", "rollout.engine=vllm is installed, and samples many times faster on a GPU"))
         lines.append(("task", f"{config.task.name}, {len(experiment.held_out)} problems held out"))
         limit = counted(config.rollout.max_response_tokens, "token")
         lines.append(("responses", f"end with {experiment.tokenizer.ends}, or are cut after {limit}"))

@@ -1,6 +1,6 @@
 """Rollout engines behind one protocol. What an engine can do stands at its class; nothing asks for its name."""
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -53,12 +53,13 @@ def engine_class(written: str) -> "type[RolloutEngine]":
 def check_engine(config: Config) -> None:
     """Refuses an engine that cannot run here and settings it would not heed, before any model loads.
 
-    A key of the section whose default is none is for the engines that say that they read it.
+    A key of the section whose default is none or empty is for the engines that say that they read it.
     """
     engine = engine_class(config.rollout.engine)
     for item in fields(RolloutConfig):
         value = getattr(config.rollout, item.name)
-        if item.default is None and value is not None and item.name not in engine.reads:
+        is_unset = value in (None, {})
+        if not is_unset and item.default in (None, MISSING) and item.name not in engine.reads:
             raise UserError(
                 f"rollout.{item.name}={value} has no effect with rollout.engine={config.rollout.engine}; leave it out"
             )

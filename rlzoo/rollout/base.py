@@ -144,7 +144,7 @@ class RolloutEngine(Protocol):
     kv_cache_gib: ClassVar[float | None]
     """GiB that it sets aside here for keys and values unless `rollout.kv_cache_gib` says; None if these grow."""
     reads: ClassVar[frozenset[str]]
-    """The keys of `rollout` that it reads among those whose default is none."""
+    """The keys of `rollout` that it reads among those whose default is none or empty."""
     packages: ClassVar[tuple[str, ...]]
     """The distributions that sample, whose versions a run records."""
 

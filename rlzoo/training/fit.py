@@ -118,6 +118,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         Phase("start", {**models, **copy, **merged, **handed, **set_aside, **reserved}),
         Phase("rollout", {**held, **buckets, **copy, **tokens, "KV cache": cache, **reserved}),
         Phase("scoring", {**trains, **also, "activations": float(layer), **head, **reserved}),
+        Phase("planning", {**trains, "temporaries": PLAN_BYTES * _tokens(config), **reserved}),
         max((Phase("training", {**learns, **moment, **reserved}) for moment in moments), key=lambda phase: phase.total),
         Phase("hand-over", {**held, **buckets, **copy, **merged, **handed, **tokens, **reserved}),
     ]
@@ -151,6 +152,10 @@ def root_bytes(shape: Shape) -> float:
 def gathered_weight_bytes(shape: Shape, bfloat16: bool) -> float:
     """Bytes of the largest weight, whole in float32 on its way to the sampler, and as it is cast there."""
     return (6.0 if bfloat16 else 4.0) * shape.largest
+
+
+PLAN_BYTES = 60.0
+"""Bytes above the batch for each of its positions while a step is prepared and planned: 48 to 60 on an H200."""
 
 
 def token_bytes(objective: Objective) -> int:

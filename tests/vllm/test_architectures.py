@@ -1,6 +1,7 @@
 """The sampler's function is the trainer's whatever the architecture, and each weight arrives under its name."""
 
 import dataclasses
+import re
 from contextlib import closing
 from typing import Any
 
@@ -13,11 +14,11 @@ from transformers import (
     PreTrainedConfig,
 )
 
-from rlzoo.config import ModelConfig, RolloutConfig
+from rlzoo.config import ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout import load_engine
+from rlzoo.rollout import check_engine, load_engine
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.vllm_engine import VllmEngine
 from tests.conftest import character_tokenizer
@@ -83,3 +84,23 @@ def test_a_cache_too_small_for_one_response_is_refused() -> None:
     policy = tiny_policy("an untied head")
     with pytest.raises(UserError, match=r"rollout.kv_cache_gib=1e-05 is too small.*raise it"):
         VllmEngine(policy, policy.tokenizer, dataclasses.replace(ROLLOUT, kv_cache_gib=1e-5), ModelConfig())
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("kv_cache_dtyp=fp8", "kv_cache_dtyp: vLLM has no such argument; did you mean kv_cache_dtype?"),
+        ("max_model_len=64", "max_model_len: rlzoo sets it from its own keys"),
+    ],
+)
+def test_arguments_that_vllm_does_not_know_or_rlzoo_sets_are_refused(word: str, says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"rollout.engine_args.{says}")):
+        check_engine(load_config(["rollout.engine=vllm", f"rollout.engine_args.{word}"]))
+
+
+def test_further_arguments_reach_vllm() -> None:
+    policy = tiny_policy("an untied head")
+    config = dataclasses.replace(ROLLOUT, engine_args={"block_size": 32, "max_num_batched_tokens": 4096})
+    with closing(VllmEngine(policy, policy.tokenizer, config, ModelConfig())) as engine:
+        made = engine.llm.llm_engine.vllm_config
+        assert (made.cache_config.block_size, made.scheduler_config.max_num_batched_tokens) == (32, 4096)
