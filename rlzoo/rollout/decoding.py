@@ -12,7 +12,7 @@ from rlzoo.rollout.base import Rollouts, Sampling
 
 BLOCK = 256
 LIKELIEST = 256
-"""A nucleus mostly lies within so many tokens, which are much faster to find than to sort all."""
+"""A nucleus mostly lies within this many tokens, which are much faster to find than to sort all."""
 EVERY = 8
 """Tokens after which what is written is read for a text that ends it."""
 
@@ -22,10 +22,10 @@ Decode = Callable[[Sequence[int]], str]
 # ---- draws -----------------------------------------------------------------------------------------------------------
 
 
-def uniform(seed: int, step: int, lot: Tensor) -> Tensor:
-    """[N] numbers in [0, 1) that depend on seed, step and `lot` [N] int alone, whatever other lots there are."""
-    drawn = np.random.default_rng([seed, step]).random(int(lot.max()) + 1, dtype=np.float32)
-    return torch.from_numpy(drawn)[lot]
+def uniform(seed: int, step: int, rows: Tensor) -> Tensor:
+    """[N] numbers in [0, 1) that depend on seed, step and row number alone, whatever other `rows` [N] there are."""
+    drawn = np.random.default_rng([seed, step]).random(int(rows.max()) + 1, dtype=np.float32)
+    return torch.from_numpy(drawn)[rows]
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,7 +34,7 @@ def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
     The distribution is softmax(logits / temperature) without tokens below `min_p` times the likeliest, cut to the
     `top_k` likeliest, then to the smallest nucleus of mass `top_p`, and renormalised.
     At temperature 0 the token is the likeliest, and log-prob and entropy are those of softmax(logits).
-    `sampling.noise` perturbs the logits first, and what is said is of the perturbed ones. `logits` are overwritten.
+    `sampling.noise` perturbs the logits first; log-probs and entropies are those with it. `logits` are overwritten.
     """
     if sampling.noise:
         logits += offset(sampling.noise, logits.shape[1]).to(logits)

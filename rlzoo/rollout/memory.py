@@ -19,7 +19,7 @@ GIB = 2**30
 ROOM = 1.25
 """Keys and values that are held for each that is there: a cache that grows is given a quarter more than it needs."""
 SPARE = 256
-"""Tokens: a cache is cut into blocks, of which the last need not be full and one is never used."""
+"""Tokens: a cache is cut into blocks; the last need not be full, and one is never used."""
 
 _logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def least_gib(shape: Shape, model: ModelConfig, length: int) -> float:
 
 
 def set_aside_gib(rollout: RolloutConfig, usual: float, model: ModelConfig, shape: Shape, length: int) -> float:
-    """GiB for keys and values of an engine that sets `usual` aside: what is said, or else that or the least, if more.
+    """GiB for keys and values of an engine that sets `usual` aside: `rollout.kv_cache_gib`, or else what is needed.
 
     `length` are the tokens of the longest response with its prompt.
     """
@@ -151,7 +151,7 @@ def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokeniz
     memory, needed = total_memory(), cache_bytes(rollout, model, shape_of(model), rollout.rows_per_batch, length)
     if engine_class(rollout.engine).kv_cache_gib is None and needed > memory:
         _logger.warning(
-            "rollout.rows_per_batch=%d: keys and values of so many responses of %d tokens with their prompts take %.0f "
+            "rollout.rows_per_batch=%d: keys and values of as many responses of %d tokens with their prompts take %.0f "
             "GiB, and there are %.0f; if most responses become that long, set rollout.engine=vllm or "
             "rollout.rows_per_batch=%d",
             *(rollout.rows_per_batch, length, needed / GIB, memory / GIB),

@@ -79,7 +79,7 @@ def _rewards(grades: Sequence[Grade]) -> Tensor | None:
 
 
 def uneven_rewards(counts: Collection[int]) -> str:
-    """Why so many rewards for one response and so many for another cannot be used."""
+    """Says why different numbers of rewards for responses cannot be used."""
     several = " and ".join(map(str, sorted(counts)))
     return f"the grader of task.name gives {several} rewards for different responses; it must give as many for each"
 
@@ -210,7 +210,7 @@ class Sampler:
             for number in range(responses)
         ]
         begun = environment.reset(starts, seed)
-        lots = [start.row for start in starts]
+        row_numbers = [start.row for start in starts]
         shown = ["".join(answer.text for answer in step.answers) for step in begun]
         if any(shown):
             sampled, rows = self._sample_shown(starts, shown, responses, sampling, seed)
@@ -226,10 +226,12 @@ class Sampler:
         size = len(rows) if waits else responses
         parts = [{row: rows[row] for row in range(first, first + size)} for first in range(0, len(rows), size)]
         if len(parts) == 1:
-            self._take_turns(environment, parts[0], lots, sampling, seed)
+            self._take_turns(environment, parts[0], row_numbers, sampling, seed)
         else:
             with ThreadPoolExecutor(len(parts)) as threads:
-                ends = [threads.submit(self._take_turns, environment, part, lots, sampling, seed) for part in parts]
+                ends = [
+                    threads.submit(self._take_turns, environment, part, row_numbers, sampling, seed) for part in parts
+                ]
             for end in ends:
                 end.result()
         return _rollouts(sampled, rows), rows
@@ -238,7 +240,7 @@ class Sampler:
         self,
         environment: Environment,
         rows: Mapping[int, Conversation],
-        lots: Sequence[int],
+        row_numbers: Sequence[int],
         sampling: Sampling,
         seed: int,
     ) -> None:
@@ -248,7 +250,9 @@ class Sampler:
             if not going:
                 return
             rows = going
-            sampled = self._sample([*rows.values()], sampling, seed_of(seed, number), [lots[row] for row in rows])
+            sampled = self._sample(
+                [*rows.values()], sampling, seed_of(seed, number), [row_numbers[row] for row in rows]
+            )
             self._add_turns([*rows.values()], sampled, sampling)
 
     def _answer_turns(
@@ -282,11 +286,13 @@ class Sampler:
             row.add_context(tokens)
         return not row.truncated
 
-    def _sample(self, rows: Sequence[Conversation], sampling: Sampling, seed: int, lots: Sequence[int]) -> Rollouts:
-        """Samples a turn of each row, which draws by its number among the rows of all processes, its lot."""
+    def _sample(
+        self, rows: Sequence[Conversation], sampling: Sampling, seed: int, row_numbers: Sequence[int]
+    ) -> Rollouts:
+        """Samples a turn of each row, which draws by its number among the rows of all processes."""
         room = max(_room(row, sampling) for row in rows)
         prompts = [[*row.prompt, *row.tokens] for row in rows]
-        return self.engine.generate(prompts, 1, replace(sampling, max_response_tokens=room), seed, lots)
+        return self.engine.generate(prompts, 1, replace(sampling, max_response_tokens=room), seed, row_numbers)
 
     def _sample_shown(
         self, starts: Sequence[Start], texts: Sequence[str], responses: int, sampling: Sampling, seed: int

@@ -73,12 +73,12 @@ class TransformersEngine:
         """Samples `responses_per_prompt` responses to each prompt; the results lie on the CPU."""
         prompt = torch.arange(len(prompts)).repeat_interleave(responses_per_prompt)
         number = prompt if numbers is None else torch.tensor(numbers)[prompt]
-        lot = number * responses_per_prompt + torch.arange(len(prompt)) % responses_per_prompt
+        row_number = number * responses_per_prompt + torch.arange(len(prompt)) % responses_per_prompt
         by_length = torch.tensor([len(ids) for ids in prompts])[prompt].argsort(stable=True)
         tokens = torch.zeros(len(prompt), 0, dtype=torch.long)
         logp = entropy = torch.zeros(len(prompt), 0)
         for rows in by_length.split(self.rows_per_batch):
-            steps = self._decode(prompts, prompt[rows], rows, lot, sampling, seed)
+            steps = self._decode(prompts, prompt[rows], rows, row_number, sampling, seed)
             width = max(len(steps), tokens.shape[1])
             tokens, logp, entropy = (widened(tensor, width) for tensor in (tokens, logp, entropy))
             for column, step in enumerate(steps):
@@ -92,11 +92,11 @@ class TransformersEngine:
         prompts: Sequence[Sequence[int]],
         prompt: Tensor,
         rows: Tensor,
-        lot: Tensor,
+        row_number: Tensor,
         sampling: Sampling,
         seed: int,
     ) -> list["_Step"]:
-        """Decodes the responses `rows` [n], which answer `prompt` [n], until all have ended; `lot` [N] is for draws."""
+        """Decodes the responses `rows` [n] to `prompt` [n] until all have ended; `row_number` [N] decides the draws."""
         device = self.policy.model.device
         stop_tokens = self.stop_tokens.to(device)
         cache = _cache(self.policy.model.config)
@@ -111,7 +111,7 @@ class TransformersEngine:
         watch = Watch(sampling.stop, self.tokenizer.decode) if sampling.stop else None
         steps: list[_Step] = []
         while True:
-            chosen = draw(logits, sampling, to_device(uniform(seed, len(steps), lot)[rows], device))
+            chosen = draw(logits, sampling, to_device(uniform(seed, len(steps), row_number)[rows], device))
             steps.append(_Step(rows, *chosen))
             tokens = chosen[0]
             running = running & ~torch.isin(tokens, stop_tokens)

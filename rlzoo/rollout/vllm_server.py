@@ -8,7 +8,7 @@ The server is started by hand, before the run, and may serve one run after the o
         --load-format dummy --weight-transfer-config '{"backend": "nccl"}'
 
 `VllmServer.command` has it for a configuration, and so has every error. `--tensor-parallel-size` and the like may be
-added. In its dev mode it takes weights from whoever reaches it: it belongs on a network that is closed to others.
+added. In its dev mode it takes weights from any client: it belongs on a network that is closed to others.
 """
 
 import json
@@ -71,7 +71,7 @@ class VllmServer:
         self.config, self.model, self.version = config, model, version
         self.stop_tokens = sorted(tokenizer.stop_tokens)
         self.source = _Source(policy, torch.bfloat16 if model.precision == "bfloat16" else torch.float32)
-        with self._heard(config, model):
+        with self._named_errors(config, model):
             self.longest = _served(config)[model.name]
             self.transfer = self._connected()
         self.sync(policy, version)
@@ -97,7 +97,7 @@ class VllmServer:
             )
         if urlsplit(rollout.server).scheme not in ("http", "https") or urlsplit(rollout.server).port is None:
             raise UserError(f"rollout.server={rollout.server} is no address; it must be like http://HOST:PORT")
-        with cls._heard(rollout, model):
+        with cls._named_errors(rollout, model):
             served = _served(rollout)
             if model.name not in served:
                 raise UserError(
@@ -141,7 +141,7 @@ class VllmServer:
     def sync(self, policy: Policy, version: int) -> None:
         """Sends the policy's weights; all processes together."""
         self.source.policy, self.version = policy, version
-        with self._heard(self.config, self.model):
+        with self._named_errors(self.config, self.model):
             if self.transfer.is_sender:
                 self._call("POST", "pause?mode=wait")
             if policy.device.type == "cuda":  # the sender's stream waits for no other, such as the optimiser's
@@ -183,13 +183,13 @@ class VllmServer:
             return list(self._call("POST", "v1/completions", {**requested, **of_prompt})["choices"])
 
         side_by_side = max(1, self.config.rows_per_batch // responses_per_prompt)
-        with self._heard(self.config, self.model), ThreadPoolExecutor(side_by_side) as threads:
+        with self._named_errors(self.config, self.model), ThreadPoolExecutor(side_by_side) as threads:
             answers = list(threads.map(answered, prompts, numbers or range(len(prompts))))
             responses = [_response(choice) for choices in answers for choice in choices]
             now = self._call("GET", "weight_info")["weight_version"]
         if now != self.given:
             raise UserError(
-                f"rollout.server={self.config.server}: another run gave it other weights, or it was started anew; "
+                f"rollout.server={self.config.server}: another run gave it other weights, or it was started again; "
                 f"give each run a server of its own, and go on with resume=true"
             )
         copies = responses_per_prompt if greedy else 1
@@ -236,8 +236,8 @@ class VllmServer:
 
     @classmethod
     @contextmanager
-    def _heard(cls, rollout: RolloutConfig, model: ModelConfig) -> Iterator[None]:
-        """While the server is talked to."""
+    def _named_errors(cls, rollout: RolloutConfig, model: ModelConfig) -> Iterator[None]:
+        """Turns errors of the server and the connection into one line that names the key and the command."""
         try:
             yield
         except requests.HTTPError as error:

@@ -80,7 +80,7 @@ def _loaded(written: str, options: str) -> VerifiersEnvironment:
     import verifiers
 
     datasets.disable_progress_bars()
-    logging.getLogger("verifiers").setLevel(logging.ERROR)  # it advises authors, anew in each episode's process
+    logging.getLogger("verifiers").setLevel(logging.ERROR)  # it advises authors, again in each episode's process
     if not hasattr(verifiers, "MultiTurnEnv"):
         raise UserError(
             f"{setting}: verifiers {verifiers.__version__} has no MultiTurnEnv; {_EXTRA} brings one that has"
