@@ -187,6 +187,10 @@ class Surrogate(Part):
         """[n, T] bool: tokens whose gradient the bounds cut off."""
         return torch.zeros_like(ratio, dtype=torch.bool)
 
+    def bounded(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
+        """[n, T] bool: tokens whose gradient the bounds change, which are those that metrics count as touched."""
+        return self.clips(ratio, advantage, bounds)
+
     def numbers(self) -> Mapping[str, str]:
         """The bounds before modifiers, as `equation` writes them."""
         return {}

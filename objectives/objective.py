@@ -332,8 +332,8 @@ class Objective:
         mask, surrogate = part.batch.mask, self.the(Surrogate)
         logp = torch.where(mask, logp, 0.0)
         ratio = self.the(Ratio).ratio(part.batch, logp)
-        clipped = surrogate.clips(ratio, part.batch.advantage, part.bounds)
-        touched = {**part.touched, surrogate.name: mask & clipped}
+        bounded = surrogate.bounded(ratio, part.batch.advantage, part.bounds)
+        touched = {**part.touched, surrogate.name: mask & bounded}
         if part.unmodified:
             gradient = self._surrogate_gradient(part, logp, part.bounds)
             for name, bounds in part.unmodified.items():

@@ -25,6 +25,9 @@ class Cispo(Surrogate):
         weight = ratio.detach().clamp(1 - self.low, 1 + self.high)
         return -weight * advantage * (logp - logp.detach()).exp()
 
+    def bounded(self, ratio: Tensor, advantage: Tensor, bounds: Bounds) -> Tensor:
+        return (advantage != 0) & ((ratio < 1 - self.low) | (ratio > 1 + self.high))
+
     def formula(self) -> str:
         return f"sg[clip(r, {1 - self.low:g}, {1 + self.high:g})] A log p"
 

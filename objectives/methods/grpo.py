@@ -85,6 +85,7 @@ recipe(
 The paper gives no formula; this is what its run script does: DAPO without dynamic sampling and overlong shaping.
 Open: "standard GRPO" would be the mean per response; the script, and later papers on it, take the token mean.
 Deviations: a truncated response earns nothing; the authors grade its text (here task.grade_truncated=true).
+Their logged entropy may be misaligned with its tokens (issue 5 of their repository).
 Variant authors (vendored verl): dual_clip(cap=10); token mean per micro-batch, weighted by its rows.
 """
 

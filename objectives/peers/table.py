@@ -7,6 +7,7 @@ one table translates either way. Of each stage the first rule holds that is true
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from objectives.batch import FIELDS
@@ -158,11 +159,16 @@ def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], li
             if name in known and known[name] != value:
                 raise ObjectiveError(f"{table.name}: {name} is given twice, as {known[name]} and as {value}")
             known[name] = _plain(value)
-        elif any(name == run or (run.endswith(".") and name.startswith(run)) for run in table.elsewhere):
+        elif name.endswith("._target_") or any(map(partial(_is_of, name), table.elsewhere)):
             elsewhere.append(name)
         else:
             unknown.append(f"{name}={value}")
     return known, elsewhere, unknown
+
+
+def _is_of(name: str, run: str) -> bool:
+    """Whether a setting is one of a run's, or begins as its group does."""
+    return name == run or (run.endswith(".") and name.startswith(run))
 
 
 def _plain(value: Any) -> Any:

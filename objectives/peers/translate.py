@@ -46,7 +46,8 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
     """The expression for settings of a library. Raises ObjectiveError for what nothing here does."""
     table = PEERS[name]
     known, elsewhere, unknown = read(table, given)
-    if doubtful := [item for item in unknown if _OF_OBJECTIVES.search(item.partition("=")[0])]:
+    set_ones = [item for item in unknown if not item.endswith("=None")]
+    if doubtful := [item for item in set_ones if _OF_OBJECTIVES.search(item.partition("=")[0])]:
         raise ObjectiveError(
             f"{name}: {doubtful[0]} is not known here as of {table.version}, and its name is that of a setting of the "
             "objective. Leave it out if it has no effect there."

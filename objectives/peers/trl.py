@@ -176,7 +176,7 @@ TRL = PeerTable(
         *("max_prompt_length", "max_completion_length", "temperature", "top_p", "top_k", "num_train_epochs"),
         *("max_steps", "bf16", "seed", "logging_steps", "save_steps", "report_to", "gradient_checkpointing"),
         *("vllm_mode", "vllm_gpu_memory_utilization", "vllm_tensor_parallel_size", "reward_weights"),
-        *("model_name_or_path", "dataset_name", "reward_funcs", "reward_model_name_or_path"),
+        *("model_name_or_path", "dataset_name", "reward_funcs", "reward_model_name_or_path", "prediction_loss_only"),
     ),
     other_names={"vllm_importance_sampling_cap": "vllm_importance_sampling_clip_max"},
     as_read=_low_delta,

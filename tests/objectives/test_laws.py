@@ -145,6 +145,7 @@ def test_an_unmoved_policy_needs_no_old_log_probs_and_no_current_statistics() ->
 PLAIN = [
     *(expression for expression in VARIANTS if {"clip", "unclipped"} & {part.name for part in parse(expression).parts}),
     "grpo+dual_clip",
+    "cispo(low=0.2,high=0.2)",
 ]
 
 

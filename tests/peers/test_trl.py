@@ -186,6 +186,12 @@ def test_the_table_has_the_defaults_of_trl(name: str) -> None:
     assert setting.default == TRL.defaults[name]
 
 
+def test_no_setting_of_trl_that_may_decide_the_objective_is_unknown() -> None:
+    names = {item.name for item in fields(GRPOConfig)} - TRL.other_names.keys() - TRL.defaults.keys()
+    names.remove("router_aux_loss_coef")  # a loss of its own, which nothing here has
+    assert from_peer("trl", dict.fromkeys(names, 1)).expression == from_peer("trl", {}).expression
+
+
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_trls_entropy_threshold_is_interpolated(share: float) -> None:
     """The quantile lies between two entropies, so that it keeps up to a token less than our share, and no other."""

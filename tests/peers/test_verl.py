@@ -19,6 +19,7 @@ from verl.workers.config import ActorConfig, PolicyLossConfig
 
 from objectives import TokenBatch
 from objectives.peers import VERL
+from objectives.peers.table import flat
 from objectives.peers.translate import from_peer
 from objectives.peers.verl import (
     ACTOR,
@@ -212,6 +213,15 @@ def test_the_table_has_the_defaults_of_verl(name: str) -> None:
     for word in name.split("."):
         value = value.get(word) if isinstance(value, dict) else None
     assert value == VERL.defaults[name] or (value is None and name.startswith(OVERLONG))  # those are reward functions'
+
+
+def test_no_setting_of_verls_own_file_that_may_decide_the_objective_is_unknown() -> None:
+    file = Path(verl.__file__).parent / "trainer" / "config" / "_generated_ppo_trainer.yaml"
+    settings = dict(flat(yaml.safe_load(file.read_text("utf-8"))))
+    assert (
+        from_peer("verl", {**settings, ADVANTAGE: "grpo"}).expression
+        == from_peer("verl", {ADVANTAGE: "grpo"}).expression
+    )
 
 
 @pytest.mark.parametrize("estimator", ["reinforce_plus_plus", "reinforce_plus_plus_baseline"])
