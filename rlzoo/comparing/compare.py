@@ -65,6 +65,7 @@ def compare(
     except OSError as error:
         raise UserError(f"output={grid.folder} cannot be written: {error.strerror}") from None
     with _locked(grid.folder) as lock:
+        grid = grid.up_to_date()
         while True:
             grid.save()
             cells = [CellRun(cell) for cell in grid.cells]

@@ -22,7 +22,7 @@ from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_c
 from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_file, write_json
-from rlzoo.records import name_inside, text
+from rlzoo.records import name_inside, reading, text
 from rlzoo.source import digest as source_digest
 
 _logger = logging.getLogger(__name__)
@@ -141,6 +141,8 @@ class Grid:
     """Names of entries and seeds that were added so."""
     earlier: tuple[GridEntry, ...] = ()
     """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
+    joined_to: str = ""
+    """What `grid.json` said when this grid was joined to it."""
 
     @cached_property
     def cells(self) -> list[GridCell]:
@@ -210,7 +212,8 @@ class Grid:
 
         Raises UserError for code from outside that they alone name and `trust` does not cover.
         """
-        if not (self.folder / GRID).exists():
+        written = self._written()
+        if not written:
             check_recorded([], trust=trust)
             return self
         old = Grid.load(self.folder)
@@ -230,7 +233,22 @@ class Grid:
             up_to=self.up_to or old.up_to,
             further=old.further,
             earlier=old.earlier,
+            joined_to=written,
         )
+
+    def up_to_date(self) -> "Grid":
+        """With what another call has written into the folder since this one read it."""
+        if self._written() == self.joined_to:
+            return self
+        grid = self.joined().of_todays_code()
+        grid.check()
+        return grid
+
+    def _written(self) -> str:
+        """What is in the folder's `grid.json`; empty if there is none."""
+        path = self.folder / GRID
+        with reading(path):
+            return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def warn_of_other_rows(self, asked: Iterable[GridEntry]) -> None:
         """Warns about rows from earlier calls that will be trained too."""

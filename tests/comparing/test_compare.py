@@ -235,6 +235,17 @@ def test_words_of_a_configuration_lead_back_to_it() -> None:
     assert load_config(["configs/sums.yaml", *words_of(config)]) == config
 
 
+def test_of_two_calls_at_once_neither_loses_the_rows_of_the_other(tmp_path: Path) -> None:
+    first, second = grid(tmp_path / "grid", "grpo"), grid(tmp_path / "grid", "rloo", "seeds=4")
+    assert first.up_to_date() is first
+    (tmp_path / "grid").mkdir()
+    first.save()
+    second = second.up_to_date()
+    second.save()
+    saved = Grid.load(tmp_path / "grid")
+    assert {entry.asked for entry in saved.objectives} == {"grpo", "rloo"} and saved.seeds == (0, 1, 2, 4)
+
+
 # ---- running it ------------------------------------------------------------------------------------------------------
 
 
