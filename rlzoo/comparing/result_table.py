@@ -23,6 +23,7 @@ NEEDED = ("method", "seed", "problem", "sample", "value")
 PLACES = ("set", "decoding")
 RESPONSE = "response"
 SUFFIXES = (".csv", ".parquet")
+_LARGEST_SEED = 2**53
 TRUTH = {"true": "1", "false": "0"}
 LEAST_COMPLETE = 0.9
 """The share of the problems that all runs have to have answered in full; the others are then left out."""
@@ -52,11 +53,13 @@ class ResultTable:
         return texts
 
     def seeds(self) -> np.ndarray:
-        """[rows]. Raises UserError for what is not a whole number."""
-        texts = self.column("seed")
+        """[rows]. Raises UserError for what is not a whole number, or so large that a float may stand for another."""
+        texts, remedy = self.column("seed"), "number the runs of a method 0, 1, 2, ..."
         numbers = _numbers(texts)
         for row in np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers))))[:1]:
-            self._refuse(row, f"seed {texts[row]!r} is not a whole number", "number the runs of a method 0, 1, 2, ...")
+            self._refuse(row, f"seed {texts[row]!r} is not a whole number", remedy)
+        for row in np.flatnonzero(np.abs(numbers) >= _LARGEST_SEED)[:1]:
+            self._refuse(row, f"seed {texts[row]} is too large to be told from the next", remedy)
         return numbers.astype(np.int64)
 
     def values(self) -> np.ndarray:
@@ -117,6 +120,8 @@ def _read_csv(path: Path) -> ResultTable:
     except (csv.Error, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not CSV in UTF-8: {one_line(error)}; write it again") from None
     header = [name.strip() for name in rows[0]] if rows else []
+    if twice := [name for name in {*NEEDED, *PLACES, RESPONSE} if header.count(name) > 1]:
+        raise UserError(f"{path} has several columns {twice[0]!r}; leave one of them")
     for row, line in zip(rows[1:], lines[1:], strict=True):
         if len(row) != len(header):
             fields = f"{len(row)} fields where the first line names {len(header)}"
@@ -131,9 +136,10 @@ def _read_parquet(path: Path) -> ResultTable:
     try:
         names = parquet.read_schema(path).names
         table = parquet.read_table(path, columns=[name for name in names if name in {*NEEDED, *PLACES, RESPONSE}])
-    except (ArrowException, OSError) as error:
+        columns = table.to_pydict()
+    except (ArrowException, OSError, ValueError, OverflowError) as error:  # text, or dates, that Python does not have
         raise UserError(f"{path} cannot be read as parquet: {one_line(error)}; write it again") from None
-    return ResultTable(str(path), {**dict.fromkeys(names, ()), **table.to_pydict()})
+    return ResultTable(str(path), {**dict.fromkeys(names, ()), **columns})
 
 
 def as_result_table(given: object, name: str = "the table") -> ResultTable:

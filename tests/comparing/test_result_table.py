@@ -2,6 +2,7 @@
 
 import csv
 import io
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import rlzoo
 from rlzoo.comparing.leaderboard import Leaderboard, make_table_leaderboard
@@ -292,3 +295,32 @@ def test_a_primary_measure_is_corrected_for_itself_alone() -> None:
     assert board_of(frame.assign(decoding="T=1"), primary="pass at T=1").primary
     with pytest.raises(UserError, match="primary=passs: nothing is measured so; write a measure, or one of avg at"):
         board_of(frame, primary="passs")
+
+
+ROWS = {"method": ["grpo", "dapo"], "seed": [0, 0], "problem": [0, 0], "sample": [0, 0], "value": [0, 1]}
+
+
+def test_no_two_seeds_are_one_and_no_column_hides_another(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"row 2: seed {2**62 + 1} is too large to be told from the next"):
+        make_table_leaderboard(as_result_table({**ROWS, "seed": [0, 2**62 + 1]}))
+    (tmp_path / "twice.csv").write_text("method,seed,problem,sample,value,value\ngrpo,0,0,0,1,0\n")
+    with pytest.raises(UserError, match=r"twice\.csv has several columns 'value'; leave one of them"):
+        read_result_table(tmp_path / "twice.csv")
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pyarrow.Array.from_buffers(
+            pyarrow.string(), 2, [None, pyarrow.py_buffer(struct.pack("3i", 0, 1, 2)), pyarrow.py_buffer(b"\xff\xfe")]
+        ),
+        pyarrow.array([2**40, 0], pyarrow.timestamp("s")),
+        pyarrow.array([2**62, 0], pyarrow.duration("s")),
+        pyarrow.array([2**30, 0], pyarrow.date32()),
+    ],
+    ids=["text", "time", "duration", "date"],
+)
+def test_parquet_whose_values_python_does_not_have_is_one_line(seeds: pyarrow.Array, tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({**ROWS, "seed": seeds}), tmp_path / "bad.parquet")
+    with pytest.raises(UserError, match="cannot be read as parquet"):
+        read_result_table(tmp_path / "bad.parquet")
