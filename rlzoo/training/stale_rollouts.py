@@ -62,13 +62,19 @@ def ahead_tensors(rollouts: Rollouts, config: RolloutConfig, accelerator: Accele
 
 
 def read_ahead(
-    checkpoint: Path, experiment: Experiment, sampler: Sampler, accelerator: Accelerator, progress: Progress
+    checkpoint: Path,
+    experiment: Experiment,
+    sampler: Sampler,
+    accelerator: Accelerator,
+    progress: Progress,
+    vocabulary: int,
 ) -> GradedRollouts:
-    """The share of this rank in what a checkpoint has ahead, graded again."""
+    """The share of this rank in what a checkpoint has ahead, graded again. Raises ValueError for what none can be."""
     saved = load_file(checkpoint / AHEAD)
     if saved["version"].dim() == 1:  # earlier versions of rlzoo kept one number for each response
         saved["version"] = saved["version"][:, None] * saved["mask"]
     problems = experiment.problems(progress.problems_used, experiment.config.rollout.prompts_per_step)
+    _check_saved(saved, len(problems), experiment.config.rollout.responses_per_prompt, vocabulary)
     return grade_share(Rollouts(sampler.prompts(problems), **saved), problems, sampler, accelerator)
 
 
@@ -245,9 +251,31 @@ def partial_tensors(begun: PartialRollouts) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-def read_partial(checkpoint: Path, experiment: Experiment, sampler: Sampler) -> PartialRollouts:
-    """The groups that wait at a checkpoint, whatever the number of ranks was."""
+def read_partial(
+    checkpoint: Path, experiment: Experiment, sampler: Sampler, progress: Progress, vocabulary: int
+) -> PartialRollouts:
+    """The groups that wait at a checkpoint, whatever the number of ranks was.
+
+    Raises ValueError for what no run writes.
+    """
     saved = load_file(checkpoint / BEGUN)
     problems = tuple(saved.pop("problem").tolist())
+    if list(problems) != sorted({*problems}) or not all(0 <= problem < progress.problems_used for problem in problems):
+        raise ValueError(f"{BEGUN} holds problems that the run has not begun")
+    _check_saved(saved, len(problems), experiment.config.rollout.responses_per_prompt, vocabulary)
     prompts = sampler.prompts(numbered_problems(experiment, problems))
     return PartialRollouts(problems, Rollouts(prompts, **saved), experiment.config.rollout.max_response_tokens)
+
+
+def _check_saved(saved: Mapping[str, Tensor], groups: int, responses: int, vocabulary: int) -> None:
+    """Raises ValueError for tensors that are no rollouts of so many groups: another person may have made the file."""
+    tensors = Rollouts([], **saved).tensors()
+    rows, width = groups * responses, tensors["tokens"].shape[-1]
+    largest = {"tokens": vocabulary - 1, "lengths": width, "prompt": groups - 1, "version": torch.iinfo(torch.long).max}
+    for name, tensor in tensors.items():
+        shape = (rows, width) if name in _OF_TOKENS else (rows,)
+        fits = tensor.shape == shape and tensor.dtype == (_DTYPES.get(name, torch.long) or torch.float32)
+        if fits and name in largest and tensor.numel():
+            fits = int(tensor.min()) >= 0 and int(tensor.max()) <= largest[name]
+        if not fits:
+            raise ValueError(f"{name} of its rollouts is not what a run writes")

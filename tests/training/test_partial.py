@@ -1,11 +1,12 @@
 """Partial rollouts: what goes on in later steps, by which policy, and that nothing gets lost with it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
@@ -13,7 +14,7 @@ from rlzoo.experiment.progress import OPTIMIZER, PROGRESS
 from rlzoo.files import read_json_lines
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.stale_rollouts import PartialRollouts, groups_to_begin
+from rlzoo.training.stale_rollouts import PartialRollouts, _check_saved, groups_to_begin
 from tests.training.test_ahead import made, run, small
 
 PARTIAL = "rollout.partial_tokens=4"
@@ -103,3 +104,29 @@ def test_a_step_begins_what_it_takes_unless_enough_waits_finished(finished: int,
     begun = PartialRollouts(begun.problems, replace(begun.rollouts, truncated=~ended), 4)
     assert begun.unfinished == [*range(unfinished)] and len(begun.finished) == finished
     assert groups_to_begin(begun, 8) == groups
+
+
+MUTANTS: dict[str, Callable[[dict[str, Tensor]], object]] = {
+    "lengths of a billion": lambda it: it["lengths"].fill_(10**9),
+    "negative lengths": lambda it: it["lengths"].fill_(-1),
+    "a token of no vocabulary": lambda it: it["tokens"].fill_(100),
+    "a negative token": lambda it: it["tokens"].fill_(-5),
+    "a prompt too many": lambda it: it["prompt"].fill_(2),
+    "a mask of numbers": lambda it: it.update(mask=it["mask"].long()),
+    "a narrower mask": lambda it: it.update(mask=it["mask"][:, :1]),
+    "log-probs in whole numbers": lambda it: it.update(logp=it["logp"].long()),
+    "fewer rows": lambda it: it.update({name: tensor[:3] for name, tensor in it.items()}),
+    "no tokens": lambda it: it.pop("tokens"),
+    "something more": lambda it: it.update(more=it["tokens"]),
+}
+"""What another person may have written into a checkpoint's rollouts."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_saved_rollouts_that_no_run_writes_are_refused(name: str) -> None:
+    begun = PartialRollouts.none(4).with_new_groups([0, 1], [[1], [1]], 2)
+    wide = begun.rollouts.widened(3).tensors()
+    _check_saved(wide, 2, 2, vocabulary=100)
+    MUTANTS[name](wide)
+    with pytest.raises((ValueError, TypeError)):
+        _check_saved(wide, 2, 2, vocabulary=100)
