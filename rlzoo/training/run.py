@@ -103,7 +103,8 @@ class TrainingView(Protocol):
 def train(config: Config, view: TrainingView, write_reports: WriteReports = lambda folder: None) -> RunFolder:
     """Runs an experiment, or goes on with it, to its end, and writes its reports.
 
-    Raises Fault for a full disk, too little memory, a lost process, and a run whose last updates were all skipped.
+    Raises Fault for a full disk, too little memory, a lost process, and a run whose last updates were all
+    skipped, or whose last responses have no grade.
     """
     experiment = check(config)
     folder = RunFolder(experiment.folder)
@@ -140,6 +141,18 @@ def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
             f"output={folder.path}: no gradient is finite at the end, and every update is skipped; lower "
             "train.learning_rate, or take out the part of the objective that divides by zero"
         )
+    rollout = outcome.experiment.config.rollout
+    responses = rollout.prompts_per_step * rollout.responses_per_prompt
+    if last and all(_ungraded(step) >= responses and not step["accuracy"] for step in last):
+        raise Fault(
+            f"output={folder.path}: no response of the last {len(last)} steps has a grade; warnings say what fails: "
+            "the grader, or the environment of task.environment"
+        )
+
+
+def _ungraded(metrics: Mapping[str, float]) -> float:
+    """How many responses of a step timed out or failed where they were graded."""
+    return metrics.get("grading_timed_out", 0.0) + metrics.get("grading_failed", 0.0)
 
 
 @contextmanager
@@ -226,14 +239,16 @@ def load_trainer(
             loaded = policy, models.reference, sampler, progress, models.teacher
             trainer = Trainer(experiment, accelerator, *loaded, learns=learns)
             trainer.one_step = graders.one_step
+            vocabulary = policy.model.config.get_text_config().vocab_size
             if checkpoint is not None:
                 with readable(checkpoint):
                     if learns:
                         load_optimizer(checkpoint, trainer.optimizer, progress)
                     if config.rollout.ahead:
-                        trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress)
+                        here = experiment, sampler, accelerator, progress
+                        trainer.ahead = read_ahead(checkpoint, *here, vocabulary)
                     if config.rollout.partial_tokens:
-                        trainer.waiting = read_partial(checkpoint, experiment, sampler)
+                        trainer.waiting = read_partial(checkpoint, experiment, sampler, progress, vocabulary)
             yield trainer
 
 

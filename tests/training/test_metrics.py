@@ -1,15 +1,24 @@
 """What the metrics say is what a count by hand says."""
 
 import math
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from accelerate import Accelerator
 
 from objectives import Prepared, TokenBatch, parse
+from rlzoo.config import load_config
+from rlzoo.errors import Fault
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.training.metrics import StepMetrics, _distance_to_reference, rollout_metrics, sampler_difference
+from rlzoo.training.run import _conclude
 from tests.training.recording import GROUPS, rollouts, sampled_responses
 
 
@@ -126,3 +135,16 @@ def test_the_distance_to_the_reference_is_schulmans_estimate_over_the_counted_to
     ratio = (reference - sampler)[mask].double().exp()
     assert found["reference/kl"] == pytest.approx((ratio - 1 - ratio.log()).mean().item())
     assert _distance_to_reference(TokenBatch(mask=mask, logp_sampler=sampler)) == {}
+
+
+@pytest.mark.parametrize(("failed", "fails"), [(4.0, True), (3.0, False)])
+def test_a_run_whose_last_responses_have_no_grade_ends_with_an_error(
+    failed: float, fails: bool, tmp_path: Path
+) -> None:
+    config = load_config(["rollout.prompts_per_step=2", "rollout.responses_per_prompt=2"])
+    step = {"updates_skipped": 0, "gradient_norm": 1.0, "accuracy": 0.0, "grading_timed_out": 0.0}
+    outcome: Any = SimpleNamespace(
+        experiment=SimpleNamespace(config=config), metrics=[{**step, "grading_failed": failed}]
+    )
+    with pytest.raises(Fault, match="no response of the last 1 steps has a grade") if fails else nullcontext():
+        _conclude(outcome, RunFolder(tmp_path), Mock())
