@@ -65,7 +65,7 @@ def held(values: Array, steps: int, below: bool = False) -> Array:
 def held_as_long(values: Array, steps: Array) -> Array:
     """Like `held`, with its own window length for each step."""
     levels = np.full(len(values), np.nan)
-    for count in np.unique(steps):
+    for count in np.unique(steps[np.isfinite(steps)]):
         levels = np.where(steps == count, held(values, int(count)), levels)
     return levels
 

@@ -148,7 +148,7 @@ class Calculator:
         """Whether a call asks for what the problem's answer is."""
         try:
             return str(calculate(json.loads(call)["arguments"]["expression"])) == answer
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return False
 
     @cached_property

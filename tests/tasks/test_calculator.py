@@ -201,3 +201,8 @@ def test_what_demonstrations_say_that_the_tool_answers_is_what_it_answers() -> N
         answers = [it for (it,) in respond(pool, [(row, turn) for row, (turn, _) in enumerate(called)])]
     assert [answer.text for answer in answers] == [said for _, said in called]
     assert {answer.is_error for answer in answers} == {False, True}
+
+
+@pytest.mark.parametrize("call", ["[" * 5000, '{"arguments": {"expression": "' + "(" * LONGEST + '"}}', "{}", "1"])
+def test_a_call_that_is_nested_without_end_is_a_wrong_one(call: str) -> None:
+    assert not TASK.is_right_call(call, "5535")
