@@ -213,7 +213,8 @@ def scores_of(table: ResultTable) -> Scores:
     samples = _codes(texts["sample"], list(dict.fromkeys(texts["sample"])))
     answers: dict[tuple[str, int], dict[Place, Answers]] = {run: {} for run in runs}
     problems: dict[str, int] = {}
-    responses = list(map(str, table.columns[RESPONSE])) if RESPONSE in table.columns else []
+    responses = list(map(str, table.columns.get(RESPONSE, ())))
+    responses = responses if len(set(responses)) > 1 else []  # a placeholder tells nothing
     notes = list[str]()
     for number, place in enumerate(places):
         here = np.flatnonzero(place_of == number)
@@ -226,8 +227,9 @@ def scores_of(table: ResultTable) -> Scores:
         complete = _complete(table, place, counts, runs, names, notes)
         kept = here[order][complete[problem_of[order]]].reshape(len(runs), complete.sum(), -1)
         for run, rows in zip(runs, kept, strict=True):
-            said = tuple(responses[row] for row in rows.flat) if responses else _distinctive(values[rows])
-            answers[run][place] = Answers(values[rows], said or (run, place))
+            said = (values[rows].tobytes(), *(responses[row] for row in rows.flat)) if responses else None
+            shared = said or _distinctive(values[rows])
+            answers[run][place] = Answers(values[rows], shared or (run, place))
         problems[place.problem_set] = int(complete.sum())
     methods = dict.fromkeys(texts["method"])
     scored = {

@@ -245,6 +245,11 @@ def test_responses_tell_methods_apart_that_have_the_same_values() -> None:
     }
 
 
+def test_a_placeholder_for_every_response_makes_no_two_methods_one() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.6}).assign(response="...")
+    assert not board_of(frame).alike
+
+
 def test_a_table_with_a_lost_response_is_judged_on_the_problems_that_all_runs_have() -> None:
     frame = with_rates({"grpo": 0.4, "a": 0.7})
     lost = frame.drop(index=frame[(frame["method"] == "a") & (frame["problem"] == 7)].index[0])
