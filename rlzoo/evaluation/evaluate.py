@@ -149,6 +149,11 @@ def damaged(path: Path, how: str) -> UserError:
     return UserError(f"{path} is damaged: {how}; {remedy}")
 
 
+QUEUED = 16
+"""How many times `rollout.rows_per_batch` rows an engine gets at once that queues them itself: each call waits for its
+longest response."""
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Samples and grades responses to held-out problems, each process a share of them.
@@ -186,7 +191,8 @@ class Evaluator:
         seed = step_seed(self.seed, 0, "evaluation")
         chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
         sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
-        per_batch = max(1, rollout.rows_per_batch // samples)
+        at_once = rollout.rows_per_batch * (QUEUED if getattr(self.sampler.engine, "queues", False) else 1)
+        per_batch = max(1, at_once // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)
         seen = kept.records() if kept else {}

@@ -129,7 +129,8 @@ class Rollouts:
 class RolloutEngine(Protocol):
     """Samples responses. Token ids go in and come out; text is never re-tokenised.
 
-    What an engine can do stands at its class, and is read before an engine is made.
+    What an engine can do stands at its class, and is read before an engine is made. Two further attributes may be left
+    out: `side_by_side`, whether threads can ask it, and `queues`, whether it takes any number of rows at once.
     """
 
     sees_entropy: ClassVar[bool]

@@ -119,6 +119,7 @@ class VllmEngine:
     kv_cache_gib = 4.0
     reads = frozenset({"kv_cache_gib", "engine_args"})
     packages = PACKAGES
+    queues = True
 
     def __init__(
         self,

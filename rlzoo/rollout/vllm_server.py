@@ -55,6 +55,7 @@ class VllmServer:
     kv_cache_gib = None
     reads = frozenset({"server"})
     packages = PACKAGES
+    queues = True
     backend: ClassVar[str] = "nccl"
     """How weights travel, as vLLM calls it."""
     receiver: ClassVar[str] = "NCCLWeightTransferEngine"

@@ -12,6 +12,7 @@ from rlzoo.evaluation.kept import RESULTS, read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.sampler import Sampler
+from rlzoo.rollout.transformers_engine import TransformersEngine
 
 MODEL = "embedded:sums"
 SMALL = ("evaluation.problems=6", "evaluation.samples=2", "rollout.rows_per_batch=4")
@@ -53,6 +54,15 @@ def test_batches_that_are_done_are_kept_and_the_file_is_that_of_one_that_was_not
     assert len(sampled) == 1
     assert resumed.read_bytes() == whole.read_bytes()
     assert {path.name for path in resumed.parent.iterdir() if path.name[0] != "."} == {resumed.name, RESULTS}
+
+
+def test_an_engine_that_queues_rows_itself_gets_many_batches_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TransformersEngine, "queues", True, raising=False)
+    sampled = killed_after(99, monkeypatch)
+    assert len(evaluate(tmp_path).read_text().splitlines()) == 12
+    assert len(sampled) == 1
 
 
 def test_what_is_finished_is_not_sampled_again_and_loads_no_model(
