@@ -84,7 +84,7 @@ class _Episode:
         if TURN_REWARD in names:
             unread = _number(TURN_REWARD, vars(self.instance).get(TURN_REWARD, 0.0))
             rewards.append((self.earned + unread, None))
-        grade = checked_grade(weighted(rewards, self.settings.weights), self.problem)
+        grade = checked_grade(weighted(rewards, self.settings.weights), self.problem, may_abstain=True)
         return grade.reward, grade.correct, grade.rewards, grade.is_scored
 
     def _step(self, answers: Sequence[Answer], reward: float) -> dict[str, Any]:

@@ -173,7 +173,8 @@ class GraderPool:
             )
         for what in forbidden:
             self._tell(f"{what}, which was refused, and went on without. {REMEDY}")
-        return checked_grade(Grade(reward, correct, tuple(rewards), bool(is_scored)), problem)
+        grade = Grade(reward, correct, tuple(rewards), bool(is_scored))
+        return checked_grade(grade, problem, getattr(self.grader, "may_abstain", False))
 
     def _tell(self, text: str) -> None:
         """Warns, the first time."""
@@ -240,13 +241,13 @@ def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str, bool]
         if not is_alone and getattr(grader, "evaluates", False) and not grader.is_harmless(problem, response):  # type: ignore[attr-defined]
             return _ALONE
         refused.clear()
-        grade = checked_grade(grader(problem, response), problem)
+        grade = checked_grade(grader(problem, response), problem, getattr(grader, "may_abstain", False))
         return grade.reward, grade.correct, grade.rewards, grade.is_scored, sorted(refused)[:_MOST_TOLD]
 
     return graded
 
 
-def checked_grade(grade: Any, problem: Problem) -> Grade:
+def checked_grade(grade: Any, problem: Problem, may_abstain: bool = False) -> Grade:
     """The grade in plain numbers. Raises UserError for what is none: whoever wrote the grader has to know."""
     if not isinstance(grade, Grade):
         raise UserError(
@@ -256,7 +257,7 @@ def checked_grade(grade: Any, problem: Problem) -> Grade:
     reward, correct = _reward(grade.reward, problem), _number(grade.correct)
     if not isinstance(grade.rewards, tuple | list):
         raise UserError(f"the rewards for {problem.id} are {one_line(repr(grade.rewards))}; give a tuple of numbers")
-    rewards = tuple(math.nan if _is_nan(value) else _reward(value, problem) for value in grade.rewards)
+    rewards = tuple(math.nan if may_abstain and _is_nan(value) else _reward(value, problem) for value in grade.rewards)
     if not -ROUNDING <= correct <= 1 + ROUNDING:
         raise UserError(
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "

@@ -246,6 +246,8 @@ class RewardGrader:
     may_call = ("socket.", "ctypes.")
     """Judges are asked over connections; torch and tokenizers load libraries where they are first used."""
     runs_users_code = True
+    may_abstain = True
+    """A function may have no say in a row, for which NaN stands among the rewards."""
 
     @property
     def reads_tokens(self) -> bool:
