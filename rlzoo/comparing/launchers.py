@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -229,7 +230,9 @@ class Slurm:
     def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
         from submitit import AutoExecutor
 
-        executor = AutoExecutor(log.parent.resolve() / "slurm", cluster=self.asked.cluster)
+        python = f"{shlex.quote(sys.executable)} -P"  # without the working directory on its import path
+        of_python = {"slurm_python": python, "local_python": python}
+        executor = AutoExecutor(log.parent.resolve() / "slurm", cluster=self.asked.cluster, **of_python)
         options = {"partition": self.asked.partition, **self.asked.options}
         executor.update_parameters(
             name=log.stem,

@@ -1,10 +1,11 @@
 """The kernel's boundary around a process that grades: no writing, no network, no new process, no hand on another one.
 
-Landlock denies every way of changing what lies in folders. A filter of system calls (seccomp) allows those that
-`system_calls.csv` marks `yes`, some of them (`if`) with some arguments alone, and refuses all others, also those that
-future kernels add. Neither needs rights, and neither can be taken back. Reading stays allowed, and so do threads. The
-packages that wrap them are a wrapper of Landlock without a release, one that needs a library of the system (pyseccomp),
-and one that cannot filter the calls of the process that it runs in (sandlock): so this talks to the kernel itself.
+Landlock denies every way of changing what lies in folders, and reading in `/proc`, where other processes show their
+environment, memory maps and open files. A filter of system calls (seccomp) allows those that `system_calls.csv` marks
+`yes`, some of them (`if`) with some arguments alone, and refuses all others, also those that future kernels add.
+Neither needs rights, and neither can be taken back. Other files may be read, and threads may be started. The packages
+that wrap them are a wrapper of Landlock without a release, one that needs a library of the system (pyseccomp), and one
+that cannot filter the calls of the process that it runs in (sandlock): so this talks to the kernel itself.
 
 Sources: Linux, `Documentation/userspace-api/landlock.rst` and `seccomp_filter.rst`; `include/uapi/linux/{landlock,
 seccomp,filter,audit}.h`; the numbers of calls are those of `arch/x86/entry/syscalls/syscall_64.tbl` and
@@ -25,8 +26,11 @@ from pathlib import Path
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """Machine -> how the kernel names it to a filter; `system_calls.csv` has a column for each."""
 
-_WRITES = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
-"""Version of Landlock -> the rights that it added: to write, remove and make files; to link; to cut; to use devices."""
+_RIGHTS = {1: 0b1_1111_1111_1110, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+"""Version of Landlock -> the rights that it added: to read, write, remove and make files; to link; to cut; to use
+devices."""
+_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_BENEATH = 1
 _CLONE_THREAD = 0x00010000
 _DUPLICATE, _GET_FLAGS, _SET_FLAGS, _GET_STATUS, _DUPLICATE_AND_CLOSE = 0, 1, 2, 3, 1030
 _END_WITH_PARENT, _NO_NEW_PRIVILEGES, _FILTER, _VERSION, _ACTION_KNOWN = 1, 38, 1, 1, 2
@@ -55,17 +59,29 @@ def enter() -> None:
     """Puts this process inside, for good. Raises OSError if the kernel refuses."""
     if _prctl(_NO_NEW_PRIVILEGES, 1) != 0:
         raise _error("prctl")
-    version = _landlock_version()
-    rights = struct.pack("=Q", sum(bits for since, bits in _WRITES.items() if since <= version))
-    rules = _call("landlock_create_ruleset", rights, len(rights), 0)
-    if rules < 0 or _call("landlock_restrict_self", rules, 0) != 0:
-        raise _error("Landlock")
-    os.close(rules)
+    _allow_only_reading()
     code = b"".join(_filter(platform.machine(), os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     if _call("seccomp", _FILTER, 0, program) != 0:
         raise _error("seccomp")
+
+
+def _allow_only_reading() -> None:
+    """Denies all that Landlock knows but reading what lies in the folders of `/` other than `/proc`."""
+    version = _landlock_version()
+    rights = struct.pack("=Q", sum(bits for since, bits in _RIGHTS.items() if since <= version))
+    rules = _call("landlock_create_ruleset", rights, len(rights), 0)
+    readable = [entry for entry in os.scandir("/") if entry.name != "proc" and not entry.is_symlink()]
+    for entry in readable if rules >= 0 else ():
+        place = os.open(entry.path, os.O_PATH)
+        allowed = struct.pack("=Qi", _READ_FILE | (_READ_FOLDER if entry.is_dir() else 0), place)
+        if _call("landlock_add_rule", rules, _BENEATH, allowed, 0) != 0:
+            raise _error("Landlock")
+        os.close(place)
+    if rules < 0 or _call("landlock_restrict_self", rules, 0) != 0:
+        raise _error("Landlock")
+    os.close(rules)
 
 
 def prepare() -> None:

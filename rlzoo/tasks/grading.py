@@ -210,7 +210,8 @@ class GraderPool:
         if getattr(self.grader, "unconfined", False):
             _logger.warning("task.unconfined_reward=true: task.reward may start processes and write files")
             memory = resource.RLIM_INFINITY
-        return Sandbox(make, "the grader", self.workers, is_confined, memory)
+        prepare = getattr(self.grader, "prepare", None)
+        return Sandbox(make, "the grader", self.workers, is_confined, memory, prepare)
 
 
 def _is_confined(grader: Grader) -> bool:

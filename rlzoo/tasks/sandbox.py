@@ -146,6 +146,7 @@ class Sandbox:
 
     `side_by_side` requests are worked on at once. The request of a worker that is killed from outside is made again, up
     to three times, and alone; one with a name does before that all that it did, and is lost if it does something else.
+    `prepare` runs once, in the template: what it loads, no worker loads again.
     `memory` is how many bytes of address space a worker may have, RLIM_INFINITY for any number.
     """
 
@@ -156,9 +157,10 @@ class Sandbox:
         side_by_side: int,
         is_confined: bool = False,
         memory: int = MEMORY_LIMIT,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         self.make, self.named, self.side_by_side = make, named, side_by_side
-        self.is_confined, self.memory = is_confined, memory
+        self.is_confined, self.memory, self.prepare = is_confined, memory, prepare
         self._one_at_a_time = Lock()
 
     def __enter__(self) -> Self:
@@ -371,7 +373,7 @@ class _Template:
         context = WithoutMain()
         context.set_forkserver_preload([__name__])
         here, there = context.Pipe()
-        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.memory)
+        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.memory, sandbox.prepare)
         self._process = context.Process(target=_keep_template, args=arguments)
         self._process.start()
         there.close()
@@ -432,6 +434,7 @@ def _keep_template(
     make: Callable[[], Callable[..., Any]],
     is_confined: bool,
     memory: int,
+    prepare: Callable[[], None] | None,
 ) -> None:
     """The process of a template; it ends, with its workers, when the other end of the connection is closed."""
     os.setsid()
@@ -439,6 +442,8 @@ def _keep_template(
     commands = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     boundary.prepare()
+    if prepare:
+        prepare()
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers = set[int]()
     with suppress(OSError):

@@ -126,6 +126,7 @@ def test_slurm_is_told_what_the_keys_say(tmp_path: Path, monkeypatch: pytest.Mon
         job = launcher.start(["objective=grpo"], tmp_path / "logs" / "grpo-0.txt", 0, lock)
     assert job.poll() is None
     (script,) = (tmp_path / "logs" / "slurm").glob("12_submission.sh")
+    assert f"{sys.executable} -P -u -m submitit" in script.read_text()
     told = {line.removeprefix("#SBATCH --") for line in script.read_text().splitlines() if line.startswith("#SBATCH")}
     assert told >= {"account=lab", "mem=64G", "partition=long", "time=90", "gpus-per-node=4", "job-name=grpo-0"}
 

@@ -86,6 +86,12 @@ def test_no_answer_reaches_the_grade_of_another() -> None:
     assert correct[:1] + correct[2:] == [1.0, 0.0, 0.0, 1.0, 0.0]
 
 
+def test_what_scoring_loads_is_loaded_once_and_not_in_the_process_of_each_answer() -> None:
+    counted = answer("import rlzoo.tasks.reasoning_gym as r; assert r._scoring_dataset.cache_info().hits")
+    results = graded("countdown", counted, counted)
+    assert [it.grade.correct for it in results] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("name", ["countdown", "n_queens", "composite", "spell_backward"])
 def test_a_scorer_whose_source_runs_text_evaluates(name: str) -> None:
     assert DatasetScorer(GymDataset(name, "{}")).evaluates == (name != "spell_backward")
@@ -120,6 +126,12 @@ DEEDS = {
     "owner of a file": "fcntl.fcntl(0, fcntl.F_SETOWN, victim)",
     "signal of a file": "fcntl.fcntl(0, 10, 9)",
     "asynchronous file": "fcntl.fcntl(0, fcntl.F_SETFL, 0o20000)",
+    "environment": "open(f'/proc/{victim}/environ', 'rb').read()",
+    "memory map": "open(f'/proc/{victim}/maps').read()",
+    "file handles": "os.listdir(f'/proc/{victim}/fd')",
+    "open file": "os.readlink(f'/proc/{victim}/fd/0')",
+    "command line": "open(f'/proc/{victim}/cmdline').read()",
+    "processes": "os.listdir('/proc')",
     "out of memory": "open('/proc/self/oom_score_adj', 'w')",
     "file in memory": "os.memfd_create('x')",
     "watch": "done(libc.inotify_init() >= 0)",
@@ -271,7 +283,7 @@ from rlzoo.tasks import boundary
 boundary.enter()
 threads = [threading.Thread(target=print) for _ in range(3)]
 [it.start() for it in threads], [it.join() for it in threads]
-assert open("/etc/passwd").read() and os.listdir("/")
+assert open("/etc/passwd").read() and os.listdir("/usr")
 signal.signal(signal.SIGALRM, lambda *_: sys.exit(0))
 signal.setitimer(signal.ITIMER_REAL, 0.05)
 import numpy
