@@ -4,7 +4,7 @@ import itertools
 import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -141,7 +141,7 @@ class Grid:
     """Names of entries and seeds that were added so."""
     earlier: tuple[GridEntry, ...] = ()
     """Entries whose runs are of earlier code: they are kept, and no part of the comparison."""
-    joined_to: str = ""
+    joined_to: str = field(default="", compare=False)
     """What `grid.json` said when this grid was joined to it."""
 
     @cached_property
