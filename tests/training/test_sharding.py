@@ -72,6 +72,7 @@ def test_gradients_of_all_copies_are_added_up_once_an_update(shards: str, sums: 
     ("words", "message"),
     [
         (["train.shards=2"], "train.shards=2 has no effect without train.sharding=fsdp; set that"),
+        (["train.sharding=fsdp", "model.compile=true"], "model.compile=true is not supported for sharded models"),
         (["train.cpu_offload=true"], "train.cpu_offload=true has no effect without train.sharding=fsdp; set that"),
         (
             ["train.sharding=fsdp", "train.cpu_offload=true", "train.optimizer=adamw_8bit"],
