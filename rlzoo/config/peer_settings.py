@@ -26,11 +26,27 @@ _ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _ARRAY = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}")
 _LEFT = re.compile(r"\$[({\d@*#]|`")
 """What no filling in has taken away: a command, a parameter of the script."""
-_BLOCKS = {"if": 1, "case": 1, "for": 1, "while": 1, "until": 1, "fi": -1, "esac": -1, "done": -1, "}": -1}
-_FUNCTION = re.compile(r"^(?:function\s+[\w-]+|[\w-]+\s*\(\))\s*(?:\(\)\s*)?\{$")
-_MAY_FOLLOW = ("&&", "||", ";", "then", "else", "do", "read", "unset", "for", "let")
-"""Words behind which a variable may be set."""
-_NO_TRAINING = ("echo", "export", "set", "[", "[[", "test")
+_COMMAND = re.compile(r"\$\((?!\()(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\)|`[^`\n]*`")
+"""A command whose output is a value."""
+_QUOTED = r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\(\)|\$\(\([^\n]*?\)\)|\$\{[^}\n]*\}"""
+_COMMENT = r"(?<!\S)#[^\n]*"
+_TOKEN = re.compile(
+    rf"""(?P<array>(?<![^\s;])[A-Za-z_]\w*\+?=\((?:{_QUOTED}|{_COMMENT}|[^()'"\\])*+\))|{_QUOTED}"""
+    rf"|(?P<comment>{_COMMENT})|(?P<end>;;?&?|&&|\|\||\||(?<![<>])&(?!>)|\n)",
+    re.DOTALL,
+)
+"""What holds no end of a command, and the ends of commands."""
+_OPENED_ARRAY = re.compile(r"(?<![^\s;])[A-Za-z_]\w*\+?=\(")
+_LEADING = re.compile(
+    r"(?:(?P<opens>if|while|until|case\s.*?\sin|\{|(?:for|select)\s+(?P<variable>\w*).*)|(?P<closes>fi|esac|done|\})"
+    r"|then|else|elif|do|!|time|function\s+[\w-]+(?:\s*\(\))?|[\w-]+\s*\(\)|\(?[^\s()=]+\))(?=\s|\{|$)\s*",
+    re.DOTALL,
+)
+"""What may stand before a command: words of a condition or a loop, the name of a function, a pattern of a case."""
+_EXPORTS = ("export", "declare", "local", "readonly")
+_SETS_NAMES = ("read", "unset", "let")
+"""Commands that set the variables that they name."""
+_NO_TRAINING = ("echo", "set", "[", "[[", "test", *_EXPORTS, *_SETS_NAMES)
 """Commands whose arguments are settings of nothing."""
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -115,18 +131,16 @@ class _Script:
             self.extend(array[1], array[3].strip()[1:].rpartition(")")[0], bool(array[2]), is_certain)
             return True
         words = shlex.split(line, comments=True)
-        if words[0] in ("export", "declare", "local", "readonly"):
-            words = [word for word in words[1:] if not word.startswith("-")]
+        if words[0] in _EXPORTS:
+            words = [word for word in words[1:] if "=" in word and not word.startswith("-")]
         assigned = [_ASSIGNED.fullmatch(word) for word in words]
         if all(assigned):
             for found in filter(None, assigned):
                 self._assign(found[1], found[3], bool(found[2]), is_certain)
             return True
-        for place, word in enumerate(words):
-            name = re.match(r"[A-Za-z_]\w*", word)
-            is_set = place and (words[place - 1].endswith(";") or words[place - 1] in _MAY_FOLLOW)
-            if name and (is_set or (not place and assigned[0] and _LEFT.search(word))):
-                self.values[name[0]] = UNKNOWN
+        words = words[assigned.index(None) :]
+        if words[0] in _SETS_NAMES or words[0].startswith("(("):
+            self.values.update(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(words)), UNKNOWN))
         return False
 
     def _assign(self, name: str, text: str, adds: bool, is_certain: bool) -> None:
@@ -192,13 +206,16 @@ def _calculated(text: str) -> str:
 def _arguments(text: str) -> list[str]:
     """The settings that a script gives its command; UNKNOWN where it has several commands that differ in one."""
     script, depth, found = _Script(), 0, list[list[str]]()
-    for line in _commands(text):
-        first = line.split(maxsplit=1)[0]
-        depth = max(0, depth + min(0, _BLOCKS.get(first.rstrip(";"), 0)))
-        if not script.note_assignments(line, is_certain=not depth):
+    for line, is_conditional in _commands(text):
+        while leading := _LEADING.match(line):
+            depth = max(0, depth + bool(leading["opens"]) - bool(leading["closes"]))
+            line = line[leading.end() :]
+            if leading["variable"]:
+                script.values[leading["variable"]] = UNKNOWN
+        is_subshell = re.match(r"\((?!\()", line) is not None
+        line = line[is_subshell:].lstrip()
+        if line and not script.note_assignments(line, is_certain=not (depth or is_conditional or is_subshell)):
             found.append(_settings_of(list(script.words(line))))
-        depth += max(0, _BLOCKS.get(first, 0))
-        depth += _FUNCTION.search(line) is not None
     dotted = [words for words in found if any("." in word.partition("=")[0] for word in words if "=" in word)]
     first_command, *others = dotted or [words for words in found if words] or [[]]
     if all(words == first_command for words in others):
@@ -219,26 +236,37 @@ def _settings_of(words: list[str]) -> list[str]:
     return words[next(places, len(words)) :]
 
 
-def _commands(text: str) -> Iterator[str]:
-    """The commands of a script: lines with those that go on, an array to where it closes."""
+def _commands(text: str) -> Iterator[tuple[str, bool]]:
+    """The commands of a script and whether one is behind && or ||. Raises UserError for a quote that never closes."""
     joined = re.sub(r"\\[ \t]*\n", " ", text)
     joined = _ARITHMETIC.sub(lambda found: "".join(found[0].split()), joined)
-    held = ""
+    joined = _COMMAND.sub("$()", joined)
+    held, is_conditional = "", False
     for line in joined.splitlines():
-        stripped = line.strip()
-        if not held and (not stripped or stripped.startswith("#")):
+        held = f"{held}\n{line.strip()}" if held else line.strip()
+        if not _is_whole(held):
             continue
-        held = f"{held}\n{stripped}" if held else stripped
-        opened = re.match(r"[A-Za-z_]\w*\+?=\(", held) is not None
-        if opened and not re.search(r"\)\s*(?:#.*)?$", _without_comments(held)):
-            continue
-        try:
-            shlex.split(held, comments=True)
-        except ValueError:  # a quote that closes on a later line
-            continue
-        yield from (part.strip() for part in re.split(r";\s*(?:then|do)\b|\n(?=\Z)", held) if part.strip())
+        parts = [part.lstrip() for part in _TOKEN.sub(_marked, held).split("\0")]
+        for part, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
+            if part:
+                yield part, is_conditional
+            is_conditional = end in ("&&", "||") or (is_conditional and not part)
         held = ""
+    if held:
+        raise UserError(f"a quote or an array never closes: {held.splitlines()[0]}. Close it, or leave that line out.")
 
 
-def _without_comments(text: str) -> str:
-    return "\n".join(re.sub(r"(?:^|\s)#.*$", "", line) for line in text.splitlines())
+def _marked(token: re.Match[str]) -> str:
+    """A token with the end of a command between zeros, and without a comment."""
+    if token["comment"] is not None:
+        return ""
+    return f"\0{token[0]}\0" if token["end"] else token[0]
+
+
+def _is_whole(text: str) -> bool:
+    """Whether every quote and array closes."""
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return False
+    return not _OPENED_ARRAY.search(_TOKEN.sub(" ", text))

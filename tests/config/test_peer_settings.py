@@ -74,6 +74,11 @@ def test_trls_arguments_are_read_with_and_without_an_equals_sign(tmp_path: Path)
         "python3 train.py algorithm.adv_estimator=$1",
         "python3 train.py algorithm.adv_estimator=$(cat mode)",
         "python3 train.py algorithm.adv_estimator=grpo\npython3 train.py algorithm.adv_estimator=rloo",
+        'mode=grpo\nif [ "$D" = 1 ]; then mode=rloo; fi\npython3 train.py algorithm.adv_estimator=$mode',
+        "mode=grpo\ncase $D in\n  dapo) mode=rloo ;;\nesac\npython3 train.py algorithm.adv_estimator=$mode",
+        "mode=grpo\n[ -n $D ] && { mode=rloo; }\npython3 train.py algorithm.adv_estimator=$mode",
+        "mode=grpo\ncd $D &&\n  mode=rloo\npython3 train.py algorithm.adv_estimator=$mode",
+        "mode=grpo\nwhile read mode; do :; done < modes\npython3 train.py algorithm.adv_estimator=$mode",
         "A=()\nif true; then\n  A+=(algorithm.adv_estimator=rloo)\nfi\npython3 train.py a.b=1 ${A[@]}",
     ],
 )
@@ -83,6 +88,20 @@ def test_a_setting_of_the_objective_that_a_script_does_not_say_is_an_error(
     path = written(tmp_path / "run.sh", text)
     said = error_of(capsys, "objectives", "--from", "verl", path)
     assert "algorithm.adv_estimator depends on a condition, a command or an argument of the script" in said
+
+
+def test_assignments_on_one_line_end_at_semicolons_and_a_condition_may_have_a_comment(tmp_path: Path) -> None:
+    text = 'low=0.2;\nhigh=0.28; rate=3  # it\'s higher\nif [ "$A" ]; then # why\n  cd "a;b"\nfi\n'
+    path = written(
+        tmp_path / "run.sh", text + "cd verl && train -m main a.low=$low a.high=$high a.rate=$rate | tee log"
+    )
+    assert settings_in(path) == {"a.low": 0.2, "a.high": 0.28, "a.rate": 3}
+
+
+@pytest.mark.parametrize("text", ["cat <<END\nit's\nEND\n", "A=(\n  a.c=2\n"])
+def test_a_quote_or_an_array_that_never_closes_is_an_error(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a quote or an array never closes: (it's|A=)"):
+        settings_in(written(tmp_path / "run.sh", f"train -m main a.b=1\n{text}train -m main a.b=2"))
 
 
 def test_an_unknown_name_that_may_decide_the_objective_is_an_error_and_another_is_left_out(
@@ -119,6 +138,10 @@ LINES = some.one_of(
     some.tuples(NAMES, TERMS).map("{0[0]}={0[1]}".format),
     some.tuples(NAMES, TERMS).map("export {0[0]}={0[1]}  # why".format),
     some.tuples(NAMES, TERMS, some.booleans()).map("if {0[2]}; then\n  {0[0]}={0[1]}\nfi".format).map(str.lower),
+    some.tuples(NAMES, TERMS, some.booleans()).map("if {0[2]}; then {0[0]}={0[1]}; fi  # why".format).map(str.lower),
+    some.tuples(NAMES, TERMS, some.booleans()).map("{0[2]} && {{ {0[0]}={0[1]}; }}".format).map(str.lower),
+    some.tuples(NAMES, TERMS, some.sampled_from("xy")).map("case x in {0[2]}) {0[0]}={0[1]} ;; esac".format),
+    some.tuples(NAMES, TERMS, NAMES, TERMS).map("{0[0]}={0[1]}; {0[2]}={0[3]};".format),
     some.tuples(some.sampled_from(["", "+"]), TERMS).map("MORE{0[0]}=(\n  p.m={0[1]}\n)".format),
 )
 

@@ -84,6 +84,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "results.csv").write_text("method,seed,problem,sample,value\n" + "".join(answers))
     (folder / "my.yaml").write_text("seed: 3\n")
     (folder / "config.yaml").write_text("algorithm:\n  adv_estimator: grpo\n")
+    (folder / "run.sh").write_text("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo\n")
     (folder / "my_file.py").write_text(REWARD)
     (folder / "my_module.py").write_text(METHOD)
     guides, library = ROOT / "docs" / "guides", ROOT / "objectives" / "README.md"
