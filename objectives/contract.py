@@ -18,6 +18,7 @@ from objectives.kinds import Advantage, Mask, Modifier, Penalty, Reward, Schedul
 from objectives.lazy import Tensor, torch
 from objectives.loop import Loop, derivatives
 from objectives.objective import Objective
+from objectives.ops import random_keys
 from objectives.part import Part
 from objectives.plan import Plan
 
@@ -203,7 +204,7 @@ LAWS = (
     "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
     "neither padding, the order of rows nor the cut into micro-batches"
 )
-COMMON = frozenset({"group", "reward", "correct", "truncated", "logp_sampler", "lot", "micro_batch"})
+COMMON = frozenset({"group", "reward", "correct", "truncated", "logp_sampler", "random_key", "micro_batch"})
 """Fields that every objective is given."""
 DECLARED = FIELDS.keys() - ALWAYS_THERE - COMMON
 """Fields that only an objective which declares them is given."""
@@ -230,7 +231,8 @@ def with_made_up_fields(batch: TokenBatch) -> TokenBatch:
     made: dict[str, Any] = {
         name: (of_tokens if FIELDS[name].shape == "[N, T]" else of_rows)[FIELDS[name].dtype] for name in lacking
     }
-    return batch.with_fields(**made)
+    special = {"rewards": logp[:, :1], "random_key": random_keys(group, logp.shape[1], 0)}
+    return batch.with_fields(**made | {name: value for name, value in special.items() if name in made})
 
 
 def check_laws(objective: Objective, batch: TokenBatch) -> None:

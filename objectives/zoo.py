@@ -117,7 +117,7 @@ def register(part: PartClass) -> PartClass:
     Raises ObjectiveError if another part has that name, or if the class is not a part with defaults.
     """
     _check_kind(part)
-    part.failure_modes = getattr(part, "troubles", part.failure_modes)  # its older name
+    part.failure_modes = vars(part).get("troubles", part.failure_modes)  # its older name
     if "__dataclass_fields__" not in vars(part):
         dataclass(frozen=True)(part)  # the class itself
     _check_class(part)

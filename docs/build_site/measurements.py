@@ -86,9 +86,10 @@ class Beginning:
         better = f"call {', '.join(self.better)}" if self.better else "call nothing"
         worse = f", and {', '.join(self.worse)} worse" if self.worse else ""
         return (
-            f"Start with objective={self.expression}. By some measure (avg@k, pass@k, maj@k or the area under the "
+            f"No objective is better everywhere. By some measure (avg@k, pass@k, maj@k or the area under the "
             f"curve) the leaderboards here {better} better than their baseline somewhere{worse}. Of those that are "
-            f"better somewhere, worse nowhere, and on several leaderboards this one asks the least of the trainer: "
+            f"better somewhere, not significantly worse anywhere, and on several leaderboards {self.expression} has "
+            f"the fewest requirements: "
             f"{'; '.join(self.costs)}."
         )
 

@@ -149,6 +149,11 @@ class RandomTokens(Mask):
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
     reads = frozenset({"random_key"})
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it keeps every token."""
+        return super().is_idle and self.limit is None
+
     def keeps(self, batch: Prepared) -> Tensor:
         always = batch.mask & (batch.mask.cumsum(1) <= self.first)
         kept = always | (batch.mask & (uniform_of(batch.require("random_key", self.name)) < self.share))

@@ -286,4 +286,4 @@ class Eta:
         """Seconds until all are done; None before the first step of this call."""
         taken = sum(cell.step for cell in cells) - self.steps
         to_do = sum(cell.steps - cell.step for cell in cells if cell.state in ("running", "waiting"))
-        return (now - self.began) / taken * to_do if taken else None
+        return (now - self.began) / taken * to_do if taken > 0 else None  # a resumed run may begin before its last step

@@ -214,7 +214,6 @@ def scores_of(table: ResultTable) -> Scores:
     answers: dict[tuple[str, int], dict[Place, Answers]] = {run: {} for run in runs}
     problems: dict[str, int] = {}
     responses = list(map(str, table.columns.get(RESPONSE, ())))
-    responses = responses if len(set(responses)) > 1 else []  # a placeholder tells nothing
     notes = list[str]()
     for number, place in enumerate(places):
         here = np.flatnonzero(place_of == number)
@@ -227,8 +226,9 @@ def scores_of(table: ResultTable) -> Scores:
         complete = _complete(table, place, counts, runs, names, notes)
         kept = here[order][complete[problem_of[order]]].reshape(len(runs), complete.sum(), -1)
         for run, rows in zip(runs, kept, strict=True):
-            said = (values[rows].tobytes(), *(responses[row] for row in rows.flat)) if responses else None
-            shared = said or _distinctive(values[rows])
+            said = tuple(responses[row] for row in rows.flat) if responses else ()
+            tells = len(set(said)) > 1  # a placeholder tells nothing
+            shared = (values[rows].tobytes(), *said) if tells else _distinctive(values[rows])
             answers[run][place] = Answers(values[rows], shared or (run, place))
         problems[place.problem_set] = int(complete.sum())
     methods = dict.fromkeys(texts["method"])

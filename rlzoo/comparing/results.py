@@ -255,6 +255,7 @@ def make_results(
 def _named_beforehand(primary: str, judged_at: Sequence[tuple[str, Place]]) -> list[tuple[str, Place]]:
     """The measures and places that `pass`, or `pass at 0.7/0.9`, names. Raises UserError if there are none."""
     measure, _, where = primary.partition(" at ")
+    measure = measure.partition("@")[0]
     found = [(name, place) for name, place in judged_at if name == measure and (not where or _is_called(place, where))]
     if not found:
         there = ", ".join(dict.fromkeys(f"{name} at {place}" for name, place in judged_at))

@@ -27,6 +27,15 @@ _PART = re.compile(r"[\w.]+:\w+")
 _DATA_SET = re.compile(r"reasoning_gym:\w+")
 _SHIPPED_TOOLS = ("rlzoo.tasks.calculator:calculate",)
 """By their whole names: not everything in rlzoo may be called by whatever a model writes."""
+ENGINE_ARGS = "rollout.engine_args"
+HARMLESS = frozenset(
+    {
+        *("async_scheduling", "block_size", "calculate_kv_scales", "cpu_offload_gb", "disable_cascade_attn"),
+        *("disable_custom_all_reduce", "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager"),
+        *("kv_cache_dtype", "max_num_batched_tokens", "max_num_partial_prefills", "quantization", "swap_space"),
+    }
+)
+"""Arguments of vLLM that import nothing by name, so that a recorded file may have them."""
 FILE = re.compile(r"(.+\.py):([^\W\d]\w*)")
 MODULE = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
@@ -56,9 +65,18 @@ def values_of_code(keys: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
     """Each value of the keys that may name code from outside; of lists one by one."""
     for key in all_keys(Config):
         given = keys.get(key.name) if key.names_code else None
+        if key.name == ENGINE_ARGS:
+            given = _engine_arguments(keys)
         for value in given if isinstance(given, list | tuple) else [given]:
             if value and value != "false":
                 yield key, "true" if value is True else str(value)
+
+
+def _engine_arguments(keys: Mapping[str, Any]) -> list[str]:
+    """Those of vLLM that are not known to import nothing."""
+    given = dict(keys.get(ENGINE_ARGS) or {})
+    given |= {name.removeprefix(f"{ENGINE_ARGS}."): keys[name] for name in keys if name.startswith(f"{ENGINE_ARGS}.")}
+    return [f"{name}:{value}" for name, value in given.items() if name not in HARMLESS]
 
 
 def _names(key: Key, value: str) -> Sequence[str]:

@@ -197,7 +197,7 @@ class RolloutConfig:
     kv_cache_gib: Annotated[Positive | None, RESULTS, EVALUATES | TASK | FIT] = None
     """GiB that vLLM holds for the keys and values of responses in progress; unless set 4, or more where one whole
     response takes more. For vLLM alone."""
-    engine_args: Annotated[dict[str, Any], RESULTS, EVALUATES] = field(default_factory=dict)
+    engine_args: Annotated[dict[str, Any], RESULTS, EVALUATES, Mark.NAMES_CODE] = field(default_factory=dict)
     """Further arguments of vLLM's `LLM`, such as `rollout.engine_args.kv_cache_dtype=fp8`. For `engine=vllm` alone."""
     noise: Annotated[Positive | None, RESULTS] = None
     """Standard deviation of a fixed offset on every token's logit, by which the transformers engine samples otherwise

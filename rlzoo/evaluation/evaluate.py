@@ -191,7 +191,8 @@ class Evaluator:
         seed = step_seed(self.seed, 0, "evaluation")
         chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
         sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
-        at_once = rollout.rows_per_batch * (QUEUED if getattr(self.sampler.engine, "queues", False) else 1)
+        is_queued = self.sampler.environment is None and getattr(self.sampler.engine, "queues", False)
+        at_once = rollout.rows_per_batch * (QUEUED if is_queued else 1)
         per_batch = max(1, at_once // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
         shares = shared_batches(len(self.problems), per_batch, process, processes)

@@ -10,11 +10,11 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import flat
+from rlzoo.config import TaskConfig, flat
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import changed_sources
 from rlzoo.files import locked, open_to_append, read_json_file, read_json_lines, write_json, write_json_lines
@@ -86,6 +86,8 @@ def check_same_settings(path: Path, before: Mapping[str, Any], now: Mapping[str,
         )
     with reading(path.parent / RESULTS):
         old, new = without_code(before), without_code(json.loads(json.dumps(now)))
+    usual = flat({"task": asdict(TaskConfig())})  # what a version without the key did
+    old = {**{key: usual.get(key) for key in new if key.startswith("task.")}, **old}
     for key in dict.fromkeys([*new, *old]):
         if old.get(key) != new.get(key):
             raise UserError(

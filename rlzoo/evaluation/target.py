@@ -209,6 +209,7 @@ def settings_of(
         "stop": list(config.evaluation.stop),
         "max_response_tokens": config.rollout.max_response_tokens,
         "engine": config.rollout.engine,
+        **({"engine_args": dict(config.rollout.engine_args)} if config.rollout.engine_args else {}),
         "rows_per_batch": config.rollout.rows_per_batch,
         "seed": config.seed,
         "data": digest(

@@ -1,5 +1,6 @@
 """Rollout engines behind one protocol. What an engine can do stands at its class; nothing asks for its name."""
 
+import inspect
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -47,6 +48,10 @@ def engine_class(written: str) -> "type[RolloutEngine]":
     wanted = [name for name in {**RolloutEngine.__annotations__, **vars(RolloutEngine)} if not name.startswith("_")]
     if missing := [name for name in wanted if not hasattr(loaded, name)]:
         raise UserError(f"rollout.engine={written} has no {', no '.join(missing)}; an engine has {', '.join(wanted)}")
+    try:
+        inspect.signature(loaded.check).bind("rollout", "model", "decodings")
+    except TypeError:
+        raise UserError(f"rollout.engine={written}: its check must take rollout, model and decodings") from None
     return loaded
 
 

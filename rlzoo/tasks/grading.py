@@ -166,15 +166,17 @@ class GraderPool:
     def _read(self, value: Any, problem: Problem) -> Grade:
         """The grade in what a worker answered. Raises ValueError, TypeError or UserError for what is none."""
         reward, correct, rewards, is_scored, forbidden = value
+        may_abstain = getattr(self.grader, "may_abstain", False)
+        is_scored = bool(is_scored) or not may_abstain  # a response may have taken over the worker
         if not is_scored:
             self._tell(
                 f"no function of task.reward has a say in {problem.id}: such rows and their groups are left out of "
                 "training, and count as wrong in evaluation"
             )
-        for what in forbidden:
-            self._tell(f"{what}, which was refused, and went on without. {REMEDY}")
-        grade = Grade(reward, correct, tuple(rewards), bool(is_scored))
-        return checked_grade(grade, problem, getattr(self.grader, "may_abstain", False))
+        for what in [] if _is_confined(self.grader) else forbidden[:_MOST_TOLD]:
+            remedy = f". {REMEDY}" if may_abstain else ""
+            self._tell(f"{one_line(str(what))}, which was refused, and went on without{remedy}")
+        return checked_grade(Grade(reward, correct, tuple(rewards), is_scored), problem, may_abstain)
 
     def _tell(self, text: str) -> None:
         """Warns, the first time."""
@@ -210,7 +212,7 @@ class GraderPool:
         if getattr(self.grader, "unconfined", False):
             _logger.warning("task.unconfined_reward=true: task.reward may start processes and write files")
             memory = resource.RLIM_INFINITY
-        prepare = getattr(self.grader, "prepare", None)
+        prepare = getattr(self.grader, "prepare", None) if _is_confined(self.grader) else None
         return Sandbox(make, "the grader", self.workers, is_confined, memory, prepare)
 
 

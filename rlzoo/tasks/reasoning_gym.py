@@ -25,7 +25,6 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -231,9 +230,8 @@ class DatasetScorer:
 
     def prepare(self) -> None:
         """Grades the answer of an entry, so that what scoring loads is there before processes are forked."""
-        with suppress(Exception):  # what is wrong with the dataset is said of a response
-            entry = _scoring_dataset(self.source)[0]
-            self(Problem("", "", entry["answer"], {"entry": entry}), f"<answer>{entry['answer']}</answer>")
+        entry = _scoring_dataset(self.source)[0]
+        self(Problem("", "", entry["answer"], {"entry": entry}), f"<answer>{entry['answer']}</answer>")
 
     def is_harmless(self, problem: Problem, response: str) -> bool:
         """Whether the answer can do nothing but be slow, wherever it is run: it has no name and no text in quotes."""

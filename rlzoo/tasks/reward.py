@@ -126,7 +126,9 @@ class RewardFunction:
         self, problem: Problem, response: str, environments: Sequence[Any] | None = None
     ) -> tuple[float, float | None]:
         """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
-        if asked := sorted(self.parameters.keys() & ({"completion_ids", "raw"} - _of_tokens(response).keys())):
+        lacking = {"completion_ids", "raw"} - _of_tokens(response).keys()
+        lacking -= Row.of(problem).columns.keys() - ({"completion_ids"} if self.form == "trl" else set())
+        if asked := sorted(self.parameters.keys() & lacking):
             raise UserError(f"{self} asks for {asked[0]}, and of a kept response only the text is known")
         try:
             positional, named = self._arguments(problem, response, environments)
@@ -210,7 +212,8 @@ class RewardFunction:
             given = {**columns, "prompts": [prompt], "completions": [completion]}
             given |= {"log_extra": _ignore, "log_metric": _ignore, "trainer_state": TrainerState(*_steps(response))}
             given |= {} if environments is None else {_ENVIRONMENTS: list(environments)}
-            given |= {name: [value] for name, value in known.items() if name in {*names, "completion_ids"}}
+            asked = {*names, "completion_ids"} - columns.keys()
+            given |= {name: [value] for name, value in known.items() if name in asked}
             return [], given if self._takes_all else _known(given, names)
         standard = {"question": row.question, "gold": problem.answer, "prompt": problem.prompt, "response": response}
         given = {**_known(known, names), **row.columns, **standard}

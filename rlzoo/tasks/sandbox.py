@@ -47,6 +47,8 @@ GIVEN_UP = 1000
 11 minutes of one worker at 10 s each, and time-outs take no more of a step."""
 STALLED = 60.0
 """Seconds after which a worker that has not begun what it was asked is taken for lost."""
+PREPARATION = 20.0
+"""Seconds that a template may take to load what its work needs."""
 _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
 _COMMAND = struct.Struct("=cid")
@@ -443,7 +445,7 @@ def _keep_template(
     connection.close()
     boundary.prepare()
     if prepare:
-        prepare()
+        _prepare(prepare, memory)
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers = set[int]()
     with suppress(OSError):
@@ -466,6 +468,24 @@ def _keep_template(
             workers = {process for process in workers if not _is_reaped(process)}
     for process in workers:
         _exit_code(process, 0.0)
+
+
+def _prepare(prepare: Callable[[], None], memory: int) -> None:
+    """Loads what the work needs, with its limit of memory and in at most `PREPARATION` seconds; failing is no fault."""
+
+    def ended(*_: object) -> None:
+        raise TimeoutError
+
+    before, limits = signal.signal(signal.SIGALRM, ended), resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, limits[1]))
+    signal.setitimer(signal.ITIMER_REAL, PREPARATION)
+    try:
+        with suppress(Exception):  # what is wrong is said of a response
+            prepare()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def _is_reaped(process: int) -> bool:

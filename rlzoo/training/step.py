@@ -27,6 +27,7 @@ from objectives import (
     Step,
     TokenBatch,
     Update,
+    Writer,
     concatenated,
     random_keys,
 )
@@ -261,7 +262,7 @@ class Trainer:
             "correct": graded.correct,
             "truncated": rollouts.truncated,
             "logp_sampler": rollouts.logp,
-            "writer": rollouts.writers(),
+            "writer": rollouts.writers().where(scored[:, None], int(Writer.NONE)),
             **{name: graded.credit[name] for name in sorted(read & graded.credit.keys())},
         }
         fields: dict[str, Any] = {name: tensor.to(self.accelerator.device) for name, tensor in tensors.items()}

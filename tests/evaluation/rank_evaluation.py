@@ -37,7 +37,7 @@ def main(model: str, folder: Path) -> None:
             own.extend(problem.id for problem in problems)
             return sampler(problems, *arguments)
 
-        sampling.graders = graders  # type: ignore[attr-defined]
+        sampling.graders, sampling.environment, sampling.engine = graders, None, engine  # type: ignore[attr-defined]
         evaluator = Evaluator(
             accelerator,
             sampling,  # type: ignore[arg-type]
