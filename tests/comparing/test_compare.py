@@ -334,6 +334,7 @@ def test_the_time_left_is_that_of_the_steps_left_at_the_pace_of_this_call() -> N
     eta = Eta.of(at(20, 0), 100.0)
     assert eta.left(at(20, 0), 108.0) is None, "starting a run is no step"
     assert eta.left(at(25, 0), 110.0) == 10 / 5 * 75 and eta.left(at(50, 10), 140.0) == 40
+    assert eta.left(at(10, 0), 140.0) is None, "a resumed run begins at its checkpoint, before its last step"
     failed = [*at(50), replace(at(10)[0], state="failed")]
     assert eta.left(failed, 140.0) == 0
 

@@ -48,4 +48,11 @@ def test_every_key_by_which_something_is_imported_says_so() -> None:
     loading = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "load_outside"]
     told = {ast.literal_eval(call.args[0]) for call in loading} - {"experiments"}
     otherwise = {"objective", "model.trust_remote_code", "task.allow_unconfined", "task.unconfined_reward"}
+    otherwise |= {"rollout.engine_args"}
     assert {key.name for key in keys(Config) if key.names_code} == told | otherwise
+
+
+def test_arguments_of_vllm_name_code_unless_they_are_known_not_to() -> None:
+    assert not outside_names({"rollout.engine_args": {"kv_cache_dtype": "fp8"}, "rollout.engine_args.block_size": 32})
+    for keys_given in ({"rollout.engine_args": {"worker_cls": "a.W"}}, {"rollout.engine_args.worker_cls": "a.W"}):
+        assert "worker_cls:a.W" in outside_names(keys_given)

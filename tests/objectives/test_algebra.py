@@ -288,7 +288,7 @@ def test_what_is_allowed_and_misleads_has_a_notice_of_one_line() -> None:
     for expression, beginning in NOTICES.items():
         (notice,) = parse(expression).notices
         assert notice.startswith(beginning) and "\n" not in notice and len(notice) < 160, (expression, notice)
-    for variant in VARIANTS:
+    for variant in (*VARIANTS, "grpo+random_tokens(share=1,limit=2)"):
         assert parse(variant).notices == (), variant
 
 

@@ -337,3 +337,12 @@ def test_an_instant_grader_gives_the_same_grades_without_a_process() -> None:
     with GraderPool(Instant()) as pool:
         assert pool.grade([PROBLEM] * 20, responses) == graded
         assert multiprocessing.active_children() == before
+
+
+def test_a_worker_that_a_response_took_over_neither_abstains_nor_writes_to_the_terminal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    forged = [1, 1, [], False, ["\x1b[2Jwrites a file"]]
+    assert GraderPool(DatasetGrader())._read(forged, PROBLEM).is_scored and not caplog.text
+    assert GraderPool(grader)._read(forged, PROBLEM).is_scored
+    assert "writes a file" in caplog.text and "unconfined_reward" not in caplog.text
