@@ -227,9 +227,9 @@ def scores_of(table: ResultTable) -> Scores:
         kept = here[order][complete[problem_of[order]]].reshape(len(runs), complete.sum(), -1)
         for run, rows in zip(runs, kept, strict=True):
             said = tuple(responses[row] for row in rows.flat) if responses else ()
-            tells = len(set(said)) > 1  # a placeholder tells nothing
-            shared = (values[rows].tobytes(), *said) if tells else _distinctive(values[rows])
-            answers[run][place] = Answers(values[rows], shared or (run, place))
+            is_told = len(set(said)) > 1  # by responses; one placeholder for all of them tells nothing
+            shared = values[rows].tobytes() if is_told else _distinctive(values[rows])
+            answers[run][place] = Answers(values[rows], (shared, *said) if shared else (run, place))
         problems[place.problem_set] = int(complete.sum())
     methods = dict.fromkeys(texts["method"])
     scored = {

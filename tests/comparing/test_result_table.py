@@ -248,6 +248,9 @@ def test_responses_tell_methods_apart_that_have_the_same_values() -> None:
 def test_a_placeholder_for_every_response_makes_no_two_methods_one() -> None:
     frame = with_rates({"grpo": 0.4, "a": 0.6}).assign(response="...")
     assert not board_of(frame).alike
+    told = with_rates({"grpo": 0.4}).assign(response=lambda rows: [str(number) for number in range(len(rows))])
+    right = with_rates({"b": 0.5}).assign(response="", value=1.0)
+    assert not board_of(pandas.concat([told, right, right.assign(method="c")])).alike
 
 
 def test_a_table_with_a_lost_response_is_judged_on_the_problems_that_all_runs_have() -> None:
