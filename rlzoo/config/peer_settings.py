@@ -113,6 +113,10 @@ def _value(text: str) -> Any:
         return text
 
 
+LONGEST_VALUE = 2**11
+"""Characters of a variable; a longer one is unknown. A few lines of `A=$A$A` would fill the memory."""
+LONGEST_COMMAND, MOST_LINES = 2**15, 200
+"""Characters and lines of a command. In a longer one a quote never closes, or it is no command that trains."""
 UNKNOWN = "\ufdd2"
 """Stands in a value for what the script alone does not say; Unicode has no such character."""
 
@@ -147,7 +151,8 @@ class _Script:
         """Sets a variable; one that a condition sets otherwise than before is unknown from there on."""
         known, value = self.values.get(name), self.filled(text)
         value = known + value if adds and known is not None else value
-        self.values[name] = value if is_certain or known == value else UNKNOWN
+        is_known = (is_certain or known == value) and len(value) <= LONGEST_VALUE
+        self.values[name] = value if is_known else UNKNOWN
 
     def extend(self, name: str, inner: str, adds: bool, is_certain: bool) -> None:
         """Sets an array or adds to it; what a condition adds is unknown."""
@@ -244,6 +249,8 @@ def _commands(text: str) -> Iterator[tuple[str, bool]]:
     held, is_conditional = "", False
     for line in joined.splitlines():
         held = f"{held}\n{line.strip()}" if held else line.strip()
+        if len(held) > LONGEST_COMMAND or held.count("\n") > MOST_LINES:
+            break
         if not _is_whole(held):
             continue
         parts = [part.lstrip() for part in _TOKEN.sub(_marked, held).split("\0")]
@@ -253,7 +260,8 @@ def _commands(text: str) -> Iterator[tuple[str, bool]]:
             is_conditional = end in ("&&", "||") or (is_conditional and not part)
         held = ""
     if held:
-        raise UserError(f"a quote or an array never closes: {held.splitlines()[0]}. Close it, or leave that line out.")
+        begun = one_line(held.splitlines()[0][:80])
+        raise UserError(f"a quote or an array never closes: {begun}. Close it, or leave that line out.")
 
 
 def _marked(token: re.Match[str]) -> str:

@@ -104,6 +104,17 @@ def test_a_quote_or_an_array_that_never_closes_is_an_error(text: str, tmp_path: 
         settings_in(written(tmp_path / "run.sh", f"train -m main a.b=1\n{text}train -m main a.b=2"))
 
 
+def test_a_variable_that_doubles_on_each_line_is_unknown(tmp_path: Path) -> None:
+    text = "A=aaaa\n" + "A=$A$A\n" * 60 + "train a.b=$A"
+    assert UNKNOWN in settings_in(written(tmp_path / "run.sh", text))["a.b"]
+
+
+@pytest.mark.parametrize("text", ["A='x\n" + "b=1\n" * 20_000, "${" * 50_000])
+def test_a_command_that_does_not_end_is_an_error_before_all_of_it_is_read(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a quote or an array never closes"):
+        settings_in(written(tmp_path / "run.sh", text))
+
+
 def test_an_unknown_name_that_may_decide_the_objective_is_an_error_and_another_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
