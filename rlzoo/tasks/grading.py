@@ -56,8 +56,8 @@ class GraderPool:
 
     A response whose grading takes longer costs that time and no other response anything. One whose process is killed
     from outside is graded again; one that ends its process or whose grading raises has failed and is logged, but a
-    UserError is raised here: it says that the grader is of no use. A grader `may_call` what audit events of Python with
-    these beginnings stand for, such as `socket.`; one that is `unconfined`, which is said once, may do anything. Where
+    UserError is raised here: it says that the grader is of no use. A grader's `may_call` lists the prefixes of Python's
+    audit events that it may cause, such as `socket.`. An `unconfined` grader may do anything; a warning says so. Where
     the kernel has no boundary, a warning says so once, and a grader that `evaluates` is refused unless
     `is_unconfined_allowed`. A grader that is `instant` compares a few characters and does nothing else: it is called in
     this process.
@@ -170,8 +170,8 @@ class GraderPool:
         is_scored = bool(is_scored) or not may_abstain  # a response may have taken over the worker
         if not is_scored:
             self._tell(
-                f"no function of task.reward has a say in {problem.id}: such rows and their groups are left out of "
-                "training, and count as wrong in evaluation"
+                f"task.reward gives None for a response to {problem.id}. Such responses and their groups are left out "
+                "of training, and count as wrong in evaluation"
             )
         for what in [] if _is_confined(self.grader) else forbidden[:_MOST_TOLD]:
             remedy = f". {REMEDY}" if may_abstain else ""
@@ -180,7 +180,7 @@ class GraderPool:
 
     def _tell(self, text: str) -> None:
         """Warns, the first time."""
-        kind = text.partition(" has a say in ")[0]
+        kind = text.partition(" for a response to ")[0]
         if kind not in self._told:
             self._told.add(kind)
             _logger.warning("%s", text)

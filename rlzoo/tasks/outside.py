@@ -107,7 +107,7 @@ def described(error: BaseException) -> str:
 
 
 _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in ("grading", "tools", "environment_class")))
-"""Files whose frames do not say where somebody else's code raised."""
+"""Files of ours, whose frames are left out of an error that a user's code raised."""
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ def read_partial(
 
 
 def _check_saved(saved: Mapping[str, Tensor], groups: int, responses: int, vocabulary: int) -> None:
-    """Raises ValueError for tensors that are no rollouts of so many groups: another person may have made the file."""
+    """Raises ValueError for tensors that are not rollouts of this number of groups. The file is not trusted."""
     tensors = Rollouts([], **saved).tensors()
     rows, width = groups * responses, tensors["tokens"].shape[-1]
     largest = {"tokens": vocabulary - 1, "lengths": width, "prompt": groups - 1, "version": torch.iinfo(torch.long).max}

@@ -220,7 +220,7 @@ def test_a_row_in_which_no_function_has_a_say_is_not_scored_which_is_said_once(
     with GraderPool(made.grader) as pool:
         graded = pool.grade(made.held_out[:1] * 2, ["2"] * 2)
     assert [(it.grade.reward, it.grade.correct, it.grade.is_scored) for it in graded] == [(0.0, 0.0, False)] * 2
-    assert caplog.text.count("no function of task.reward has a say in data/train/0") == 1
+    assert caplog.text.count("task.reward gives None for a response to data/train/0") == 1
 
 
 def test_rewards_get_tokens_raw_text_what_is_begun_and_the_step_where_they_ask() -> None:

@@ -1,4 +1,4 @@
-"""A task with several right answers, of which none should die out."""
+"""A task with several right answers. A good objective keeps all of them."""
 
 import math
 import random
