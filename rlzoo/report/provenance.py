@@ -1,7 +1,7 @@
 """What each variant of each recipe was held against: whose function or equation, at which commit, how far off.
 
-The rows are in `provenance.csv`. `HOW` says what their numbers are. Runs marked `vectors` are made again by
-`tests/objectives/sources/make.py`; every row whose function was run has them.
+The rows are in `provenance.csv`. `HOW` says what their numbers are. What the functions gave that were run is kept in
+`tests/objectives/sources/`, and `tests/objectives/test_sources.py` compares with it.
 """
 
 import csv
