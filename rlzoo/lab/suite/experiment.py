@@ -108,6 +108,8 @@ class Experiment:
     start: Start = Start()
     first_seed: int = FIRST_SEED
     """This and those behind it are registered. A design that was mended after its results were seen has others."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Scores that are tested together, every arm against base, and the smallest difference of each that counts."""
     added: str = ""
     """What any other objective needs to be asked this question: `+epochs(count=16)`. It is trained with base's keys."""
 

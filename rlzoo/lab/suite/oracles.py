@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from objectives import Mask, Prepared, Reward, TokenBatch, Weight, parameter, register
+from objectives.methods.tokens import TopEntropy
 
 
 @register
@@ -75,3 +76,17 @@ class FirstToken(Mask):
 
     def formula(self) -> str:
         return "t != 0" if self.others else "t == 0"
+
+
+@register
+@dataclass(frozen=True)
+class LowEntropy(TopEntropy):
+    """Keeps the tokens that `top_entropy` of the same `fraction` leaves out."""
+
+    name = "low_entropy"
+
+    def keeps(self, batch: TokenBatch) -> Tensor:
+        return batch.mask & ~super().keeps(batch)
+
+    def formula(self) -> str:
+        return f"not ({super().formula()})"
