@@ -208,6 +208,7 @@ class Modifier(Part):
     """Changes bounds of the surrogate; at most one part sets each of them."""
 
     stage = Stage.SURROGATE
+    acts_on_policy = False
     sets: ClassVar[frozenset[str]]
     """Which of `low`, `high` and `cap`."""
 

@@ -33,6 +33,8 @@ from objectives.trace import Action, Trace
 from objectives.zoo import is_registered
 
 Kind = TypeVar("Kind", bound=Part)
+_WITHOUT_BOUNDS = ("token_ratio", "unclipped", "reinforce")
+"""Names of the ratio of a token and of surrogates that bound nothing."""
 
 
 def parse(expression: str, imports: bool = True) -> "Objective":
@@ -104,6 +106,21 @@ class Objective:
 
     def __str__(self) -> str:
         return self.expression
+
+    @cached_property
+    def idle_on_policy(self) -> tuple[str, ...]:
+        """Names of the parts that cannot act in updates of the policy that sampled; a plain ratio is no such part."""
+        is_open = self.the(Surrogate).acts_on_policy
+        idle = [part for part in self.parts if not part.acts_on_policy and not (is_open and isinstance(part, Modifier))]
+        return tuple(part.name for part in idle if part.name not in _WITHOUT_BOUNDS)
+
+    @cached_property
+    def on_policy(self) -> "Objective":
+        """The objective that has the same updates of the policy that sampled, and no part that cannot act in them."""
+        plain, idle = parse("grpo"), {*self.idle_on_policy, *_WITHOUT_BOUNDS}
+        exclusive = [kind for kind in (Ratio, Surrogate) if self.the(kind).name in idle]
+        kept = [part for part in self.parts if part.name not in idle]
+        return Objective((*kept, *(plain.the(kind) for kind in exclusive)))
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """The parts of one kind."""

@@ -79,6 +79,8 @@ class Part:
     """
     reads_once_moved: ClassVar[frozenset[str]] = frozenset()
     """Further fields that it reads only once the policy has moved since the rollouts."""
+    acts_on_policy: ClassVar[bool] = True
+    """Whether it can act in an update of the policy that sampled, in which every ratio is 1."""
 
     def __post_init__(self) -> None:
         for item in fields(self):

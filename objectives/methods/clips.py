@@ -16,6 +16,7 @@ class Cispo(Surrogate):
     """Policy gradient whose importance weight is clipped and not differentiated."""
 
     name = "cispo"
+    acts_on_policy = False
     paper = "arXiv:2506.13585"
     failure_modes = ("stale_rollouts", "exploration")
     low: float = parameter(1.0, "[0, 1]", "the weight is clipped to 1 - low below")
@@ -184,6 +185,7 @@ class UnboundedPositive(Surrogate):
     """Policy gradient where the advantage is positive, PPO's clip elsewhere."""
 
     name = "unbounded_positive"
+    acts_on_policy = False
     paper = "arXiv:2607.06987"
     failure_modes = ("exploration",)
     reads_bounds = frozenset({"low", "cap"})
@@ -233,6 +235,7 @@ class BandedReinforce(Surrogate):
     """Log-prob times advantage, without the tokens whose ratio has left a band."""
 
     name = "banded_reinforce"
+    acts_on_policy = False
     paper = "arXiv:2509.24203"
     failure_modes = ("stale_rollouts",)
     band: str = parameter("one_side", ("one_side", "two_side", "ring"), "which ratios count")

@@ -191,6 +191,7 @@ class SymmetricClip(Clip):
     """PPO's clipped surrogate, and the reverse cross-entropy of the tokens that it does not clip."""
 
     name = "symmetric_clip"
+    acts_on_policy = True
     paper = "arXiv:2405.17618"
     failure_modes = ("noisy_rewards",)
     alpha: float = parameter(0.5, "[0, inf)", "weight of PPO's surrogate")

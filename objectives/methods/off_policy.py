@@ -36,6 +36,7 @@ class PrefixMinRatio(Ratio):
     """Importance ratio of each token times the smallest one before it in the response."""
 
     name = "prefix_min_ratio"
+    acts_on_policy = False
     paper = "arXiv:2601.22718"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
@@ -81,6 +82,7 @@ class Taper(Surrogate):
     """Policy gradient whose importance weight is clipped where A < 0, and left out where A > 0."""
 
     name = "taper"
+    acts_on_policy = False
     paper = "arXiv:2503.14286"
     failure_modes = ("stale_rollouts",)
     low: float = parameter(0.0, "[0, inf)", "smallest weight where A < 0")
@@ -124,6 +126,7 @@ class SequenceDrift(Penalty):
     """Holds the log-prob of each whole response near that of the policy of the rollouts."""
 
     name = "sequence_drift"
+    acts_on_policy = False
     paper = "arXiv:2501.12599"
     failure_modes = ("many_epochs", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
@@ -239,6 +242,7 @@ class SecondMomentMask(Mask):
     """Masks the tokens that have moved furthest with their advantage, until the rest is within a budget."""
 
     name = "second_moment_mask"
+    acts_on_policy = False
     paper = "arXiv:2510.01161"
     failure_modes = ("stale_rollouts",)
     reads_once_moved = frozenset({"logp", "logp_old"})

@@ -51,6 +51,7 @@ class GeometricRatio(Ratio):
     """Geometric mean of a response's ratios, each of which is clipped first, pessimistically."""
 
     name = "geometric_ratio"
+    acts_on_policy = False
     paper = "arXiv:2507.20673"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
@@ -97,6 +98,7 @@ class KalmanRatio(Ratio):
     """Importance ratio whose logarithm is filtered along the response."""
 
     name = "kalman_ratio"
+    acts_on_policy = False
     paper = "arXiv:2602.10609"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
@@ -143,6 +145,7 @@ class GammaGate(Surrogate):
     """Policy gradient whose weight is 1 at a ratio of 1 and falls smoothly on both sides."""
 
     name = "gamma_gate"
+    acts_on_policy = False
     paper = "arXiv:2602.10693"
     failure_modes = ("stale_rollouts", "mixture_of_experts")
     k_good: float = parameter(2.0, "[0, inf)", "power of the ratio where A >= 0")

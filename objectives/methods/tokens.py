@@ -297,6 +297,7 @@ class FutureKL(Weight):
     """Weighs each token by how much the policy has moved towards what follows it."""
 
     name = "future_kl"
+    acts_on_policy = False
     paper = "arXiv:2603.19835"
     failure_modes = ("credit",)
     reads = frozenset({"logp", "logp_old"})

@@ -66,6 +66,7 @@ class OffPolicyMask(Mask):
     """
 
     name = "off_policy_mask"
+    acts_on_policy = False
     paper = "arXiv:2512.02556"
     failure_modes = ("stale_rollouts",)
     reads = frozenset({"logp", "logp:anchor"})

@@ -98,6 +98,7 @@ class Drift(Penalty):
     """
 
     name = "drift"
+    acts_on_policy = False
     paper = "prime-rl 2026"
     failure_modes = ("many_epochs", "stale_rollouts")
     purpose: ClassVar[str] = "a penalty on leaving the old policy"

@@ -19,6 +19,7 @@ class TokenRatio(Ratio):
     """
 
     name = "token_ratio"
+    acts_on_policy = False
     paper = "arXiv:1707.06347"
     reads_once_moved = frozenset({"logp_old"})
 
@@ -50,6 +51,7 @@ class SequenceRatio(Ratio):
     """
 
     name = "sequence_ratio"
+    acts_on_policy = False
     paper = "arXiv:2507.18071"
     failure_modes = ("mixture_of_experts", "many_epochs")
     reads_once_moved = frozenset({"logp_old"})

@@ -27,6 +27,7 @@ class Clip(Surrogate):
     """
 
     name = "clip"
+    acts_on_policy = False
     paper = "arXiv:1707.06347"
     failure_modes: ClassVar[tuple[str, ...]] = ("many_epochs",)
     reads_bounds = frozenset({"low", "high", "cap"})
@@ -123,6 +124,7 @@ class Unclipped(Surrogate):
     """
 
     name = "unclipped"
+    acts_on_policy = False
     paper = "arXiv:1707.06347"
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
@@ -145,6 +147,7 @@ class Reinforce(Surrogate):
     """
 
     name = "reinforce"
+    acts_on_policy = False
     paper = "doi:10.1007/BF00992696"
     reads_ratio = False
 

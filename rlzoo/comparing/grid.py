@@ -16,7 +16,7 @@ from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
 from rlzoo.errors import UserError
-from rlzoo.experiment.check import check
+from rlzoo.experiment.check import ONE_UPDATE, TWO_UPDATES, acting, check
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_changed, read_objective, unique_labels
 from rlzoo.experiment.machine import our_version
@@ -278,6 +278,27 @@ class Grid:
         kept = tuple(entry for entry in earlier.values() if entry.name not in names)
         return replace(self, objectives=tuple(entries.values()), further=further, earlier=kept)
 
+    def without_twins(self, asked: Iterable[GridEntry]) -> "Grid":
+        """Less what is asked for now and cannot differ from another row under the settings of the grid.
+
+        A warning says why, and what would let it. The baseline stays, and so does what has runs.
+        """
+        new, first = {entry.identity for entry in asked}, dict[Identity, GridEntry]()
+        baseline = self.baseline and identity_of(RowWords.read(self.baseline))
+        kept = list[GridEntry]()
+        for entry in sorted(self.objectives, key=lambda entry: entry.identity != baseline):
+            config, objective = self._configured(entry), parse(entry.expression)
+            twin = first.setdefault((acting(config, objective).key, meant(entry.settings)), entry)
+            has_runs = any(cell.folder.has_steps for cell in self.cells if cell.entry.name == entry.name)
+            if twin is entry or has_runs or entry.identity not in new:
+                kept.append(entry)
+                continue
+            _logger.warning(
+                "%s is not trained: it is %s, as %s; %s lets %s act",
+                *(entry.expression, twin.expression, ONE_UPDATE, TWO_UPDATES, ", ".join(objective.idle_on_policy)),
+            )
+        return replace(self, objectives=tuple(entry for entry in self.objectives if entry in kept))
+
     def _change(self, entry: GridEntry, now: GridEntry) -> str:
         """In words how the code of an entry that has runs differs from that of now; empty if it does not."""
         assert now.code is not None
@@ -357,6 +378,7 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     baseline = asked.keys.baseline or (ablated[0] if is_ablation else "")
     grid = Grid(folder, entries, tuple(asked.keys.seeds), settings, _in_full(baseline), asked.up_to)
     grid = grid.joined([path for path in asked.trust if f"trust={path}" not in settings]).of_todays_code()
+    grid = grid.without_twins(entries)
     _check_baseline(grid)
     grid.warn_of_versions()
     grid.warn_of_other_rows(entries)

@@ -190,6 +190,31 @@ def with_modules_named(config: Config) -> Config:
     return config if is_named else replace(config, objective=str(objective))
 
 
+# ---- what cannot act -------------------------------------------------------------------------------------------------
+
+ONE_UPDATE = "each step makes one update, of the policy that sampled, and every ratio is 1"
+TWO_UPDATES = "train.minibatches_per_step=2"
+
+
+def is_on_policy(config: Config, objective: Objective) -> bool:
+    """Whether every update is one of the policy that sampled, so that no ratio leaves 1."""
+    updates = objective.pass_count * config.train.minibatches_per_step
+    return updates == 1 and not config.rollout.may_be_stale and config.rollout.old_logp == "policy"
+
+
+def acting(config: Config, objective: Objective) -> Objective:
+    """The objective without the parts that cannot act under these settings."""
+    return objective.on_policy if is_on_policy(config, objective) else objective
+
+
+def idle_parts(config: Config, objective: Objective) -> str:
+    """Says which parts cannot act under these settings, why, and what would let them; empty if all can."""
+    if not (is_on_policy(config, objective) and objective.idle_on_policy):
+        return ""
+    names = ", ".join(objective.idle_on_policy)
+    return f"cannot act: {names}: {ONE_UPDATE}; {TWO_UPDATES} makes two of the same rollouts"
+
+
 # ---- the objective, and what it is given -----------------------------------------------------------------------------
 
 

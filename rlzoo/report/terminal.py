@@ -21,6 +21,7 @@ from rlzoo.config.recorded import outside_names
 from rlzoo.doctor.detectors import Detection
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.target import keys_of_code
+from rlzoo.experiment.check import idle_parts
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.evaluation import figures_table, responses_table, results_tables
@@ -51,7 +52,7 @@ class Terminal:
         written = config.objective.replace(" ", "")
         canonical = str(experiment.objective)
         lines.append(("objective", canonical if written == canonical else f"{written}  =  {canonical}"))
-        for line in experiment.objective.notices:
+        for line in filter(None, (*experiment.objective.notices, idle_parts(config, experiment.objective))):
             lines.append(("", line))
         for part in experiment.objective.parts:
             lines.append(("", f"{part.stage.name.lower():<10} {part.name}: {part.formula()}"))

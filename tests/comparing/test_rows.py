@@ -196,3 +196,35 @@ def test_a_grid_of_another_schedule_in_the_usual_folder_is_left_alone(
     constant, _ = read_grid(["grpo", "seeds=0", STEPS, "train.schedule=constant"])
     replace(constant, words=(STEPS,), folder=Path(f"runs/compare-{STEPS}")).save()
     assert read_grid(["grpo", "seeds=0", STEPS])[0].folder != Path(f"runs/compare-{STEPS}")
+
+
+# ---- what is the same under the settings -----------------------------------------------------------------------------
+
+ONE, TWO = "train.minibatches_per_step=1", "train.minibatches_per_step=2"
+
+
+def test_a_row_that_cannot_differ_from_another_is_not_trained_and_a_warning_says_what_lets_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rows(folder: str, *words: str) -> list[str]:
+        return [entry.asked for entry in grid(tmp_path / folder, *words, "seeds=0", STEPS).objectives]
+
+    clipped = ("grpo-kl", "grpo-kl+clip_higher", "grpo-kl+unclipped", "dapo")
+    assert rows("one", *clipped, ONE) == ["grpo-kl", "dapo"]
+    assert f"with {TWO}" not in caplog.text and f"; {TWO} lets clip, clip_higher act" in caplog.text
+    assert rows("named", *clipped, ONE, "baseline=grpo-kl+clip_higher") == ["grpo-kl+clip_higher", "dapo"]
+    assert rows("two", *clipped, TWO) == list(clipped)
+    assert rows("own", f"grpo-kl {TWO}", f"grpo-kl+clip_higher {TWO}", "grpo-kl", "grpo-kl+clip_higher", ONE) == [
+        "grpo-kl",
+        "grpo-kl+clip_higher",
+        "grpo-kl",
+    ]
+
+
+def test_a_row_that_has_runs_stays_beside_the_one_that_it_cannot_differ_from(tmp_path: Path) -> None:
+    found = grid(tmp_path, "grpo-kl", "grpo-kl+clip_higher", TWO, *AS_MADE)
+    alone = replace(found, words=tuple(ONE if word == TWO else word for word in found.words))
+    alone.save()
+    for cell in alone.cells:
+        make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.4, ONE)
+    assert len(grid(tmp_path, "grpo-kl", "grpo-kl+clip_higher", ONE, *AS_MADE).objectives) == 2

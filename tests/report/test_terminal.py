@@ -194,3 +194,23 @@ def test_responses_are_those_to_the_problem_with_the_median_change_and_steer_no_
     assert "1+0=" in text and "0+0=" not in text and "2+0=" not in text
     assert text.count("said 1") == 4 and text.count("right") == 1 and text.count("wrong") == 3
     assert "\x1b" not in text and "500" not in text and "characters)" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (["train.minibatches_per_step=1"], "clip, clip_higher"),
+        (["train.minibatches_per_step=1", "objective=grpo+gspo-kl"], "sequence_ratio, clip, clip_higher"),
+        (["train.minibatches_per_step=2"], ""),
+        (["train.minibatches_per_step=1", "rollout.ahead=1"], ""),
+        (["train.minibatches_per_step=1", "objective=lopti"], ""),
+    ],
+)
+def test_the_first_lines_of_a_run_say_which_parts_cannot_act_and_what_lets_them(
+    words: list[str], idle: str, tmp_path: Path
+) -> None:
+    console = Console(record=True, width=300, file=io.StringIO())
+    Terminal(console).introduce(check(load_config([f"output={tmp_path / 'run'}", *words])), "cpu", 1)
+    text = console.export_text()
+    assert ("cannot act:" in text) == bool(idle)
+    assert not idle or (f"cannot act: {idle}:" in text and "train.minibatches_per_step=2 makes two" in text)
