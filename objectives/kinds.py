@@ -43,9 +43,11 @@ class Select(Part):
     stage = Stage.SELECT
     refills: ClassVar[bool] = False
     """Whether what is dropped should be replaced by sampling further prompts."""
+    late: ClassVar[bool] = False
+    """Whether it reads advantages: such a part comes after stage 3, and what an environment wrote stays."""
 
     def selects(self, batch: TokenBatch) -> Tensor:
-        """[N] bool."""
+        """[N] bool; [N, T] where it is `late`, with the advantage [N, T]."""
         raise NotImplementedError
 
 

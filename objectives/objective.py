@@ -202,7 +202,7 @@ class Objective:
         if isinstance(batch, Selected):
             return batch
         early = [part for part in self.all(Reward) if not part.late and batch.advantage is None]
-        selectors = self.all(Select)
+        selectors = [part for part in self.all(Select) if not part.late]
         require_read(batch, [*early, *selectors])
         batch = shaped(batch.record("", Action.TOKENS, batch.mask), early)
         selected = torch.ones_like(batch.mask[:, 0])
@@ -226,6 +226,11 @@ class Objective:
         trace = trace.record(self.the(Advantage).name, Action.ADVANTAGE, advantage)
         trace = trace.record("", Action.TOKENS, kept)
         prepared = Prepared.of(selected, mask=kept, advantage=selected.like_tokens(advantage), trace=trace)
+        for selector in (part for part in self.all(Select) if part.late):
+            chosen = selector.selects(prepared)
+            trace = prepared.trace.record(selector.name, Action.SELECT, chosen)
+            kept = prepared.mask & chosen
+            prepared = prepared.with_fields(mask=kept, trace=trace.record("", Action.TOKENS, kept))
         prepared = prepared.blank_outside()
         weights = [part for part in self.all(Weight) if not part.planned]
         require_read(prepared, weights)

@@ -20,7 +20,7 @@ class Action(StrEnum):
     REWARD = "reward"
     """[N] or [N, T]: added to the reward."""
     SELECT = "select"
-    """[N] bool: the responses that are trained on."""
+    """[N] or [N, T] bool: the responses, or their tokens, that are trained on."""
     ADVANTAGE = "advantage"
     """[N] or [N, T]: the advantage before weights."""
     STATE = "state"

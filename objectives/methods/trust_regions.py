@@ -218,7 +218,7 @@ recipe(
     "grpo+group_center+sampler_ratio+divergence_clip+token_mean-kl",
     authors="dppo(cap=10)+token_mean(scope=microbatch)",
     trl="dppo(cap=20)+group_norm(eps=1e-4)",
-    prime_rl="dppo(delta=0.2)+drift(beta=0.001,estimator=square,to=sampler)",
+    prime_rl="dppo(delta=0.2)+live_only+drift(beta=0.001,estimator=square,to=sampler)",
     paper="arXiv:2602.04879",
     summary="tokens are dropped by how far their probability moved, not by their ratio",
     contribution=("group_center", "sampler_ratio", "divergence_clip"),
@@ -239,7 +239,8 @@ p_sampler is p over the clamped ratio.
 Variant authors: the code's cap, 10; token mean per micro-batch, weighted by its rows, as its actor has it.
 Variant trl: cap 20, group_norm(eps=1e-4), as its default scales by the group's deviation.
 verl's is dppo(cap=20)+token_ratio+constant_length: to the trainer's old policy.
-Variant prime_rl: delta 0.2, and 0.001 (log p/p_sampler)^2; side=both drops whatever moved (its ipo).
+Variant prime_rl: delta 0.2, and 0.001 (log p/p_sampler)^2, both without tokens of zero advantage (live_only);
+side=both drops whatever moved (its ipo).
 """
 
 

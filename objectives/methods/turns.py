@@ -159,7 +159,8 @@ recipe(
 
 What the terminal answers teaches the policy what its actions lead to, also where all responses of a group fail. Open:
 GRPO's own settings, and what the cross entropy is divided by; here grpo's, and all observed tokens of the mini-batch.
-Variant prime_rl: its default loss (dppo's variant of that name), and alpha = 0.1
-(PrimeIntellect-ai/prime-rl@559b447 src/prime_rl/trainer/rl/loss.py:109-161, 246-259, 394; docs/algorithms.md:77).
+Variant prime_rl: its default loss (dppo's variant of that name; observations in responses of zero advantage stay), and
+alpha = 0.1 (PrimeIntellect-ai/prime-rl@559b447 src/prime_rl/trainer/rl/loss.py:109-161, 246-259, 394;
+docs/algorithms.md:77).
 Left out: observations that warn, tokens chosen by the role of their message.
 """

@@ -96,3 +96,26 @@ class AnswerFilter(Select):
 
     def formula(self) -> str:
         return f"{self.keep} answers only" if self.keep != "all" else "all answers"
+
+
+@register
+class LiveOnly(Select):
+    """Leaves tokens whose advantage is exactly 0 out of the loss, its denominators and penalties; nothing is refilled.
+
+    prime-rl's default (`orchestrator.train.filter_zero_advantages`, PrimeIntellect-ai/prime-rl@559b447
+    src/prime_rl/orchestrator/train_sink.py:36-61, 360-365; docs/algorithms.md:461).
+
+    Groups of equal rewards teach nothing, but they dilute means over tokens, and their penalties hold the policy back.
+    What an environment wrote in such a response is still learnt where a part learns it. The advantage is the one before
+    weights.
+    """
+
+    name = "live_only"
+    failure_modes = ("dead_groups",)
+    late = True
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        return batch.require("advantage", self.name) != 0
+
+    def formula(self) -> str:
+        return "only tokens with A != 0"

@@ -114,7 +114,8 @@ def the_microscope_shows_the_account(objective: Objective) -> None:
         for entry in trace.of(Action.MASK):
             assert torch.equal(seen.silenced[entry.part], mask & ~entry.value)
         for entry in trace.of(Action.SELECT):
-            assert torch.equal(seen.left_out[entry.part], ~entry.value & batch.mask.any(1))
+            left_out = batch.mask & ~(entry.value if entry.value.dim() == 2 else entry.value[:, None])
+            assert torch.equal(seen.left_out[entry.part], left_out.any(1))
         push += objective.push(plan)
     again = torch.where(seen.tokens, seen.unweighted, 0.0)
     for name, values in seen.weights.items():

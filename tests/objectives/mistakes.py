@@ -98,6 +98,8 @@ NAMED = {
     "detached": result(lambda value, *given: value.detach()),
     "inverse": result(lambda value, *given: 1 / value),
     "nothing clipped": result(lambda clips, *given: clips & False),
+    "all kept": result(lambda keeps, *given: keeps | True),
+    "good alone": instead(lambda self, batch: batch.advantage > 0),
     "one group": on(group=lambda batch: batch.group * 0),
     "one group of rewards": given(lambda reward, group: (reward, group * 0)),
     "current for old": on(logp_old=lambda batch: batch.logp),

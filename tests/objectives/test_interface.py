@@ -150,6 +150,17 @@ def test_late_rewards_come_after_selection() -> None:
     assert not torch.equal(objective.advantages(batch), parse("grpo").advantages(batch))
 
 
+def test_tokens_of_no_advantage_leave_mask_and_denominators_but_not_observations() -> None:
+    batch = rollouts_z().with_fields(reward=torch.tensor([0.0, 0.5, 1.0, 0.5], dtype=torch.float64))
+    objective = parse("dppo+live_only")
+    prepared, whole = objective.prepare(batch), parse("dppo").prepare(batch)
+    live = torch.tensor([True, False, True, False])
+    assert torch.equal(prepared.mask, batch.mask & live[:, None]) and prepared.selected.all()
+    assert objective.select(batch).selected.all() and not objective.refills
+    ratio = parse("dppo").plan(whole).policy_coefficient[0, 0] / objective.plan(prepared).policy_coefficient[0, 0]
+    assert ratio == pytest.approx((prepared.mask.sum() / batch.mask.sum()).item())
+
+
 def test_advantages_per_token_reach_the_plan() -> None:
     prepared = parse("reinforce_pp(beta=0.05)").prepare(rollouts_z())
     assert prepared.advantage.shape == (4, 4)

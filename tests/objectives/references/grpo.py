@@ -17,6 +17,7 @@ from tests.objectives.references.parts import (
     group_norm,
     kl,
     kl_reward,
+    live_only,
     micro_batch_mean,
     mismatch,
     overlong_filter,
@@ -48,6 +49,7 @@ REFERENCES |= {
     "grpo(estimator=k1)": grpo(penalties=[kl(estimator="k1")]),
     "grpo(estimator=k2,beta=0.5)": grpo(penalties=[kl(0.5, "k2")]),
     "grpo+entropy_bonus(coefficient=0.01)": grpo(penalties=[kl(), entropy_bonus(0.01)]),
+    "grpo+live_only": grpo(late_selects=[live_only]),
     "grpo+epochs(count=3)": grpo(passes=lambda case: [case.mask] * 3),
     "grpo-kl+kl_reward": grpo(penalties=[], rewards=[kl_reward(0.05)]),
 }
@@ -242,7 +244,10 @@ REFERENCES |= {
         **DPPO | {"advantage": partial(group_norm, eps=1e-4)}, surrogate=divergence_clip(cap=20.0)
     ),
     "dppo(variant=prime_rl)": clipped(
-        **DPPO, surrogate=divergence_clip(0.2), penalties=[drift(0.001, "square", "sampler")]
+        **DPPO,
+        surrogate=divergence_clip(0.2),
+        penalties=[drift(0.001, "square", "sampler")],
+        late_selects=[live_only],
     ),
     "dppo(kind=kl,delta=0.05)": clipped(**DPPO, surrogate=divergence_clip(0.05, kind="kl")),
     "dppo(side=both,delta=0.1)": clipped(**DPPO, surrogate=divergence_clip(0.1, both=True)),

@@ -52,6 +52,11 @@ def overlong_filter(case: Case) -> Flags:
     return ~case.truncated
 
 
+def live_only(case: Case, advantage: Array) -> Flags:
+    """Tokens without an advantage are left out."""
+    return advantage != 0
+
+
 # ---- 3 and 4: advantages and weights ---------------------------------------------------------------------------------
 
 

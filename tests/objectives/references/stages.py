@@ -55,6 +55,8 @@ class Reference:
     """What is added to the rewards, [N] or [N, T]."""
     selects: Sequence[Callable[[Case], Flags]] = ()
     """[N] rows that are trained on."""
+    late_selects: Sequence[Callable[[Case, Array], Flags]] = ()
+    """Advantages [N, T] before weights -> [N, T] tokens that are trained on."""
     weights: Sequence[Callable[[Case, Array], Array]] = ()
     """Advantages [N, T] -> what they are multiplied by."""
     masks: Sequence[Callable[[Case, Array], tuple[Flags, bool]]] = ()
@@ -95,6 +97,8 @@ def reference(method: Reference, case: Case) -> list[Pass]:
     values = method.advantage(replace(case, mask=case.mask & left[:, None]), reward)
     plain, size = (per_token(case, value) for value in values)
     case = replace(case, mask=case.mask & selected[:, None])
+    for select in method.late_selects:
+        case = replace(case, mask=case.mask & select(case, plain))
     for addition in method.additions:
         plain, size = (before + added for before, added in zip((plain, size), addition(case), strict=True))
     weight = np.ones(case.mask.shape)
