@@ -18,9 +18,11 @@ from typing import Any, Literal
 
 from sympy import Expr
 
-from rlzoo.tasks.notation import alternatives, contradict, cut, elements, rewritten, typeset, without_unit
+from rlzoo.tasks.moments import same_moment
+from rlzoo.tasks.notation import alternatives, cut, elements, rewritten, typeset, without_unit
 from rlzoo.tasks.symbolic import number, parsed, region, same
 from rlzoo.tasks.text import Boxes
+from rlzoo.tasks.units import DEGREE, conversion, unit_of
 
 _RELATION = re.compile(r"(?<![<>!:\\])=|\\approx(?![A-Za-z])")
 _ORDER = re.compile(r"\\(?:le|ge|ne|in|subset|mid|equiv)(?![A-Za-z])|[<>]")
@@ -106,14 +108,22 @@ ORDER = re.compile(r"[<>]|\\(?:le|ge|ne|infty)(?![A-Za-z])")
 _WORDS = r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}\d]*)\}"
 _LABEL = re.compile(rf"(?:{_WORDS}|([A-Za-z]{{3}}[A-Za-z ]*(?:\b(?:is|are|equals)\b|:)))\s*:?\s*(?=\S)")
 _CHOSEN = re.compile(
-    r"^(?:\\text\w*\s*\{\s*)?(?:option|choice|answer)\s*:?\s*\}?\s*:?\s*\(?([A-Z])\)?(?:\.?\s*\}?$|\s*(?=:\s*[^:]*$))",
+    r"^(?:\\text\w*\s*\{\s*)?(?:the )?(?:correct )?(?:option|choice|answer)(?: is)?\s*:?\s*\}?\s*:?"
+    r"\s*\(?([A-Z])\)?(?:\.?\s*\}?$|\s*(?=:\s*[^:]*$))",
     re.IGNORECASE,
 )
-_IS = re.compile(r"(?:\b(?:is|are|equals|approximately|about|roughly|around)|[:=])\s*$", re.IGNORECASE)
+_IS = re.compile(
+    r"(?:\b(?:is|are|was|were|will be|equals|takes?|costs?|has|have|needs?|earns?|pays?|year|"
+    r"approximately|about|roughly|around|exactly)|[:=])\s*$",
+    re.IGNORECASE,
+)
 _CHANGES_THE_VALUE = re.compile(r"\b(?:not?|never|least|most|less|more|than|between|or|except)\b|n't", re.IGNORECASE)
 _NAME = r"[A-Za-z](?:_\w|_\s*\{[^{}]*\})?"
 _MEMBER = re.compile(rf"{_NAME}\s*\\in(?![A-Za-z])\s*(?=\S)")
 _DOMAIN = re.compile(rf"[,;(\s]\s*(?:\\text\s*\{{[^{{}}]*\}}\s*)?\(?{_NAME}\s*\\in\s*\\mathbb\W*[A-Z]\W*$")
+_FOR_ALL = re.compile(
+    r"[,\s]{0,3}(?:\\text\s?\{)?[,\s]{0,3}for (?:all|any|every|each)\b(?!.*\b(?:but|where|if)\b)[^=<>\d]{0,40}$"
+)
 _BUILDER = re.compile(
     rf"\\\{{\s*{_NAME}(?:\s*\\in\s*\\mathbb\W*[A-Z]\W*?)?\s*(?:\\mid(?![A-Za-z])|[:|])(.*)\\\}}", re.DOTALL
 )
@@ -193,17 +203,29 @@ def _peeled(text: str) -> str:
     if label and words and _IS.search(words) and not _CHANGES_THE_VALUE.search(words):
         text = text[label.end() :]
     text = re.sub(r"^(?:approximately|about|roughly|around)\s+(?=[\d.\\-])", "", text)
-    text = _DOMAIN.sub("", text)
+    text = _DOMAIN.sub("", _FOR_ALL.sub(lambda words: words[0] if _CHANGES_THE_VALUE.search(words[0]) else "", text))
     return _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
 
 
 def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
     """The chain of equations that an element is, without units, and the unit of the last member."""
-    whole = Chain.of(part)
+    whole = Chain.of(_COMPOUND.sub(_in_one_unit, part))
     members, units = zip(
         *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(member)), bare_units) for member in whole.members), strict=True
     )
     return Chain(tuple(map(_text, members)), whole.relations), units[-1]
+
+
+_COMPOUND = re.compile(
+    r"(?<![\w.,])(\d+)\s?(?:\\text\s?\{\s?)?([A-Za-z]+)(?: and)?\s?\}?\s?(\d+)\s?(?:\\text\s?\{\s?)?([A-Za-z]+)\s?\}?$"
+)
+
+
+def _in_one_unit(amount: re.Match[str]) -> str:
+    r"""`1\text{ hour }30\text{ minutes}` in hours."""
+    first, unit, second, smaller = amount.groups()
+    factor = conversion(unit, smaller)
+    return rf"{first}+{second} \cdot {factor} \text{{{unit}}}" if factor else amount[0]
 
 
 def _in_order(chains: Sequence[Chain]) -> Sequence[Chain]:
@@ -295,6 +317,11 @@ _NOTHING = {
     **{"no solutions": "no solution", "no real solutions": "no real solution"},
 }
 _EMPTY = (r"\emptyset", "")
+_SAID = re.compile(
+    r"^(?:(?:it|this|that|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?(?:(?:an?|the|on) )?(?=[a-z])"
+    r"|(?<=^yes) (?:it|they|he|she|there) (?:is|are|does|do|can)$|(?<=^no) (?:it|they|he|she|there) \w+ not$"
+)
+"""What a sentence has around the word that answers."""
 _FURTHER_CHOICE = re.compile(r"\(([A-Z])\)|^([A-Z])[).:]|(?:[,;/&]|\b(?:or|and)\b)\W*([A-Z])(?=[).:,;]|\W*$)")
 """Another label behind the first: `or (C)`, `C. D.`, `, C: 8`."""
 _PERCENTAGE = re.compile(r"-?[1-9]\d*(?:\.\d+)?")
@@ -325,11 +352,56 @@ def equivalent(gold: str, answer: str) -> bool:
         return False
     if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
         return _is_choice_or_its_value(choice, answer)
+    if (is_same := same_moment(*map(_peeled, map(typeset, (gold, answer))))) is not None:
+        return is_same
     wanted = understood(gold)
+    answer = _in_variables_of(gold, answer)
     given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
-    if not given.holds or not _may_be_equal(wanted.answer, given):
+    factors = _conversions(wanted.answer, given)
+    if not given.holds or None in factors or not _may_be_equal(wanted.answer, given):
         return False
-    return any(_equal(wanted, reading) for reading in given.readings) or _equal_regions(wanted, given)
+    readings = [_converted(reading, factors) for reading in given.readings]
+    return any(_equal(wanted, reading) for reading in readings) or _equal_regions(wanted, given)
+
+
+_HEAD = re.compile(r"(?<![\w\\])[A-Za-z]\s?\(\s?([a-z](?:\s?,\s?[a-z])*)\s?\)\s?=")
+_NAME_OR_COMMAND = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+
+
+def _in_variables_of(gold: str, answer: str) -> str:
+    """The answer with the gold one's names of arguments: `f(n)=n` is `f(x)=x`, and `f(n)=x` is `f(x)=n`."""
+    heads = [{re.sub(r"\s", "", head) for head in _HEAD.findall(text)} for text in (gold, answer)]
+    if [len(names) for names in heads] != [1, 1] or heads[0] == heads[1]:
+        return answer
+    wanted, given = (names.pop().split(",") for names in heads)
+    if len(wanted) != len(given) or len({*wanted, *given}) != 2 * len(wanted):
+        return answer
+    other = dict(zip([*given, *wanted], [*wanted, *given], strict=True))
+    return _NAME_OR_COMMAND.sub(lambda name: other.get(name[0], name[0]), answer)
+
+
+def _conversions(gold: MathAnswer, given: MathAnswer) -> list[str | None]:
+    """What each value of an answer is multiplied by to be one in the gold answer's unit."""
+    return [
+        conversion(_angle(wanted, unit, gold), _angle(unit, wanted, given))
+        for wanted, unit in zip(gold.units, given.units, strict=False)
+    ]
+
+
+def _angle(unit: str, other: str, answer: MathAnswer) -> str:
+    r"""Radians where the other answer is in degrees and this one, in no unit, has a `\pi`."""
+    is_angle = not unit and unit_of(other) == DEGREE
+    return "rad" if is_angle and r"\pi" in answer.readings[0].latex else unit
+
+
+def _converted(reading: Reading, factors: Sequence[str | None]) -> Reading:
+    """The values in the units of the gold answer."""
+    if not any(factors) or len(reading.values) != len(factors):
+        return reading
+    values = (
+        rf"({value}) \cdot {factor}" if factor else value for value, factor in zip(reading.values, factors, strict=True)
+    )
+    return Reading(tuple(values), reading.kind)
 
 
 def _phantoms(answer: str) -> set[str | None]:
@@ -399,8 +471,7 @@ def _may_be_equal(gold: MathAnswer, given: MathAnswer) -> bool:
     """False if base, brackets or units say that the two are different things."""
     in_base = given.base in (None, gold.base or "10")
     of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
-    in_units = not any(contradict(first, second) for first, second in zip(gold.units, given.units, strict=False))
-    return in_base and of_a_kind and in_units
+    return in_base and of_a_kind
 
 
 def _equal(gold: Gold, reading: Reading) -> bool:
@@ -443,6 +514,7 @@ def _words(latex: str) -> str:
     """What a text says, in small letters; "" if it is none."""
     words = re.sub(r"\\text\s*|[{}().,'\"]", "", latex).strip()
     words = " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
+    words = _SAID.sub("", words)
     return _NOTHING.get(words, words)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rlzoo.tasks.text import closing_brace
+from rlzoo.tasks.units import unit_of
 
 Rule = Callable[[str], str]
 
@@ -44,6 +45,7 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("°º", r"^\circ "),
         **dict.fromkeys("“”‘’′", ""),
         "∶": ":",
+        "¢": r"\text{ cents}",
     }
 )
 _SCRIPTS = {"^": "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "_": "₀₁₂₃₄₅₆₇₈₉₊₋ₙ"}
@@ -68,6 +70,7 @@ _STOP = re.compile(r"(?<![\\.])[.,;]+$")
 _E_NOTATION = re.compile(r"(?<![\w.\\])([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d+)(?![\w.])")
 _NUMPY = re.compile(r"\bnp\.(?=[a-z])")
 _CURRENCY = re.compile(r"\\\$|\\(?:textdollar|pounds|euro|texteuro)(?![A-Za-z])|[€£¥₹]|\bUSD\b")
+_DOLLARS = re.compile(r"^\\\$\s?([\d.,]+)(?:\s?\\text\s?\{\s?(per [^{}]*)\})?$")
 _SYNONYMS = tuple(
     (re.compile(rf"(?:{pattern})(?![A-Za-z])"), name)
     for pattern, name in (
@@ -86,6 +89,10 @@ _SYNONYMS = tuple(
         (r"\\lg", r"\\log_{10}"),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
+        (
+            r"\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}\s*\{\s*\\text\s*\{([^{}]*)\}((?:\^\d)?)\s*\}",
+            r"\\text{\1/\2\3}",
+        ),
         (r"[(\[]?\s*\\begin\s*\{array\}\s*\{[clr|\s]*\}", r"\\begin{pmatrix}"),
         (r"\\end\s*\{array\}\s*[)\]]?", r"\\end{pmatrix}"),
     )
@@ -161,6 +168,9 @@ def without_bold(text: str) -> str:
     return text
 
 
+_OPTIONS = re.compile(r"\s?\(?[A-Z]\)?(?:(?:, and |,? ?& ?| and |, ?)\(?[A-Z]\)?)+\.?")
+
+
 def _as_it_stands(content: str) -> str:
     is_word = re.fullmatch(r"[^\d\\^_+=]*[A-Za-z]{2}[^\d\\^_+=]*", content)
     return rf"\text{{{content}}}" if is_word else content
@@ -168,7 +178,7 @@ def _as_it_stands(content: str) -> str:
 
 def _number_as_it_stands(content: str) -> str:
     is_number = re.match(r"\s*[-+$\\]*\.?\d|[^{}]*[=:]\s*[^{}\s]|[^{}]*\bbase\b", content)
-    return content if is_number else rf"\text{{{content}}}"
+    return content if is_number or _OPTIONS.fullmatch(content) else rf"\text{{{content}}}"
 
 
 def with_one_name_each(text: str) -> str:
@@ -189,11 +199,12 @@ def with_plain_bars(text: str) -> str:
 
 
 def with_plain_numbers(text: str) -> str:
-    r"""`2.73\ldots` is 2.73, `(\approx 2.73)` has no brackets, `10{:}30` no braces, and the `i` of `9i` stands alone.
+    r"""`2.73\ldots` is 2.73, `2 and a half` 2.5, `(\approx 2.73)` has no brackets, `10{:}30` no braces.
 
-    Only by itself it is math-verify's imaginary unit.
+    The `i` of `9i` stands alone: only by itself it is math-verify's imaginary unit.
     """
     text = _ROUNDED.sub(r"\1", _MORE_DIGITS.sub("", text))
+    text = re.sub(r"(?<=\d) and a half\b", ".5", text)
     return _IMAGINARY.sub(" i", _BRACED_COLON.sub(":", text))
 
 
@@ -229,8 +240,27 @@ def with_powers_of_ten(text: str) -> str:
 
 
 def without_currency(text: str) -> str:
-    """No signs of money."""
-    return _CURRENCY.sub("", text).strip()
+    r"""No signs of money; a sum of dollars alone, `\$5`, is `5 \text{dollars}`."""
+    return _CURRENCY.sub("", _DOLLARS.sub(r"\1 \\text{dollars \2}", text)).strip()
+
+
+def with_scaled_entries(text: str) -> str:
+    r"""A number times a matrix is the matrix of the products."""
+    before, begin, matrix = text.partition(r"\begin{")
+    head, _, scalar = before.rpartition("=")
+    scalar = re.sub(r"\\(?:cdot|times)\s*$", "", scalar.strip())
+    whole = re.fullmatch(r"([pbB]?matrix|smallmatrix)\}(.*)\\end\{\1\}", matrix, re.DOTALL)
+    if whole is None or begin in whole[2] or not scalar or "," in scalar or not _is_closed(scalar):
+        return text
+    factor = {"-": "-1", "+": "1"}.get(scalar, scalar)
+    lines = [
+        " & ".join(rf"({factor}) \cdot ({entry.strip()})" for entry in line.split("&")) for line in _lines(whole[2])
+    ]
+    return (head and f"{head}=") + rf"{begin}{whole[1]}}} " + r" \\ ".join(lines) + rf" \end{{{whole[1]}}}"
+
+
+def _is_closed(text: str) -> bool:
+    return text.count("(") == text.count(")") and text.count("{") == text.count("}") and "[" not in text
 
 
 def with_columns_as_tuples(text: str) -> str:
@@ -273,6 +303,7 @@ TYPESETTING: tuple[Rule, ...] = (
     with_exact_numbers,
     with_powers_of_ten,
     without_currency,
+    with_scaled_entries,
     with_columns_as_tuples,
     without_dollars,
 )
@@ -349,6 +380,8 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:{_FURTHER})*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
+_HAN = r"\u4e00-\u9fff"
+_BARE_HAN = re.compile(rf"(?<=[\d)}}])\s?([{_HAN}][{_HAN}/]*)$")
 _UPRIGHT_PREFIX = re.compile(r"\\(?:text|mathrm)\s*\{\s*([kMGm])\s*\}(?=\s*\\Omega)")
 _COMMAND_AT_THE_END = re.compile(rf"\\(?!(?:{'|'.join(LETTERS)})\s*$)[a-zA-Z]*\s*$")
 _OPERATOR = re.compile(r"(?:[-+*/^_=<>(,:~]|\\(?:cdot|times|pm|mp|approx|le|ge|ne|in|frac|sqrt))\s*$")
@@ -363,20 +396,11 @@ _CHANGES_THE_VALUE = re.compile(
     r"excluding|maybe|perhaps|about|approximately|wrong|incorrect|false|is|are|was|isn|aren|times|plus|minus|squared|"
     r"cubed|factorial|half|halves|thirds?|quarters?|fourths?|fifths?|tenths?|hundredths?|thousandths?|double|twice|mod|"
     r"modulo|base|through|between|remainder|sin|cos|tan|cot|sec|csc|arc\w+|log|ln|exp|sqrt|inf|infty|infinity|"
-    rf"choose|{'|'.join(MAGNITUDES)})s?\b",
+    rf"choose|{'|'.join(MAGNITUDES)})s?\b|[不非或万亿百千倍半上下多少余约分之第]",
     re.IGNORECASE,
 )
 _PUNCTUATION = re.compile(r"\\(?:cdot|times|mu|Omega|AA|circ|text|mathrm|[,;: ])|[\s/.*'^{}°()-]")
 _POWER_OF_A_UNIT = re.compile(r"(?<=[A-Za-z])\s*\^?\s*\{?\s*-?\d\s*\}?(?!\d)")
-
-_NAMES = (
-    *("m meter meters metre metres", "cm centimeter centimeters", "mm millimeter millimeters", "ft foot feet"),
-    *("km kilometer kilometers", "in inch inches", "yd yard yards", "mi mile miles", "s sec secs second seconds"),
-    *("min mins minute minutes", "h hr hrs hour hours", "day days", "week weeks", "month months", "year years"),
-    *("kg kilogram kilograms", "g gram grams", "lb lbs pound pounds", "oz ounce ounces", "rad radian radians"),
-    *("degree degrees", "cent cents", "dollar dollars"),
-)
-_SAME_UNIT = {name: names for names in _NAMES for name in names.split()}
 
 
 def without_unit(text: str, bare: bool) -> tuple[str, str]:
@@ -384,7 +408,7 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
 
     Letters in italics that stand alone, such as the K of `300\,K`, are a unit only if `bare`.
     """
-    text = _UPRIGHT_PREFIX.sub(r"\1", _BARE_WORDS.sub(r" \\text{\1}", text))
+    text = _BARE_HAN.sub(r" \\text{\1}", _UPRIGHT_PREFIX.sub(r"\1", _BARE_WORDS.sub(r" \\text{\1}", text)))
     tail = _TAIL.search(text)
     if tail is None:
         return text, ""
@@ -402,26 +426,18 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
     return (value.strip(), unit.strip()) if is_unit else (text, "")
 
 
-def contradict(first: str, second: str) -> bool:
-    """Whether both are names of units that everybody knows, and of different ones."""
-    names = [_SAME_UNIT.get(_name(unit)) for unit in (first, second)]
-    return None not in names and names[0] != names[1]
-
-
 def _is_unit(words: str) -> bool:
     """Whether words in upright letters may follow a value without changing it."""
+    if unit_of(words).is_known:
+        return True
     if _CHANGES_THE_VALUE.search(words):
         return False
     if re.search(r"\\(?:AA|Omega|circ)(?![A-Za-z])", words):
         return True
     letters = _PUNCTUATION.sub(" ", _POWER_OF_A_UNIT.sub(" ", words)).split()
-    return bool(letters) and all(re.fullmatch(rf"{_SYMBOL}|a|[A-Za-z]{{2,}}", word) for word in letters)
+    return bool(letters) and all(re.fullmatch(rf"{_SYMBOL}|a|[^\W\d_]{{2,}}|[{_HAN}]", word) for word in letters)
 
 
 def _is_longer(unit: str) -> bool:
     """Whether it begins with more than one letter: 4cm has a unit, 4m may be a product."""
     return re.match(r"[A-Za-z]{2}", unit) is not None
-
-
-def _name(unit: str) -> str:
-    return "degree" if "circ" in unit else _CONTENT.sub(r"\1", unit.strip()).strip(" .")

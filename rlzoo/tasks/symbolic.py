@@ -57,7 +57,7 @@ def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
         return _verified(gold, answer)
     if abs(wanted) >= _LARGE and not _verified(gold, answer):
         return False
-    return _equal_numbers(wanted, given) and _is_zero_if_rational(*exact)
+    return _equal_numbers(wanted, given) and _is_no_difference(*exact)
 
 
 def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
@@ -104,12 +104,10 @@ def _equal_numbers(first: Any, second: Any) -> bool:
     return bool(abs(first - second) <= Rational(10) ** -_EQUAL_DIGITS * min(abs(first), abs(second)))
 
 
-def _is_zero_if_rational(first: Any, second: Any) -> bool:
-    """False for two rational numbers, equal in 30 digits, that differ behind them."""
-    if not (first.is_rational and second.is_rational):
-        return True
+def _is_no_difference(first: Any, second: Any) -> bool:
+    """False for two numbers, equal in 30 digits, that differ behind them."""
     difference = N(first - second, _DIGITS)
-    return bool(difference == 0 or difference._prec == 1)
+    return bool(difference == 0) or getattr(difference, "_prec", 1) == 1  # no digit is sure, or it is complex
 
 
 def number(latex: str) -> Expr | None:

@@ -14,6 +14,7 @@ _BOX = re.compile(r"\\boxed\s*\{")
 _BARE_BOX = re.compile(
     r"\\boxed\s*(-?(?:\d+(?:\.\d+)?|[A-Za-z]|\\pi|\\[dt]?frac\s*(?:\d\s*\d|(?:\{[^{}]*\}\s*){2}))(?![A-Za-z\d]))"
 )
+_FRAME = re.compile(r"\\(?:fbox|framebox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX_OR_BRACE = re.compile(r"\\boxed\s*\{|\\\\(?!boxed)|\\[{}]|[{}]")
 _MARKUP = re.compile(r"\\(?:quad|qquad|text|mathrm|[()\[\],;: !\\])|[$*~{}\s]")
@@ -127,7 +128,9 @@ def last_boxed(response: str) -> str | None:
 
 
 def _with_braces(response: str) -> str:
-    r"""`\boxed 5` is `\boxed{5}`, `\boxed\frac12` is `\boxed{\frac12}`."""
+    r"""`\boxed 5` is `\boxed{5}`, `\boxed\frac12` is `\boxed{\frac12}`; frames are boxes where there are no others."""
+    if r"\boxed" not in response:
+        response = _FRAME.sub(r"\\boxed{", response)
     return _BARE_BOX.sub(r"\\boxed{\1}", response)
 
 
