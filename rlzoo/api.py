@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from rlzoo.comparing.compare import RunFailure
 
-    Table: TypeAlias = DataFrame | list[dict[str, Any]]
-    """A pandas frame where pandas is installed, and otherwise its rows."""
     Results: TypeAlias = DataFrame | Path | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
     """What anybody's models scored, a row for each response."""
 
@@ -68,7 +66,7 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
 
 
 @user_call()
-def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **keys: Any) -> Table:
+def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **keys: Any) -> DataFrame:
     """Evaluates a run's folder or a model, as `rlzoo eval` does; a row for each problem set and decoding.
 
     Keys are given as to `train`. Raises UserError for a key without effect, and for what cannot be evaluated.
@@ -137,7 +135,7 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
 
 
 @user_call()
-def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: Any) -> Table:
+def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: Any) -> DataFrame:
     """The leaderboard of runs, folders of runs, grids and evaluations that are done, as `rlzoo leaderboard` shows it.
 
     In place of folders, one table of any trainer's results: a `.csv` or `.parquet` file, a frame, or a dictionary of
@@ -184,7 +182,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
 
 def _leaderboard_of_table(
     tables: Sequence[Results], names: Sequence[str], config: LeaderboardConfig, progress: bool
-) -> Table:
+) -> DataFrame:
     from rlzoo.comparing.leaderboard import make_table_leaderboard
     from rlzoo.comparing.result_table import as_result_table, is_result_table, read_result_table
     from rlzoo.report.leaderboard import records, show_leaderboard
@@ -239,17 +237,17 @@ class Run:
         return RunFolder(self.folder).read_config()
 
     @property
-    def metrics(self) -> Table:
+    def metrics(self) -> DataFrame:
         """A row for each step: reward, accuracy, entropy, what each part touched, ..."""
         return _table(read_json_lines(RunFolder(self.folder).metrics))
 
     @property
-    def timings(self) -> Table:
+    def timings(self) -> DataFrame:
         """A row for each step: seconds, tokens and operations by phase."""
         return _table(read_json_lines(RunFolder(self.folder).timings))
 
     @property
-    def evaluations(self) -> Table:
+    def evaluations(self) -> DataFrame:
         """A row for each evaluation that training made: decoding, step, accuracy with its interval, ..."""
         from rlzoo.config import read_decodings
         from rlzoo.evaluation.evaluate import read_evaluations
@@ -267,7 +265,7 @@ class Run:
         """The newest one, a model folder that transformers and vLLM load; None if there is none yet."""
         return RunFolder(self.folder).last_checkpoint()
 
-    def evaluate(self, *words: str | Path, progress: bool = True, **keys: Any) -> Table:
+    def evaluate(self, *words: str | Path, progress: bool = True, **keys: Any) -> DataFrame:
         """Evaluates the newest checkpoint: `rlzoo.evaluate`."""
         return evaluate(self.folder, *words, progress=progress, **keys)
 
@@ -287,7 +285,7 @@ class Comparison:
     """A grid of runs."""
 
     folder: Path
-    table: Table
+    table: DataFrame
     """The leaderboard, as leaderboard.csv has it."""
     runs: Sequence[Run]
     """Those that are done."""
@@ -295,11 +293,9 @@ class Comparison:
     """Those that are not, each with what it said."""
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    try:
-        import pandas
-    except ImportError:
-        return [dict(row) for row in rows]
+def _table(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    import pandas
+
     return pandas.DataFrame(rows)
 
 

@@ -148,12 +148,6 @@ def test_a_run_is_read_in_python_while_and_after_it_trains(tmp_path: Path, capsy
     assert again.metrics.equals(metrics)
 
 
-def test_without_pandas_tables_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    assert rlzoo.Run(tmp_path).metrics == [{"step": 1}]
-
-
 @pytest.mark.smoke
 @pytest.mark.slow
 def test_objectives_are_compared_in_python(tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, differe
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
 from rlzoo.comparing.result_table import ResultTable, scores_of
 from rlzoo.comparing.results import (
+    REWARD,
     Alike,
     Answers,
     Place,
     Result,
+    RewardRange,
     ScoredRun,
     SetDecoding,
     make_results,
@@ -129,6 +131,8 @@ class Leaderboard:
     """Accuracy by tokens; None where it is not known how the rows were trained."""
     primary: Sequence[tuple[str, Place]] = ()
     """The measures and places that were named beforehand; nothing where none was."""
+    rewards: RewardRange | None = None
+    """Of the rewards, where these say more than which answers are right."""
     untrained: Mapping[Place, Sequence[float]] = field(default_factory=dict)
     """avg@k before the first step, for each seed of the baseline; without decodings of which it is not known."""
 
@@ -145,6 +149,10 @@ class Leaderboard:
     def start(self, place: Place) -> float:
         """The mean of `untrained` there."""
         return float(np.mean(self.untrained[place]))
+
+    def has_right_answers(self, place: Place) -> bool:
+        """Whether some row has one there."""
+        return any(row.results[place].accuracy.mean > 0 for row in self.rows)
 
     @property
     def is_trained(self) -> bool:
@@ -190,7 +198,8 @@ def make_leaderboard(
         of_row.setdefault(run.identity, []).append(run)
     decodings: list[Place] = list(runs[0].files)
     steps = {decoding: shared_steps([run.folder for run in runs], decoding) for decoding in runs[0].decodings}
-    scored = {row: [_scored(run, steps) for run in of_row[row]] for row in of_row}
+    rewards = RewardRange.of(evaluation for run in runs for evaluation in run.evaluations.values())
+    scored = {row: [_scored(run, steps, rewards) for run in of_row[row]] for row in of_row}
     names = _names(of_row)
     shown = {run.identity: str(names[run.identity]) for run in runs}
     base = choose_baseline(baseline, shown, "the runs that are done")
@@ -218,6 +227,7 @@ def make_leaderboard(
         notes=[*notes, *unknown_code(runs), *different_versions(runs)],
         examples=_examples([of_row[row.identity][0] for row in rows]),
         token_curves=token_curves(of_row),
+        rewards=rewards,
         untrained=_untrained(of_row[base]),
     )
 
@@ -229,14 +239,19 @@ def _untrained(runs: Sequence[FinishedRun]) -> dict[Place, list[float]]:
 
 
 def best_first(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
-    """By accuracy at the first place."""
-    return sorted(rows, key=lambda row: -next(iter(row.results.values())).accuracy.mean)
+    """By accuracy at the first place, and where that is equal by reward."""
+
+    def rank(row: LeaderboardRow) -> tuple[float, float]:
+        first = next(iter(row.results.values()))
+        return -first.accuracy.mean, -first.measured[REWARD].estimate.mean if REWARD in first.measured else 0.0
+
+    return sorted(rows, key=rank)
 
 
-def _scored(run: FinishedRun, steps: Mapping[Decoding, Sequence[int]]) -> ScoredRun:
+def _scored(run: FinishedRun, steps: Mapping[Decoding, Sequence[int]], rewards: RewardRange | None) -> ScoredRun:
     """`steps` are those after which all runs were evaluated."""
     answers: dict[Place, Answers] = {
-        decoding: Answers.of(evaluation, _area(run, decoding, steps.get(decoding, ())))
+        decoding: Answers.of(evaluation, _area(run, decoding, steps.get(decoding, ())), rewards)
         for decoding, evaluation in run.evaluations.items()
     }
     return ScoredRun(run.config.seed, answers)

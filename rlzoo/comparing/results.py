@@ -3,9 +3,9 @@
 A place is a decoding, with the problem set where that is not the runs' own held-out problems.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from rlzoo.statistics.family import Measure
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.verdicts import Difference, Measured, Verdicts, judge
 
+Interval = TypeVar("Interval", bound=Estimate)
 MACRO = "macro average"
 """All problem sets together, each counting the same."""
 
@@ -83,6 +84,43 @@ def with_macro_averages(places: Sequence[Place]) -> dict[Place, list[Place]]:
 
 
 @dataclass(frozen=True)
+class RewardRange:
+    """What the rewards of a leaderboard lie within: from 0 to 1, or wider. They are judged as shares of it."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, evaluations: Iterable[Evaluation]) -> "RewardRange | None":
+        """The range of these; None if every reward is the correctness of its response, or some are not recorded."""
+        low, high, is_apart = 0.0, 1.0, False
+        for evaluation in evaluations:
+            if not all("reward" in record for record in evaluation.records):
+                return None
+            rewards = evaluation.column("reward")
+            low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
+            is_apart = is_apart or bool((rewards != evaluation.column("correct")).any())
+        return cls(low, high) if is_apart else None
+
+    def shares(self, rewards: np.ndarray) -> np.ndarray:
+        """From 0 to 1."""
+        return (rewards - self.low) / (self.high - self.low)
+
+    def measured(self, by_share: Measured) -> Measured:
+        """What was judged by shares, in rewards."""
+        span, known = self.high - self.low, by_share.difference
+        estimate = _stretched(by_share.estimate, span, self.low)
+        difference = known and replace(_stretched(known, span), alone=_stretched(known.alone, span))
+        seeds = tuple(self.low + span * mean for mean in by_share.by_seed)
+        return replace(by_share, estimate=estimate, by_seed=seeds, difference=difference)
+
+
+def _stretched(estimate: Interval, span: float, start: float = 0.0) -> Interval:
+    mean, low, high = (start + span * value for value in (estimate.mean, estimate.low, estimate.high))
+    return replace(estimate, mean=mean, low=low, high=high)
+
+
+@dataclass(frozen=True)
 class Answers:
     """What one trained model answered at one place."""
 
@@ -98,6 +136,9 @@ class Answers:
     """The share of responses that were stopped by length."""
     area: Area | None = None
     """Under the curve of its accuracy; None where not all runs were evaluated on the way."""
+    rewards: np.ndarray | None = None
+    """[problems, samples] as shares of the range of the leaderboard's rewards; None where a reward says no more than
+    `correct` does."""
 
     @property
     def samples(self) -> int:
@@ -105,8 +146,8 @@ class Answers:
         return int(self.correct.shape[1])
 
     @classmethod
-    def of(cls, evaluation: Evaluation, area: Area | None = None) -> "Answers":
-        """Those that an evaluation kept."""
+    def of(cls, evaluation: Evaluation, area: Area | None = None, rewards: RewardRange | None = None) -> "Answers":
+        """Those that an evaluation kept, their rewards by the range of all."""
         return cls(
             evaluation.column("correct"),
             tuple(record["response"] for record in evaluation.records),
@@ -114,6 +155,7 @@ class Answers:
             float(evaluation.column("tokens").mean()),
             evaluation.truncated,
             area,
+            rewards.shares(evaluation.column("reward")) if rewards else None,
         )
 
 
@@ -127,7 +169,7 @@ class ScoredRun:
 
 RunsOf = Mapping[Identity, Sequence[ScoredRun]]
 """By row."""
-ACCURACY, AREA = "avg", "area"
+ACCURACY, AREA, REWARD = "avg", "area", "reward"
 
 
 @dataclass(frozen=True)
@@ -145,6 +187,10 @@ class AnswerMeasure:
 MEASURES: Mapping[str, AnswerMeasure] = {
     ACCURACY: AnswerMeasure(
         lambda answers: np.asarray(answers.correct.mean(axis=1)), lambda answers: 1 / answers.samples
+    ),
+    REWARD: AnswerMeasure(
+        lambda answers: None if answers.rewards is None else np.asarray(answers.rewards.mean(axis=1)),
+        lambda answers: 1 / answers.samples,
     ),
     "pass": AnswerMeasure(lambda answers: pass_at_k(answers.correct, answers.samples)),
     "maj": AnswerMeasure(lambda answers: answers.majorities),

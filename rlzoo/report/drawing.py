@@ -61,6 +61,14 @@ def draw_estimates(
         axis.errorbar(places, means, yerr=reach, **look)
 
 
+def label_color_bar(axis: Axes, words: str) -> None:
+    """Says what the colors of the first collection of an axis mean."""
+    bar = axis.collections[0].colorbar
+    assert bar is not None
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label(words, fontsize=9)
+
+
 def smoothed(values: ArrayLike) -> np.ndarray:
     """[..., steps] values averaged over about a fiftieth of the steps around each, the ends kept where they are."""
     curve = np.asarray(values, dtype=np.float64)

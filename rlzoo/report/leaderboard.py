@@ -1,9 +1,11 @@
 """The leaderboard as tables, and where they are shown: terminal, Markdown, CSV and page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas
 from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
@@ -15,18 +17,19 @@ from rlzoo.files import write_text
 from rlzoo.report import leaderboard_figures as figures
 from rlzoo.report import leaderboard_sentences as sentences
 from rlzoo.report import leaderboard_statistics as declared
-from rlzoo.report.formatting import interval, points, signed
+from rlzoo.report.formatting import interval, signed
 from rlzoo.report.leaderboard_statistics import (
     ACCURACIES,
     BY_TOKENS,
+    REWARDS,
     Statistic,
     Value,
-    in_percent,
     values,
 )
 from rlzoo.report.table import (
     MARKDOWN,
     PAGE,
+    TERMINAL,
     Cell,
     Column,
     Shown,
@@ -59,25 +62,27 @@ def results_table(board: Leaderboard, decoding: Place) -> Table:
         Column("without", is_text=True, kind="without", shown_on=on_paper if is_ablation else frozenset()),
         Column(f"avg@{board.samples_at[decoding]}", order="descending" * (decoding == board.decodings[0])),
         Column("difference", kind="difference"),
+        Column("mean reward", shown_on=frozenset({TERMINAL, *on_paper}) if board.rewards else frozenset()),
         Column("verdict", is_text=True, width=len("distinguishable"), kind="verdict"),
         Column("by seed", is_text=True, kind="seeds", shown_on=on_paper),
     ]
     foot: list[list[Shown]] = []
     if start := board.untrained.get(decoding):
         seeds = " ".join(f"{100 * mean:.1f}" for mean in start)
-        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", seeds]]
+        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", "", seeds]]
     rows = [_result(board, row, decoding) for row in board.rows]
     return Table(columns, rows, foot, title=str(decoding), kind="results")
 
 
 def _result(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> list[Shown]:
     result, difference = row.results[decoding], row.results[decoding].difference
-    verdict = result.average.verdict
+    verdict, reward = result.average.verdict, REWARDS.value(board, row, decoding)
     return [
         _named(board, row, row.name.before_without),
         Cell(row.name.without, is_code=True),
         Cell(f"{100 * result.accuracy.mean:.1f}", interval(result.accuracy), value=result.accuracy.mean),
         Cell(signed(difference), interval(difference), value=difference.mean) if difference else Cell("-", value=0),
+        replace(_figure(reward, REWARDS), notes=(), kind=""),
         Cell(verdict_words(verdict), kind=f"{verdict.finding.value}{' claim' * verdict.is_claim}"),
         " ".join(f"{100 * mean:.1f}" for mean in result.average.by_seed),
     ]
@@ -133,15 +138,23 @@ def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[
 
 def _figure(value: Value, statistic: Statistic) -> Cell:
     if isinstance(value, Measured):
-        compared = [points(value.difference), verdict_words(value.verdict)] if value.difference else []
+        compared = [_compared(value.difference, statistic), verdict_words(value.verdict)] if value.difference else []
         kind = "claim" if value.verdict.is_claim else ""
-        return Cell(in_percent(value.estimate.mean), interval(value.estimate), compared, value.estimate.mean, kind)
+        return replace(_figure(value.estimate, statistic), notes=compared, kind=kind)
     if isinstance(value, Estimate):
-        ends = f"[{statistic.write(value.low)}, {statistic.write(value.high)}]"
-        return Cell(statistic.write(value.mean), ends, value=value.mean)
+        return Cell(statistic.write(value.mean), _ends(value, statistic), value=value.mean)
     if isinstance(value, Mapping) or value is None:
         return Cell("-", value=-1.0)
     return Cell(statistic.write(value), value=float(value))
+
+
+def _ends(estimate: Estimate, statistic: Statistic) -> str:
+    return f"[{statistic.write(estimate.low)}, {statistic.write(estimate.high)}]"
+
+
+def _compared(difference: Estimate, statistic: Statistic) -> str:
+    sign = "+" * (not statistic.write(difference.mean).startswith("-"))
+    return f"{sign}{statistic.write(difference.mean)} {_ends(difference, statistic)}"
 
 
 def touched_table(board: Leaderboard) -> Table:
@@ -174,28 +187,27 @@ def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> N
     write_text(output / "leaderboard.md", markdown(board))
     write_text(output / "leaderboard.csv", comma_separated(board))
     write_text(output / "leaderboard.html", page(board))
-    figures.draw_leaderboard(output / "leaderboard.png", board)
+    figures.draw_leaderboard(output / "leaderboard.png", board.title, frames(board))
     print_leaderboard(board, console)
-    for name, kind in (("page", "html"), ("picture", "png"), ("table", "md"), ("", "csv")):
-        console.print(Text(f"{name:<9}{output / f'leaderboard.{kind}'}"), soft_wrap=True)
+    console.print(Text(f"everything: {output / 'leaderboard.html'}, and beside it .png, .md and .csv"), soft_wrap=True)
 
 
 def print_leaderboard(board: Leaderboard, console: Console) -> None:
-    """Tables, and what they say below them; 80 columns are enough."""
-    tables: list[Table | None] = []
-    for decoding in board.decodings:
-        tables.append(results_table(board, decoding))
-        tables += [statistics_table(statistics, board, decoding) for statistics in declared.BY_DECODING.values()]
-    tables += [statistics_table(statistics, board, board.decodings[0]) for statistics in declared.BY_ROW.values()]
-    for table in filter(None, tables):
-        console.print(table)
-    for line in (*sentences.accuracy_by_tokens(board), *_said(board)):
+    """The first decoding as a table, what may be claimed, and what is to be known; the page has the rest."""
+    console.print(results_table(board, board.decodings[0]))
+    for line in (*sentences.headlines(board), *sentences.notes(board)):
         console.print(Text(printable(line)))
 
 
 def _said(board: Leaderboard) -> list[str]:
     summary = f"{sentences.summary(board)}."
     return [*sentences.headlines(board), summary, *sentences.planning(board), *sentences.notes(board)]
+
+
+def frames(board: Leaderboard) -> dict[str, pandas.DataFrame]:
+    """The records of each decoding, for pictures."""
+    every, rows = pandas.DataFrame(records(board)), len(board.rows)
+    return {str(place): every[rows * i : rows * (i + 1)] for i, place in enumerate(board.decodings)}
 
 
 def markdown(board: Leaderboard) -> str:
@@ -222,7 +234,10 @@ def markdown(board: Leaderboard) -> str:
 def page(board: Leaderboard) -> str:
     """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
     pictures: dict[str, Any] = {"curves": (), "pareto": ""}
-    pictures["differences"] = {at: figures.differences_figure(board, at) for at in board.decodings}
+    pictures["differences"] = {
+        at: figures.differences_figure(frame, f"differences {number}")
+        for number, (at, frame) in enumerate(zip(board.decodings, frames(board).values(), strict=True), 1)
+    }
     if board.is_trained:
         pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
         pictures["pareto"] = Markup(figures.accuracy_against_drift(board))

@@ -1,4 +1,4 @@
-"""The pictures of the leaderboard: curves and differences of its page, and one picture of all of it."""
+"""The pictures of the leaderboard: curves and differences of its page, and one picture to pass on."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import seaborn as sns
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
-from rlzoo.comparing.results import Place
 from rlzoo.errors import printable
-from rlzoo.report.drawing import INK, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
+from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
 from rlzoo.report.formatting import tokens
-from rlzoo.report.leaderboard_statistics import Statistic, Value, known_statistics, values
-from rlzoo.statistics.intervals import Estimate
-from rlzoo.statistics.verdicts import Measured
+from rlzoo.report.leaderboard_statistics import PICTURED, in_percent
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
 MARKERS = "osD^vP*X"
@@ -206,163 +203,144 @@ def pareto_front(board: Leaderboard) -> list[LeaderboardRow]:
     return [row for row in able if not any(beaten(row, other) for other in able)]
 
 
-# ---- differences -----------------------------------------------------------------------------------------------------
+# ---- records as dots -------------------------------------------------------------------------------------------------
+
+# What follows draws records as `leaderboard.csv` has them, so that a picture can be made again from that file.
 
 DOTS_BELOW = 0.2
 """How far the seeds' dots are below the interval, in rows."""
 REACH = 3.0
 """Times the largest difference of a seed that the axis of differences reaches; wider intervals leave the picture."""
+LONGEST = 34
+"""Characters of a row's name."""
+ON_PAGES = {"better": UP, "worse": DOWN, "": INK}
+ON_WHITE = {"better": "#1f6fb4", "worse": "#c2482d", "": "0.4"}
+"""What a verdict begins with, and the color of its row."""
+BASELINE = "baseline"
 
 
-def against(measured: Measured) -> list[float]:
-    """Each seed's mean minus that of the baseline."""
-    baseline = measured.estimate.mean - (measured.difference.mean if measured.difference else 0.0)
-    return [mean - baseline for mean in measured.by_seed]
-
-
-def differences_figure(board: Leaderboard, decoding: Place) -> Markup:
+def differences_figure(table: pandas.DataFrame, label: str) -> Markup:
     """The differences of avg@k with one decoding as they are on the page."""
 
     def draw(axis: Axes) -> None:
-        draw_differences(axis, board, decoding)
-        axis.set_yticks(range(len(board.rows)), [_label(row, decoding) for row in board.rows])
-        for height, row in enumerate(board.rows):
-            if difference := row.results[decoding].difference:
-                ends = [100 * difference.alone.low, 100 * difference.alone.high]
-                axis.plot(ends, [height, height], color=strokes(board.rows)[row.identity].color, linewidth=4)
-        dots = [dot for row in board.rows for dot in against(row.results[decoding].average)]
-        reach = 100 * REACH * max(0.01, *map(abs, dots))
-        axis.set_xlim(*np.clip(axis.get_xlim(), -reach, reach))
+        draw_differences(axis, table, ON_PAGES)
 
-    label = f"differences {board.decodings.index(decoding) + 1}"
-    return Markup(svg(draw, label, 1.6 * WIDTH, 0.8 + 0.32 * len(board.rows)))
+    return Markup(svg(draw, label, 1.6 * WIDTH, 0.8 + 0.32 * len(table)))
 
 
-def draw_differences(axis: Axes, board: Leaderboard, decoding: Place) -> None:
-    """Differences to the baseline, which hold together, and a dot for each seed."""
-    _draw_intervals(axis, board, decoding, [row.results[decoding].difference for row in board.rows])
+def draw_differences(axis: Axes, table: pandas.DataFrame, colors: Mapping[str, str]) -> None:
+    """Differences to the baseline, which hold together, thick those of the row alone, and a dot for each seed."""
+    is_baseline = table.verdict.str.startswith(BASELINE)
+    seeds = (_seeds(table) - table.accuracy[is_baseline].iloc[0])[~is_baseline.to_numpy()]
+    _draw_estimates(axis, table, "difference", colors, 100)
+    for place, (_, row) in enumerate(table.iterrows()):
+        ends = [100 * row.difference_alone_low, 100 * row.difference_alone_high]
+        axis.plot(ends, [place, place], color=_color(row.verdict, colors), linewidth=4, zorder=1.5)
+    _draw_seeds(axis, table[~is_baseline], seeds, np.flatnonzero(~is_baseline).tolist(), colors)
+    reach = 100 * REACH * max(0.01, np.nanmax(np.abs(seeds), initial=0.0))
+    axis.set_xlim(*np.clip(axis.get_xlim(), -reach, reach))
     axis.axvline(0, color="0.5", linewidth=1)
-    axis.set_yticks(range(len(board.rows)), [""] * len(board.rows))
+
+
+def _seeds(table: pandas.DataFrame) -> np.ndarray:
+    """[rows, seeds] avg@k, NaN where a row has not a seed."""
+    return table.filter(regex="^accuracy_seed_").to_numpy(dtype=np.float64)
+
+
+def _draw_seeds(
+    axis: Axes, table: pandas.DataFrame, values: np.ndarray, places: Sequence[int], colors: Mapping[str, str]
+) -> None:
+    for place, verdict, by_seed in zip(places, table.verdict, values, strict=True):
+        heights = [place + DOTS_BELOW] * len(by_seed)
+        axis.plot(100 * by_seed, heights, ".", color=_color(verdict, colors), alpha=0.6, markersize=4, zorder=3)
+
+
+def _draw_estimates(
+    axis: Axes, table: pandas.DataFrame, name: str, colors: Mapping[str, str], scale: float = 1.0
+) -> None:
+    """A point for each row from the top, filled where it is called better or worse, and its interval if it has one."""
+    for place, (_, row) in enumerate(table.iterrows()):
+        mean, color = row[name], _color(row.verdict, colors)
+        low, high = row.get(f"{name}_low", mean), row.get(f"{name}_high", mean)
+        axis.plot([scale * low, scale * high], [place, place], color=color, linewidth=1.5)
+        fill = "white" if color == colors[""] else color
+        axis.plot(scale * mean, place, "o", color=color, markerfacecolor=fill, markersize=5)
+    axis.set_yticks(range(len(table)), list(map(_label, table.objective, table.verdict)))
+    axis.set_ylim(len(table) - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
+
+
+def _color(verdict: str, colors: Mapping[str, str]) -> str:
+    return colors.get(verdict.partition(",")[0], colors[""])
+
+
+def _label(name: str, verdict: str) -> str:
+    shown = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026"
+    return f"{shown}\n{UNSTABLE}" if UNSTABLE in verdict else shown
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------
 
-MOST_DECODINGS = 4
+MOST_DECODINGS = 2
 """That are drawn; the page has all."""
-UNSTABLE = "(unstable)"
-PANELS, PANEL_HEIGHT = 6, 1.9
-"""Statistics side by side, and the height of each in inches."""
+UNSTABLE = "unstable"
+PICTURE_WIDTH, PANELS = 8.0, 3
+"""Inches, so that its letters are legible at 600 pixels; and statistics side by side."""
+CAPTION = (
+    "Lines: 95 % intervals; those of differences hold for all rows together, and thick for a row alone.\n"
+    "Filled: better or worse than the baseline, corrected for everything that is compared. Small dots: seeds."
+)
 
 
-def draw_leaderboard(path: Path, board: Leaderboard) -> None:
-    """Intervals of 95 %, an axis for each decoding; filled where a row may be called better or worse."""
+def draw_leaderboard(path: Path, title: str, tables: Mapping[str, pandas.DataFrame]) -> None:
+    """Draws the records of each decoding, under what it is called."""
     with themed(rc={"text.parse_math": False}):
-        save_figure(_figure(board), path)
+        save_figure(leaderboard_figure(title, tables), path)
 
 
-def _figure(board: Leaderboard) -> Figure:
-    panels = known_statistics(board)
-    lines, shown = -(-len(panels) // PANELS), board.decodings[:MOST_DECODINGS]
-    height = (1.1 + 0.4 * len(board.rows)) * len(shown) + 0.9
-    figure = Figure(figsize=(13, height + PANEL_HEIGHT * lines), layout="constrained")
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(height, PANEL_HEIGHT * lines)).flat
-    _draw_results(above, board, shown)
-    for axis, statistic in zip(below.subplots(lines, PANELS, squeeze=False).flat, panels, strict=False):
-        _draw_statistic(axis, statistic, board)
-    for axis in below.axes[len(panels) :]:
-        axis.set_axis_off()
-    below.suptitle(
-        f"at {board.decodings[0]}, rows in the order and the colours of above", x=0.01, ha="left", fontsize=10
-    )
-    left_out = len(board.decodings) - len(shown)
-    more = f"   ({left_out} more problem sets and decodings on the page)" if left_out else ""
-    figure.suptitle(board.title + more, x=0.01, ha="left")
+def leaderboard_figure(title: str, tables: Mapping[str, pandas.DataFrame]) -> Figure:
+    """Accuracies, differences and verdicts with each decoding; below, other statistics with the first one."""
+    shown = list(tables.items())[:MOST_DECODINGS]
+    name, first = shown[0]
+    panels = [it for it in PICTURED if it.name in first and first[it.name].notna().any()]
+    lines, rows = [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)], len(first)
+    heights = [0.9 + 0.3 * rows] * len(shown) + [0.7 + 0.2 * rows] * len(lines)
+    figure = Figure(figsize=(PICTURE_WIDTH, sum(heights) + 0.8), layout="constrained")
+    parts = iter(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights).flat)
+    for decoding, table in shown:
+        _draw_decoding(next(parts), decoding, table)
+    for line in lines:
+        part = next(parts)
+        if line is lines[0]:
+            part.suptitle(f"{name}, coloured by the verdict above", x=0.01, ha="left", fontsize=10, weight="bold")
+        axes = part.subplots(1, PANELS, sharey=True)
+        for axis, statistic in zip(axes, line, strict=False):
+            _draw_estimates(axis, first, statistic.name, ON_WHITE, 100 if statistic.write is in_percent else 1)
+            axis.set_title(statistic.pictured, loc="left", fontsize=8.5)
+            axis.tick_params(labelsize=8)
+            axis.xaxis.set_major_locator(MaxNLocator(nbins=4))
+        for axis in axes[len(line) :]:
+            axis.set_axis_off()
+    left_out = len(tables) - len(shown)
+    figure.suptitle(title + (f" ({left_out} more on the page)" if left_out else ""), x=0.01, ha="left", fontsize=12)
+    figure.supxlabel(CAPTION, x=0.01, ha="left", fontsize=8)
     return figure
 
 
-def _draw_results(figure: SubFigure, board: Leaderboard, shown: Sequence[Place]) -> None:
-    """A line of axes for each decoding; the curves beside them."""
-    ratios = (1, 1, 1.1) if board.is_trained else (1, 1)
-    grid = figure.add_gridspec(len(shown), len(ratios), width_ratios=ratios)
-    for line, place in enumerate(shown):
-        accuracy, difference = (figure.add_subplot(grid[line, column]) for column in (0, 1))
-        _draw_intervals(accuracy, board, place, [row.results[place].accuracy for row in board.rows])
-        accuracy.set_title(f"{place}: avg@{board.samples_at[place]} (%)", loc="left", fontsize=11)
-        accuracy.set_yticks(range(len(board.rows)), [_label(row, place) for row in board.rows])
-        for label, row in zip(accuracy.get_yticklabels(), board.rows, strict=True):
-            label.set_color(strokes(board.rows)[row.identity].color)
-        draw_differences(difference, board, place)
-        difference.set_title(f"difference to {board.baseline.name} (points)", loc="left", fontsize=11)
-    if board.is_trained:
-        learning = figure.add_subplot(grid[:, 2])
-        draw_learning(learning, board, accuracy_by_step(board), "accuracy of the training rollouts (%)")
-        learning.legend(frameon=False, fontsize=8)
-    figure.legend(handles=_legend(board), loc="outside lower center", ncols=2, frameon=False, fontsize=10)
-
-
-def _draw_statistic(axis: Axes, statistic: Statistic, board: Leaderboard) -> None:
-    """A point for each row, with its interval if it has one; a line over the places where there are several."""
-    looks, decoding = strokes(board.rows), board.decodings[0]
-    for row, (shown, value) in enumerate(zip(board.rows, values(statistic, board, decoding), strict=True)):
-        color = looks[shown.identity].color
-        if isinstance(value, Mapping):
-            heights = [np.nan if number is None else number for number in value.values()]
-            axis.plot(list(map(str, value)), heights, ".-", color=color, linewidth=1)
-        elif value is not None:
-            estimate = _estimate(value)
-            axis.plot([estimate.low, estimate.high], [row, row], color=color)
-            axis.plot(estimate.mean, row, "o", color=color, markersize=4)
-            axis.set_ylim(len(board.rows) - 0.5, -0.5)
-            axis.set_yticks([])
-    axis.set_title(statistic.heading.format(k=board.samples).strip(" ,@"), loc="left", fontsize=8)
-    has_places = any(isinstance(value, Mapping) for value in values(statistic, board, decoding))
-    figures = axis.yaxis if has_places else axis.xaxis
-    low, high = figures.get_view_interval()
-    written = {statistic.write(tick): tick for tick in figures.get_majorticklocs() if low <= tick <= high}
-    figures.set_ticks(list(written.values()), list(written))
-    axis.tick_params(labelsize=7)
-
-
-def _estimate(value: Value) -> Estimate:
-    if isinstance(value, Measured):
-        return value.estimate
-    assert not isinstance(value, Mapping) and value is not None
-    return value if isinstance(value, Estimate) else Estimate(value, value, value)
-
-
-def _label(row: LeaderboardRow, place: Place) -> str:
-    name = printable(row.name.alias or str(row.name))
-    shown = name if len(name) <= 34 else f"{name[:33]}\u2026"
-    return f"{shown}\n{UNSTABLE}" if row.results[place].average.verdict.is_unstable else shown
-
-
-def _legend(board: Leaderboard) -> list[Line2D]:
-    claimed = f"filled: better or worse than {board.baseline.name}, corrected for the whole page"
-    return [
-        Line2D([], [], marker="o", color="0.3", markerfacecolor="0.3", linestyle="", label=claimed),
-        Line2D([], [], marker=".", color="0.3", linestyle="", label="one seed"),
-    ]
-
-
-def _draw_intervals(axis: Axes, board: Leaderboard, place: Place, estimates: Sequence[Estimate | None]) -> None:
-    """A point and an interval per row and a dot per seed, the rows from the top."""
-    looks = strokes(board.rows)
-    for height, (row, estimate) in enumerate(zip(board.rows, estimates, strict=True)):
-        if estimate is None:
-            continue
-        measured, color = row.results[place].average, looks[row.identity].color
-        dots = 100 * (np.array(measured.by_seed) + estimate.mean - measured.estimate.mean)
-        axis.plot(dots, [height + DOTS_BELOW] * len(dots), ".", color=color, alpha=0.6, zorder=3)
-        draw_estimates(
-            axis,
-            [height],
-            [estimate],
-            is_flat=True,
-            fmt="o",
-            color=color,
-            markerfacecolor=color if measured.verdict.is_claim else "white",
-            markersize=6,
-            capsize=2,
+def _draw_decoding(figure: SubFigure, decoding: str, table: pandas.DataFrame) -> None:
+    """Accuracies left, differences to the baseline right, the verdicts in words behind them."""
+    accuracy, difference = figure.subplots(1, 2, sharey=True)
+    figure.suptitle(decoding, x=0.01, ha="left", fontsize=10, weight="bold")
+    _draw_estimates(accuracy, table, "accuracy", ON_WHITE, 100)
+    _draw_seeds(accuracy, table, _seeds(table), range(len(table)), ON_WHITE)
+    draw_differences(difference, table, ON_WHITE)
+    accuracy.set_title("accuracy after the last step (%)", loc="left", fontsize=9)
+    baseline = next(iter(table.objective[table.verdict.str.startswith(BASELINE)]))
+    difference.set_title(f"difference to {baseline[:LONGEST]} (points)", loc="left", fontsize=9)
+    for axis in (accuracy, difference):
+        axis.tick_params(labelsize=9)
+    behind = difference.get_yaxis_transform()
+    for place, verdict in enumerate(table.verdict):
+        difference.text(
+            1.02, place, verdict, transform=behind, fontsize=9, va="center", color=_color(verdict, ON_WHITE)
         )
-    axis.set_ylim(len(board.rows) - 0.5, -0.5)
-    axis.grid(axis="y", visible=False)

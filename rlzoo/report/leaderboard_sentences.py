@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
-from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Alike, Place, set_of
-from rlzoo.report.formatting import signed, tokens
+from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, REWARD, Alike, Place, set_of
+from rlzoo.report.formatting import tokens
 from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict
@@ -32,10 +32,21 @@ def headlines(board: Leaderboard) -> list[str]:
     beside avg@k by which something is claimed. Where rows are many, what else is worth a look.
     """
     claims = [_by_primary(board, name, place) for name, place in board.primary]
-    claims += [_headline(board, decoding) for decoding in board.decodings if len(board.rows) > 1]
+    claims += [_no_right_answer(board, decoding) for decoding in board.decodings if _is_all_wrong(board, decoding)]
+    several = board.decodings if len(board.rows) > 1 else ()
+    claims += [_headline(board, decoding) for decoding in several if not _is_all_wrong(board, decoding)]
     claims += [line for decoding in board.decodings for line in _beside(board, decoding)]
     claims += [_below_untrained(board, decoding) for decoding in board.untrained]
     return [*claims, *discoveries(board)] if has_discoveries(board) else claims
+
+
+def _is_all_wrong(board: Leaderboard, decoding: Place) -> bool:
+    return board.is_trained and not board.has_right_answers(decoding)
+
+
+def _no_right_answer(board: Leaderboard, decoding: Place) -> str:
+    remedy = ": look at the reward" if board.rewards else ", and none has a reward"
+    return f"At {decoding}, no row has a right answer{remedy}."
 
 
 def _by_primary(board: Leaderboard, name: str, decoding: Place) -> str:
@@ -100,7 +111,8 @@ def _claimed_by(board: Leaderboard, decoding: Place, name: str) -> str:
     for row in board.rows:
         measured = row.results[decoding].measured.get(name)
         if measured and measured.verdict.is_claim:
-            row_name = f"{row.name}{_by_how_much(measured.difference)}"
+            known = board.rewards.measured(measured) if name == REWARD and board.rewards else measured
+            row_name = f"{row.name}{_by_how_much(known.difference, 1 if name == REWARD else 100)}"
             claims.setdefault(measured.verdict.finding, []).append(row_name)
     groups = [f"{finding.value} than {board.baseline.name}: {', '.join(rows)}" for finding, rows in claims.items()]
     return f"At {decoding}, by {_measure(board, decoding, name)}, {'; '.join(groups)}." if groups else ""
@@ -108,7 +120,7 @@ def _claimed_by(board: Leaderboard, decoding: Place, name: str) -> str:
 
 def _measure(board: Leaderboard, decoding: Place, name: str) -> str:
     k = board.samples_at[decoding]
-    return f"the area under the curve of avg@{k}" if name == AREA else f"{name}@{k}"
+    return {AREA: f"the area under the curve of avg@{k}", REWARD: "mean reward"}.get(name, f"{name}@{k}")
 
 
 def _group(verdict: Verdict, rows: Sequence[LeaderboardRow], board: Leaderboard, decoding: Place) -> str:
@@ -125,8 +137,9 @@ def _group(verdict: Verdict, rows: Sequence[LeaderboardRow], board: Leaderboard,
     return f"{words}: {', '.join(names) if len(rows) < MANY else count}"
 
 
-def _by_how_much(difference: Difference | None) -> str:
-    return f" ({signed(difference)})" if difference else ""
+def _by_how_much(difference: Difference | None, scale: int = 100) -> str:
+    """In points, or of rewards as they are."""
+    return f" ({scale * difference.mean:+.{1 if scale > 1 else 3}f})" if difference else ""
 
 
 def planning(board: Leaderboard) -> list[str]:

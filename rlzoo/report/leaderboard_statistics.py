@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, Training
-from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, Place
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
+from rlzoo.comparing.results import ACCURACY, AREA, REWARD, Place
 from rlzoo.comparing.token_curves import TokenCurve
 from rlzoo.report.leaderboard_sentences import has_discoveries
 from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
@@ -45,15 +45,26 @@ class Statistic:
     write: Callable[[float], str] = "{:.2f}".format
     place: str = "{}"
     """How a place is written behind the heading."""
+    pictured: str = ""
+    """What the picture calls it, which otherwise leaves it out."""
 
 
 def _measured(name: str) -> Callable[[Leaderboard, LeaderboardRow, Place], Measured | None]:
     return lambda board, row, at: row.results[at].measured.get(name)
 
 
-def _trained(value: Callable[[Training], float | None]) -> Callable[[Leaderboard, LeaderboardRow, Place], float | None]:
+def _reward(board: Leaderboard, row: LeaderboardRow, at: Place) -> Measured | None:
+    by_share = row.results[at].measured.get(REWARD)
+    return board.rewards.measured(by_share) if board.rewards and by_share else None
+
+
+def _answered(name: str) -> Callable[[Leaderboard, LeaderboardRow, Place], float | None]:
+    return lambda board, row, at: getattr(row.results[at], name)
+
+
+def _trained(name: str) -> Callable[[Leaderboard, LeaderboardRow, Place], float | None]:
     """Of how a row was trained, where that is known."""
-    return lambda board, row, at: value(row.training) if row.training else None
+    return lambda board, row, at: getattr(row.training, name, None)
 
 
 def _p_value(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
@@ -104,21 +115,28 @@ def _steps_to_baseline(board: Leaderboard, row: LeaderboardRow, decoding: Place)
 
 ACCURACIES = Statistic("accuracy", "avg@{k}", _measured(ACCURACY), in_percent)
 """What rows are ranked by, in a table of its own."""
+REWARDS = Statistic("reward", "mean reward", _reward, "{:.3f}".format, pictured="mean reward")
+IN_WORDS = {"pass": "any sample right: pass@k (%)", "maj": "majority right: maj@k (%)"}
+"""Measures, and what the picture calls them."""
 BY_DECODING: Mapping[str, Sequence[Statistic]] = {
+    "mean reward": (REWARDS,),
     "pass@k, maj@k, p-values, seeds needed, lengths": (
         Statistic("p_page", "p (page)", _p_value, as_p_value),
         Statistic("false_discovery_rate", "false discovery rate", _false_discoveries, as_p_value),
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
         Statistic("p_improvement", "P(improvement)", _improvement),
         *(
-            Statistic(name, name + "@{k}", _measured(name), in_percent)
-            for name in MEASURES
-            if name not in (ACCURACY, AREA)
+            Statistic(name, name + "@{k}", _measured(name), in_percent, pictured=words)
+            for name, words in IN_WORDS.items()
         ),
-        Statistic("length", "length", lambda board, row, at: row.results[at].length, "{:.1f}".format),
-        Statistic("truncated", "truncated (%)", lambda board, row, at: row.results[at].truncated, in_percent),
+        Statistic("length", "length", _answered("length"), "{:.1f}".format, pictured="length (tokens)"),
+        Statistic("truncated", "truncated (%)", _answered("truncated"), in_percent, pictured="cut by the limit (%)"),
     ),
-    "area under the curve": (Statistic("held_out_area", "area under avg@{k}", _measured(AREA), in_percent),),
+    "area under the curve": (
+        Statistic(
+            "held_out_area", "area under avg@{k}", _measured(AREA), in_percent, pictured="mean accuracy on the way (%)"
+        ),
+    ),
     "interquartile means and performance profiles of the runs": (
         Statistic("interquartile_mean", "interquartile mean", _interquartile_mean, in_percent),
         Statistic("above_", "runs above ", _profile, place="{:.0%}"),
@@ -135,11 +153,13 @@ BY_ROW: Mapping[str, Sequence[Statistic]] = {
         Statistic("steps_to_baseline_seed_", STEPS_TO_BASELINE, _steps_to_baseline, "{:.0f}".format),
     ),
     "Training": (
-        Statistic("entropy", "entropy (nats)", _trained(lambda runs: runs.entropy), "{:.3f}".format),
-        Statistic("entropy_drift", "entropy drift", _trained(lambda runs: runs.drift), "{:.3f}".format),
-        Statistic("gradient_norm", "gradient norm", _trained(lambda runs: runs.gradient_norm), "{:.3g}".format),
-        Statistic("seconds_per_step", "seconds a step", _trained(lambda runs: runs.seconds_per_step)),
-        Statistic("tokens_per_second", "tokens/s", _trained(lambda runs: runs.tokens_per_second), "{:.0f}".format),
+        Statistic(
+            "entropy", "entropy (nats)", _trained("entropy"), "{:.3f}".format, pictured="entropy at the end (nats)"
+        ),
+        Statistic("entropy_drift", "entropy drift", _trained("drift"), "{:.3f}".format),
+        Statistic("gradient_norm", "gradient norm", _trained("gradient_norm"), "{:.3g}".format),
+        Statistic("seconds_per_step", "seconds a step", _trained("seconds_per_step")),
+        Statistic("tokens_per_second", "tokens/s", _trained("tokens_per_second"), "{:.0f}".format),
     ),
 }
 
@@ -149,8 +169,5 @@ def values(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[Va
     return [statistic.value(board, row, decoding) for row in board.rows]
 
 
-def known_statistics(board: Leaderboard) -> list[Statistic]:
-    """The statistics that a row has, at the first decoding."""
-    declared = [statistic for table in (*BY_DECODING.values(), *BY_ROW.values()) for statistic in table]
-    at = board.decodings[0]
-    return [it for it in declared if any(value is not None for value in values(it, board, at))]
+PICTURED = [it for table in (*BY_DECODING.values(), *BY_ROW.values()) for it in table if it.pictured]
+"""The statistics of the picture."""

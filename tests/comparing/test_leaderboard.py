@@ -23,9 +23,10 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard import comma_separated, markdown, page
 from rlzoo.report.leaderboard_figures import strokes
-from rlzoo.report.leaderboard_sentences import notes
+from rlzoo.report.leaderboard_sentences import headlines, notes
+from rlzoo.report.leaderboard_statistics import REWARDS
 from rlzoo.report.verdict_words import verdict_words
-from rlzoo.statistics.verdicts import Finding
+from rlzoo.statistics.verdicts import Finding, Measured
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of
 
@@ -268,3 +269,45 @@ def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: 
     assert result.estimate.mean == pytest.approx(np.mean(result.by_seed))
     assert result.difference and whole.difference and result.difference.mean > whole.difference.mean
     assert not found.alike
+
+
+def graded(folder: Path, seed: int, objective: str, better: float) -> Path:
+    """A run without a right answer, whose rewards are graded from -1 to 2."""
+    run = RunFolder(make_run(folder / f"{objective}-{seed}", objective, seed))
+    for decoding in DECODINGS:
+        path = run.evaluation(STEPS, decoding)
+        records, draws = Evaluation.load(path).records, np.random.default_rng([seed, len(objective)])
+        rewards = np.clip(draws.normal(0.2 + better, 0.3, len(records)), -1, 2)
+        for record, reward in zip(records, rewards, strict=True):
+            record |= {"correct": 0.0, "reward": float(reward), "response": f"{reward}"}
+        Evaluation(records, SAMPLES).save(path)
+    return run.path
+
+
+def test_a_mean_reward_is_judged_as_accuracy_is_where_it_says_more(tmp_path: Path) -> None:
+    folders = [
+        str(graded(tmp_path, seed, objective, better))
+        for objective, better in (("grpo", 0.0), ("dapo", 0.6))
+        for seed in range(4)
+    ]
+    board = make_leaderboard(read_runs(folders)[0])
+    dapo = row_of(board, "dapo")
+    assert board.rows[0] is dapo  # no accuracy tells them apart
+    for place in board.decodings:
+        shown = REWARDS.value(board, dapo, place)
+        assert isinstance(shown, Measured) and shown.difference
+        assert shown.verdict.finding is Finding.BETTER
+        rewards = [
+            np.mean([record["reward"] for record in run.evaluations[place].records])  # type: ignore[index]
+            for run in read_runs(folders[4:])[0]
+        ]
+        assert shown.by_seed == pytest.approx(rewards)
+        assert shown.estimate.low < np.mean(rewards) < shown.estimate.high
+        assert f"At {place}, no row has a right answer: look at the reward." in headlines(board)
+        assert any(
+            line.startswith(f"At {place}, by mean reward, better than grpo: dapo (+") for line in headlines(board)
+        )
+    assert "reward_verdict" in comma_separated(board).splitlines()[0]
+    assert "| mean reward |" in markdown(board)
+    plain = make_leaderboard(read_runs([str(make_run(tmp_path / f"plain-{seed}", seed=seed)) for seed in (0, 1)])[0])
+    assert plain.rewards is None and "reward" not in plain.rows[0].results[DECODINGS[0]].measured
