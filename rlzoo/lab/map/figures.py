@@ -12,12 +12,15 @@ from matplotlib.patches import Rectangle
 
 from rlzoo.lab.map.estimates import links, plane
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.drawing import INK, SOFT, figure_as_svg, page_style, svg
+from rlzoo.report.drawing import INK, SOFT, figure_as_svg, label_color_bar, page_style, svg
 
 LIKE, UNLIKE = "#1f6fb4", "#c2482d"
 WHITE_FROM = 0.6
 """How dark a cell is that numbers are white on."""
-LONGEST = 34
+LONGEST, ROW = 34, 60
+"""Characters of a name in a matrix or a plane, and beside a row of biases."""
+IN_WORDS = {"on_policy": "Fresh rollouts", "stale": "Rollouts of an older policy"}
+"""What the picture of planes calls its regimes."""
 SMALLEST = 3
 """Expressions that a matrix or a plane takes."""
 
@@ -83,21 +86,20 @@ def _clustered(regime_map: RegimeMap, ink: str) -> Figure:
 def plane_svg(regime_map: RegimeMap) -> str:
     """A point for each group; near points are gradients that are alike."""
     return svg(
-        lambda axis: draw_plane(axis, regime_map, INK, SOFT), f"plane of gradients, {regime_map.regime.name}", 8.4, 5.4
+        lambda axis: draw_plane(axis, regime_map, INK, SOFT), f"plane of gradients, {regime_map.regime.name}", 8.4, 8.0
     )
 
 
 def draw_plane(axis: Axes, regime_map: RegimeMap, ink: str, soft: str) -> None:
-    """Names stand at both sides, tied to their points."""
-    groups = regime_map.groups
+    """Points with numbers, whose names stand below each other at the right, the largest groups first."""
+    groups = sorted(regime_map.groups, key=lambda group: -len(group))
     first = [regime_map.expressions.index(group[0]) for group in groups]
     places = plane(regime_map.cosines[np.ix_(first, first)])
     biases = np.array([regime_map.behaviours[place].cosine.mean for place in first])
-    sizes = [24 + 14 * (len(group) - 1) for group in groups]
-    axis.scatter(
+    points = axis.scatter(
         places[:, 0],
         places[:, 1],
-        s=sizes,
+        s=[60 + 16 * (len(group) - 1) for group in groups],
         c=closeness(biases),
         cmap=colors(),
         vmin=-1,
@@ -106,32 +108,19 @@ def draw_plane(axis: Axes, regime_map: RegimeMap, ink: str, soft: str) -> None:
         linewidths=0.7,
         zorder=3,
     )
-    low, high = places.min(0), places.max(0)
-    margin, span = 0.1 * (high[0] - low[0]), high[1] - low[1]
-    is_left = places[:, 0] < np.median(places[:, 0])
-    for side, edge, ha in ((is_left, low[0] - margin, "right"), (~is_left, high[0] + margin, "left")):
-        chosen = np.flatnonzero(side)
-        chosen = chosen[places[chosen, 1].argsort()]
-        heights = low[1] + span * (np.arange(len(chosen)) + 0.5) / max(1, len(chosen))
-        for place, height in zip(chosen, heights, strict=True):
-            more = f" +{len(groups[place]) - 1}" if len(groups[place]) > 1 else ""
-            axis.annotate(
-                shortened_name(groups[place][0]) + more,
-                places[place],
-                (edge, height),
-                ha=ha,
-                va="center",
-                fontsize=7.5,
-                color=ink,
-                arrowprops={"arrowstyle": "-", "color": soft, "linewidth": 0.5, "alpha": 0.6},
-            )
-    axis.set_xlim(low[0] - 6 * margin, high[0] + 6 * margin)
-    axis.set_aspect("auto")
-    axis.set_xticks([], [])
-    axis.set_yticks([], [])
-    axis.grid(visible=False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    rows = max(1, len(groups))
+    for number, (group, place) in enumerate(zip(groups, places, strict=True), 1):
+        axis.annotate(str(number), place, (4, 4), textcoords="offset points", fontsize=7.5, color=ink, zorder=4)
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        height = 1 - (number - 0.5) / rows
+        text = f"{number}  {shortened_name(group[0])}{more}"
+        axis.text(1.03, height, text, transform=axis.transAxes, fontsize=7.5, color=ink, va="center")
+    axis.set_xlabel("direction of the gradient, first axis (multidimensional scaling)", fontsize=8)
+    axis.set_ylabel("second axis", fontsize=8)
+    axis.tick_params(labelsize=7)
+    axis.grid(color=soft, alpha=0.3)
+    axis.figure.colorbar(points, ax=axis, location="bottom", shrink=0.8, aspect=40, pad=0.02)
+    label_color_bar(axis, "against the policy gradient  \u2190  right angle  \u2192  along it")
 
 
 def bias_figure(zoo_map: ZooMap) -> Figure:
@@ -140,7 +129,7 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
     rows = [name for name in regimes[0].expressions if all(name in regime_map.expressions for regime_map in regimes)]
     values = np.array([[regime_map.row(name).cosine.mean for regime_map in regimes] for name in rows])
     order = values.mean(1).argsort()[::-1]
-    figure = Figure(figsize=(2.8 + 0.85 * len(regimes), 1.4 + 0.205 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(3.0 + 0.62 * len(regimes), 1.8 + 0.2 * len(rows)), layout="constrained")
     axis = figure.subplots()
     sns.heatmap(
         closeness(values[order]),
@@ -151,9 +140,9 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
         annot=np.array([[f"{value:.2f}" for value in row] for row in values[order].clip(-1, 1)]),
         fmt="",
         annot_kws={"fontsize": 7.5},
-        cbar=False,
-        xticklabels=[regime_map.regime.name.replace("_", " ") for regime_map in regimes],
-        yticklabels=[shortened_name(rows[place]) for place in order],
+        cbar_kws={"location": "bottom", "shrink": 0.8, "aspect": 50, "pad": 0.01},
+        xticklabels=[regime_map.regime.name.replace("_", "\n") for regime_map in regimes],
+        yticklabels=[shortened_name(rows[place], ROW) for place in order],
         linewidths=0.6,
         linecolor="white",
     )
@@ -162,7 +151,8 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
     axis.grid(visible=False)
     axis.xaxis.tick_top()
     axis.tick_params(labelsize=8, length=0)
-    axis.tick_params(axis="x", rotation=30)
+    label_color_bar(axis, "opposite  \u2190  right angle  \u2192  the same direction (numbers: cosines)")
+    axis.set_title("How far each objective's mean gradient points along the policy gradient, by regime", fontsize=11)
     return figure
 
 
@@ -173,14 +163,17 @@ def plane_figure(zoo_map: ZooMap, names: Sequence[str]) -> Figure:
         for regime_map in zoo_map.regimes
         if regime_map.regime.name in names and len(regime_map.groups) >= SMALLEST
     ]
-    figure = Figure(figsize=(7.5 * len(maps), 6), layout="constrained")
-    for axis, regime_map in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
+    figure = Figure(figsize=(8, 7 * len(maps)), layout="constrained")
+    for axis, regime_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
         draw_plane(axis, regime_map, "0.15", "0.6")
         count = f"{len(regime_map.expressions)} objectives, {len(regime_map.groups)} directions"
-        axis.set_title(f"{regime_map.regime.name.replace('_', ' ')}: {count}", loc="left", fontsize=11)
+        axis.set_title(f"{IN_WORDS[regime_map.regime.name]}: {count}", loc="left", fontsize=11)
+    figure.supxlabel(
+        "A point is a direction; near points are gradients that are alike; larger: more objectives.", fontsize=8
+    )
     return figure
 
 
-def shortened_name(expression: str) -> str:
+def shortened_name(expression: str, longest: int = LONGEST) -> str:
     """As much of an expression as a label holds."""
-    return expression if len(expression) <= LONGEST else f"{expression[: LONGEST - 1]}\u2026"
+    return expression if len(expression) <= longest else f"{expression[: longest - 1]}\u2026"

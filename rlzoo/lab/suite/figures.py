@@ -13,7 +13,7 @@ from rlzoo.lab.map.figures import colors
 from rlzoo.lab.suite.experiment import BASE, TYPED, Claim
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.verdicts import ClaimVerdict, Contrasted, JudgedClaim, JudgedExperiment, Standing, deviation
-from rlzoo.report.drawing import DOWN, SOFT, UP, svg
+from rlzoo.report.drawing import DOWN, SOFT, UP, label_color_bar, svg
 
 VERDICTS = {
     ClaimVerdict.HOLDS: "holds here",
@@ -82,20 +82,24 @@ def draw_forest(axis: Axes, suite: SuiteTable, color_of: Callable[[str], str]) -
     for place, (experiment, judged) in zip(range(len(rows))[::-1], rows, strict=True):
         _draw_claim(axis, place, experiment, judged, color_of)
     axis.axvline(0, color=color_of(SOFT), linewidth=0.8)
-    axis.set_xlim(-LIMIT - 0.8, LIMIT + 0.8)
+    axis.set_xlim(-LIMIT - 1.2, LIMIT + 1.2)
     axis.set_ylim(-0.7, len(rows) - 0.3)
     axis.set_yticks(range(len(rows))[::-1], [_label(experiment, judged) for experiment, judged in rows], fontsize=8)
     axis.grid(visible=False, axis="y")
     axis.tick_params(axis="x", labelsize=8)
-    axis.set_xlabel("the contrary | as published (deviations of a run)", fontsize=8)
+    axis.set_xlabel(
+        "\u2190 the contrary of what was published      as published \u2192\n"
+        "effect, in standard deviations of one run; beyond 6 as a number",
+        fontsize=8,
+    )
     for color, words in (
         (UP, VERDICTS[ClaimVerdict.HOLDS]),
-        (DOWN, VERDICTS[ClaimVerdict.DOES_NOT_HOLD]),
-        (SOFT, "open"),
+        (DOWN, f"{VERDICTS[ClaimVerdict.DOES_NOT_HOLD]}: contrary, or surely too small"),
+        (SOFT, "open: more seeds"),
     ):
         fill = "none" if color == SOFT else color_of(color)
         axis.plot([], [], "o", color=color_of(color), markerfacecolor=fill, label=words)
-    axis.legend(loc="lower right", fontsize=8, frameon=False)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize=8, frameon=False)
 
 
 def _draw_claim(
@@ -126,6 +130,12 @@ def _label(experiment: JudgedExperiment, judged: JudgedClaim) -> str:
 
 HEAT_LIMIT = 3.0
 """Standard deviations from which on a cell is as dark as can be."""
+SURE = {Standing.HIGHER: "\u25cf", Standing.LOWER: "\u25cf", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
+"""Signs of the picture, whose colors say which side is better."""
+HEAT_LEGEND = (
+    "\u25cf  surely better or worse than base     =  the same run as base     no sign: not decided\n"
+    "white: no effect, or not measured; base is GRPO as each experiment has it"
+)
 SEVERAL = 2
 """Experiments from which on an objective is in the picture."""
 DENSE = 0.2
@@ -169,7 +179,7 @@ def heat(suite: SuiteTable) -> Heat:
 
 
 def heat_figure(shown: Heat) -> Figure:
-    """What is dense of the table as a picture, on white, an experiment a row; all of it if no objective was in several.
+    """What is dense of the table as a picture, on white, an objective a row; all of it if no objective was in several.
 
     The numbers are in the table.
     """
@@ -177,30 +187,31 @@ def heat_figure(shown: Heat) -> Figure:
     counts = {place: sum(place in shown.rows[name] for name in names) for place in shown.experiments}
     places = [place for place, count in counts.items() if count > DENSE * len(names)]
     names = [name for name in names if sum(place in shown.rows[name] for place in places) >= min(SEVERAL, len(places))]
-    cells = [[shown.rows[name].get(place) for name in names] for place in places]
-    figure = Figure(figsize=(1.8 + 0.22 * len(names), 2.1 + 0.3 * len(places)), layout="constrained")
+    cells = [[shown.rows[name].get(place) for place in places] for name in names]
+    figure = Figure(figsize=(max(6.0, 2.5 + 0.8 * len(places)), 2.0 + 0.17 * len(names)), layout="constrained")
     axis = figure.subplots()
     sns.heatmap(
         np.array([[_shade(cell) for cell in row] for row in cells], dtype=float),
-        annot=np.array([[MARKS[cell.contrasted.standing] if cell else "" for cell in row] for row in cells]),
+        annot=np.array([[SURE[cell.contrasted.standing] if cell else "" for cell in row] for row in cells]),
         fmt="",
         annot_kws={"fontsize": 7, "color": "0.1"},
         cmap=colors(),
-        vmin=-1.6,
-        vmax=1.6,
-        cbar=False,
-        xticklabels=[name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
-        yticklabels=[name.replace("_", " ") for name in places],
+        vmin=-HEAT_LIMIT,
+        vmax=HEAT_LIMIT,
+        cbar_kws={"location": "top", "shrink": 0.7, "aspect": 40, "pad": 0.01},
+        xticklabels=[name.replace("_", "\n") for name in places],
+        yticklabels=[name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
         linewidths=0.5,
         ax=axis,
     )
+    label_color_bar(axis, "worse than base  \u2190  standard deviations of one run  \u2192  better than base")
     axis.tick_params(labelsize=8, length=0)
-    axis.tick_params(axis="x", rotation=90)
     axis.tick_params(axis="y", rotation=0)
+    figure.supxlabel(HEAT_LEGEND, x=0.02, ha="left", fontsize=8.5)
     axis.grid(visible=False)
     plt.close(figure)
     return figure
 
 
 def _shade(cell: HeatCell | None) -> float:
-    return float("nan") if cell is None else max(-1.0, min(1.0, cell.better / HEAT_LIMIT))
+    return float("nan") if cell is None else max(-HEAT_LIMIT, min(HEAT_LIMIT, cell.better))
