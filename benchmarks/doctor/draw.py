@@ -3,45 +3,48 @@
 python -m benchmarks.doctor.draw
 """
 
-import matplotlib
+import pandas
+import seaborn as sns
 
-matplotlib.use("Agg")
+from benchmarks.doctor.runs import RESULTS
+from rlzoo.doctor.detectors import DETECTORS
+from rlzoo.report.drawing import themed
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-
-from benchmarks.doctor.design import MEASURED
-from benchmarks.doctor.rates import curve
-from benchmarks.doctor.runs import RESULTS, Measured, read
-from rlzoo.doctor.detectors import DETECTORS, Detector
-
-COLUMNS = 5
+LEAST = 3
+"""Thresholds of a detector that is drawn: of fewer there is nothing to choose."""
 
 
-def draw(runs: list[Measured]) -> None:
-    """One small picture for each detector, the thresholds that they have as lines."""
-    rows = -(-len(DETECTORS) // COLUMNS)
-    figure, axes = plt.subplots(rows, COLUMNS, figsize=(13, 2.4 * rows), sharey=True, layout="constrained")
-    for detector, place in zip(DETECTORS, axes.flat, strict=False):
-        _draw_one(detector, runs, place)
-    for place in axes.flat[len(DETECTORS) :]:
-        place.axis("off")
-    axes.flat[0].legend(fontsize=7, loc="center left")
-    figure.savefig(RESULTS / "curves.png", dpi=110)
-
-
-def _draw_one(detector: Detector, runs: list[Measured], place: Axes) -> None:
-    points = curve(detector, runs)
-    thresholds = [point["threshold"] for point in points]
-    place.step(thresholds, [point["found"] / max(1, point["faulty"]) for point in points], label="of faulty runs")
-    place.step(thresholds, [point["alarms"] / max(1, point["healthy"]) for point in points], label="of healthy runs")
-    place.axvline(detector.threshold, color="grey", linewidth=0.8, linestyle="--")
-    place.set_xscale("symlog", linthresh=max(1e-6, abs(detector.threshold) / 10))
-    side = "at most" if detector.below else "at least"
-    place.set_title(f"{detector.name} {side} {detector.threshold:g}", fontsize=8)
-    place.xaxis.get_major_locator().set_params(numticks=4)
-    place.tick_params(labelsize=6)
+def draw() -> None:
+    """One small picture for each detector, its threshold as a line."""
+    table = pandas.read_csv(RESULTS / "curves.csv").query("split == 'measured'")
+    table = table.groupby("detector").filter(lambda of: len(of) >= LEAST and of.faulty.max() > 0)
+    table["runs with the fault"] = 100 * table.found / table.faulty
+    table["healthy runs"] = 100 * table.alarms / table.healthy
+    lines = table.melt(["detector", "threshold"], ["runs with the fault", "healthy runs"], "of", "share")
+    by_name = {detector.name: detector for detector in DETECTORS}
+    with themed(rc={"font.size": 9}):
+        look = {"kind": "line", "drawstyle": "steps-post", "palette": ["#1f6fb4", "#c2482d"], "linewidth": 2}
+        facets = {"facet_kws": {"sharex": False}, "col_wrap": 3, "height": 1.9, "aspect": 1.35}
+        grid = sns.relplot(lines, x="threshold", y="share", hue="of", col="detector", **look, **facets)
+        for name, axis in grid.axes_dict.items():
+            detector = by_name[name]
+            side = "at most" if detector.below else "at least"
+            axis.axvline(detector.threshold, color="0.3", linewidth=1, linestyle="--")
+            axis.set_xscale("symlog", linthresh=max(1e-6, abs(detector.threshold) / 10))
+            axis.set_xticks([detector.threshold], [f"{side} {detector.threshold:g}"])
+            axis.set_xticks([], minor=True)
+            axis.set_title(name.replace("_", " "), fontsize=9)
+            axis.tick_params(labelsize=8)
+        grid.set_axis_labels("threshold; dashed: the one in use", "found (%)", fontsize=8.5)
+        sns.move_legend(
+            grid,
+            "lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=2,
+            title="share in which the detector shows, by threshold",
+        )
+        grid.figure.savefig(RESULTS / "curves.png", dpi=130, bbox_inches="tight")
 
 
 if __name__ == "__main__":
-    draw(read(MEASURED.name))
+    draw()
