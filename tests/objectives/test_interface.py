@@ -34,7 +34,7 @@ from objectives.lazy import without_gradients
 from objectives.zoo import RECIPES
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
-from tests.objectives.vectors import PER_BATCH, batch_z, pushes, rollouts_z
+from tests.objectives.vectors import batch_z, rollouts_z
 from tests.objectives.zoo_sample import SAMPLE, SETTINGS, VARIANTS
 
 
@@ -170,9 +170,10 @@ def test_advantages_per_token_reach_the_plan() -> None:
 
 def test_rows_without_advantage_are_active_where_advantages_have_no_say() -> None:
     batch = batch_z(torch.zeros(4, 4, dtype=torch.float64))
-    assert parse("nft").plan(batch).active.all()
+    objective = parse("nft")
+    assert objective.plan(batch).active.all()
     assert not parse("grpo-kl").plan(batch).active.any()
-    assert (pushes("nft", PER_BATCH, batch)[batch.mask] != 0).all()
+    assert (objective.push(objective.plan(batch))[batch.mask] != 0).all()
 
 
 def test_a_penalty_is_on_the_tokens_it_chooses() -> None:

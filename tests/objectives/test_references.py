@@ -1,4 +1,4 @@
-"""Every method's gradients are those of its equation, for the paper and for the authors' code.
+"""Gradients are those of the equations of the parts, for every recipe and variant and for many mixtures.
 
 `python -m tests.objectives.test_references` prints the table of the largest errors.
 """
@@ -18,25 +18,36 @@ from tests.objectives.comparison import (
     TOLERANCE,
     UNMOVED_SEEDS,
     case_and_reference,
+    error,
     error_of_the_first_update,
     evaluate,
     largest_error,
     relative_error,
 )
-from tests.objectives.references import FAMILIES, REFERENCES, reference
-from tests.objectives.zoo_names import VARIANTS
+from tests.objectives.references import FUNCTIONS, REFERENCES, composed, reference
+from tests.objectives.zoo_sample import PAIRS, PARTS, SETTINGS
 
 MANY = range(200)
 """The random batches of each night."""
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__.split(".")[-1])
-def test_gradients_are_those_of_the_equations(family: object) -> None:
-    for expression in family.REFERENCES:
+@pytest.mark.parametrize("part", range(4))
+def test_gradients_are_those_of_the_equations(part: int) -> None:
+    for expression in list(REFERENCES)[part::4]:
         assert largest_error(expression, TELLING_SEEDS, torch.float64) < TOLERANCE[torch.float64], expression
         assert largest_error(expression, TELLING_SEEDS[:2], torch.float32) < TOLERANCE[torch.float32], expression
         unmoved = max(error_of_the_first_update(expression, seed) for seed in UNMOVED_SEEDS)
         assert unmoved < TOLERANCE[torch.float64], expression
+
+
+@pytest.mark.exhaustive
+def test_gradients_of_parts_settings_and_pairs_are_those_of_the_equations() -> None:
+    for expression in (*PARTS, *(f"grpo+{setting}" for setting in SETTINGS if "adaptive=true" not in setting), *PAIRS):
+        objective, method = parse(expression), composed(expression)
+        for seed in TELLING_SEEDS[:3]:
+            case = random_case(seed)
+            found = error(objective.token_gradients(token_batch(case)), reference(method, case))
+            assert found < TOLERANCE[torch.float64], expression
 
 
 def test_losses_and_entropy_gradients_are_those_of_the_equations() -> None:
@@ -67,16 +78,15 @@ def table_row(expression: str) -> str:
     return f"{expression:66s} {numbers}{'  TOO LARGE' * too_large}"
 
 
-def test_every_variant_of_every_recipe_and_every_part_has_a_reference() -> None:
-    assert {parse(variant) for variant in VARIANTS} <= {parse(expression) for expression in REFERENCES}
-    referenced = {part.name for expression in REFERENCES for part in parse(expression).parts}
-    assert referenced == {name.name for name in names() if name.kind == "part"}
+def test_every_part_has_a_function_and_an_expression_that_is_compared_with_it() -> None:
+    parts = {name.name for name in names() if name.kind == "part"}
+    assert FUNCTIONS.keys() == parts == {part.name for text in REFERENCES for part in parse(text).parts}
 
 
 def test_references_differentiate_their_own_losses() -> None:
     """Central differences of the loss in a random direction."""
     for expression, method in REFERENCES.items():
-        for seed in () if method.stops_gradients else range(2):
+        for seed in () if method.detached else range(2):
             case = random_case(seed, extreme=False, moved=True)
             draw, step = np.random.default_rng(seed), 1e-6
             case = replace(case, logp=case.logp + 1e-3 * draw.standard_normal(case.logp.shape))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from objectives import Action, Prepared, TokenBatch, Trace, parse
+from objectives import Action, Prepared, TokenBatch, Trace
 
 
 def tokens(*rows: list[float]) -> Tensor:
@@ -77,28 +77,3 @@ def batch_r() -> TokenBatch:
     lengths = torch.tensor([4, 2, 3, 1, 2, 4, 1, 3, 3, 3, 2, 4])
     mask = torch.arange(4) < lengths[:, None]
     return TokenBatch(mask=mask, group=torch.arange(12) // 4, reward=reward, correct=reward)
-
-
-PER_RESPONSE = 4 * tokens(*([length] * 4 for length in LENGTHS_Z))
-"""[N, T] what seq_mean divides by on batch Z."""
-PER_BATCH = 10.0
-"""What token_mean divides by there."""
-
-
-def pushes(expression: str, denominator: Tensor | float, batch: TokenBatch | None = None) -> Tensor:
-    """[N, T] what each token's log-prob is pushed by on batch Z, before the denominator."""
-    objective = parse(expression)
-    return objective.push(objective.plan(batch or batch_z())) * denominator
-
-
-def loss_of(expression: str, batch: TokenBatch | None = None) -> float:
-    """The loss on batch Z."""
-    objective = parse(expression)
-    plan = objective.plan(batch or batch_z())
-    return objective.loss(plan, slice(None), plan.batch.require("logp", "loss_of")).item()
-
-
-def assert_close(found: Tensor, *rows: list[float], digits: float = 1e-7, told: str = "") -> None:
-    """Compares [N, T] with numbers of eight digits."""
-    expected = tokens(*rows)
-    torch.testing.assert_close(found, expected, rtol=digits, atol=digits, msg=lambda said: f"{told}: {said}")

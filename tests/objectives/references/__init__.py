@@ -1,10 +1,17 @@
-"""The second writing of every method, by stage: expression -> its reference."""
+"""The second writing of every part, and what it makes of every recipe, variant and line of `referenced.txt`."""
 
-from tests.objectives.references import advantages, grpo, mixtures, responses, teachers_and_turns, tokens, trust_regions
-from tests.objectives.references.stages import Pass, Reference, reference
+from pathlib import Path
 
-__all__ = ["REFERENCES", "Pass", "Reference", "reference"]
+from tests.objectives.references import advantages, losses
+from tests.objectives.references.stages import DETACHED, FUNCTIONS, Pass, Reference, composed, reference
+from tests.objectives.zoo_names import RECIPES, VARIANTS
 
-FAMILIES = (grpo, advantages, trust_regions, tokens, responses, teachers_and_turns, mixtures)
-REFERENCES: dict[str, Reference] = {name: it for family in FAMILIES for name, it in family.REFERENCES.items()}
-"""Of every variant of every recipe, and of some mixtures."""
+__all__ = ["DETACHED", "FUNCTIONS", "REFERENCES", "Pass", "Reference", "advantages", "composed", "losses", "reference"]
+
+_LINES = Path(__file__).parents[1].joinpath("referenced.txt").read_text(encoding="utf-8").splitlines()
+REFERENCES: dict[str, Reference] = {
+    text: composed(text)
+    for text in (*RECIPES, *(it for it in VARIANTS if "variant=paper" not in it), *_LINES)
+    if not text.startswith("#")
+}
+"""Set before a test puts a mistake in place."""
