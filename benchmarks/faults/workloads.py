@@ -9,7 +9,7 @@ OUTPUT = "output"
 """What a workload writes, in the folder that it is started in."""
 
 SIZES = (
-    "rollout.prompts_per_step=4",
+    "rollout.prompts_per_step=3",
     "rollout.responses_per_prompt=4",
     "rollout.max_refills=50",
     "train.minibatches_per_step=2",
@@ -17,25 +17,17 @@ SIZES = (
     "train.learning_rate=1e-4",
     "evaluation.problems=4",
     "evaluation.samples=2",
-)
-TRAINED = (*SIZES, "evaluation.every=8", "resume=true")
-SAVED = (*TRAINED, "train.steps=24", "checkpoint.every=1")
-UNSAVED = (*TRAINED, "train.steps=24", "checkpoint.every=0")
-"""Nothing is saved but at the end, and when a signal asks for it."""
-SLOW = ("task.reward=reward.py:reward", "task.grader_workers=2")
-ADAPTIVE = "objective=grpo+stare(adaptive=true)"
-GRID = (
-    "compare",
-    "grpo",
-    "stapo",
-    "seeds=0",
-    "jobs=2",
-    *SIZES,
-    "train.steps=40",
     "evaluation.every=4",
-    "evaluation.problems=24",
 )
-"""Its two runs train and evaluate longer than they import."""
+TRAINED = (*SIZES, "train.steps=8", "resume=true")
+STARE = ("objective=grpo+stare(adaptive=true)", "task.reward=reward.py:reward", "task.grader_workers=2")
+"""It keeps a state, and is graded by a slow reward."""
+LOPTI = ("objective=lopti", "rollout.ahead=1")
+PARTIAL = ("objective=stapo", "rollout.partial_tokens=2")
+TURNS = (f"{ROOT}/configs/calculator.yaml", "objective=gigpo")
+TEACHER = ("objective=opd", "model.teacher=embedded:sums", "task.teacher_prompt={answer}={prompt}")
+GRID = ("compare", "grpo", "stapo", "rloo", "seeds=0", "jobs=2", *SIZES, "train.steps=8", "evaluation.problems=24")
+"""The third run takes the evaluation of the untrained model from another one."""
 EVALUATION = (
     *("eval", "embedded:sums", "evaluation.problems=96", "evaluation.samples=4"),
     *("rollout.rows_per_batch=8", "evaluation.decodings=[1.0/1.0,0.7/0.9]"),
@@ -54,27 +46,33 @@ class Workload:
     """Processes that it starts itself, which import first; no moment falls before they have, as nothing is at stake."""
 
 
-STAPO = Workload("stapo", ("train", "objective=stapo", *SAVED))
-STARE = Workload("stare", ("train", ADAPTIVE, *SAVED, *SLOW))
-LOPTI = Workload("lopti", ("train", "objective=lopti", *SAVED))
-DAPO = Workload("dapo", ("train", "objective=dapo", *SAVED))
-COMPARED = Workload("grid", (*GRID, "checkpoint.every=1"), started=2)
-"""Trains each of its runs in one process: it starts torchrun only where it is given several GPUs a run."""
-EVALUATED = Workload("eval", EVALUATION)
-IN_TWO = (
-    replace(STAPO, processes=2),
-    Workload("stare", ("train", ADAPTIVE, *SAVED), processes=2),
-    replace(LOPTI, processes=2),
-    replace(DAPO, processes=2),
-    replace(EVALUATED, processes=2),
-)
-UNSAVED_STAPO = Workload("stapo", ("train", "objective=stapo", *UNSAVED))
-UNSAVED_STARE = Workload("stare", ("train", ADAPTIVE, *UNSAVED, *SLOW))
-UNSAVED_GRID = Workload("grid", (*GRID, "checkpoint.every=0"), started=2)
-UNSAVED_IN_TWO = Workload("stare in two", ("train", ADAPTIVE, *UNSAVED), processes=2)
+def training(name: str, words: Sequence[str], every: int, processes: int = 1) -> Workload:
+    """A run that saves each step; or, with `every=0`, at its end and when a signal asks for it."""
+    return Workload(name, ("train", *words, *TRAINED, f"checkpoint.every={every}"), processes)
 
-ONE = ((STAPO, 40), (STARE, 40), (LOPTI, 40), (DAPO, 40), (EVALUATED, 30))
-TWO = tuple((workload, 8) for workload in IN_TWO)
-ASKED = ((UNSAVED_STAPO, 9), (UNSAVED_STARE, 12), (EVALUATED, 4), (UNSAVED_IN_TWO, 3))
-GRIDS, ASKED_GRIDS = ((COMPARED, 12),), ((UNSAVED_GRID, 6),)
+
+EVALUATED = Workload("eval", EVALUATION)
+ONE = (
+    (training("stare", STARE, 1), 25),
+    (training("lopti, ahead", LOPTI, 1), 20),
+    (training("partial rollouts", PARTIAL, 1), 30),
+    (training("turns", TURNS, 1), 30),
+    (training("teacher", TEACHER, 1), 25),
+    (EVALUATED, 8),
+)
+TWO = (
+    (training("stare", STARE[:1], 1, processes=2), 12),
+    (training("partial rollouts", PARTIAL, 1, processes=2), 14),
+    (training("teacher", TEACHER, 1, processes=2), 10),
+    (replace(EVALUATED, processes=2), 4),
+)
+ASKED = (
+    (training("stare", STARE, 0), 10),
+    (training("partial rollouts", PARTIAL, 0), 9),
+    (training("turns", TURNS, 0), 9),
+    (training("teacher", TEACHER, 0), 8),
+    (training("stare in two", STARE[:1], 0, processes=2), 4),
+)
+GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=1"), started=2), 14),)
+ASKED_GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=0"), started=2), 8),)
 """How often each is killed in one process and in two, and asked to end; grids, which start processes, by themselves."""
