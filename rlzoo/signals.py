@@ -3,20 +3,24 @@
 A command that one of them ends has the exit status that shells give it: 128 and the number of the signal.
 """
 
+import faulthandler
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """What a process does with them where nobody has said otherwise."""
+LONGEST_OPERATION = 60.0
+"""Seconds by the clock after which an operation that hears no signal ends a process whose time is limited."""
 _SOON = 0.05
 """Seconds in which an object is deleted."""
 
@@ -120,24 +124,35 @@ def held_back() -> Iterator[None]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def within(seconds: float, error: str) -> Iterator[None]:
     """While this process calculates for so many seconds at most; without a limit in other threads than the main one.
 
-    Raises TimeoutError. Code that returns to Python now and then can be ended so, such as a template whose memory is
-    limited.
+    Raises TimeoutError. A single operation that does not return to Python hears no signal: after
+    LONGEST_OPERATION the process prints the error and ends with status 1.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGVTALRM, _time_is_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds / 10)  # again where a library has dropped the first
+    faulthandler.dump_traceback_later(LONGEST_OPERATION, exit=True, file=_last_words(error))
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)  # where a signal that waited is heard
         finally:
             signal.signal(signal.SIGVTALRM, before)
+
+
+@cache
+def _last_words(error: str) -> IO[bytes]:
+    """A file; what is written to it has a shell print the error, as this process cannot while an operation lasts."""
+    script = 'read -r _ && printf "rlzoo: error: %s\\n" "$0" >&2'
+    shell = subprocess.Popen(["sh", "-c", script, error], stdin=subprocess.PIPE, start_new_session=True)
+    assert shell.stdin
+    return shell.stdin
 
 
 def _time_is_up(number: int, frame: FrameType | None) -> None:

@@ -148,3 +148,25 @@ def test_a_terminal_that_is_closed_is_written_to_no_more() -> None:
     assert os.read(terminal, 100).startswith(b"ready")
     os.close(terminal)
     assert process.wait(30) == 7
+
+
+NESTED_LISTS = """
+from rlzoo import signals
+from rlzoo.config import ModelConfig
+from rlzoo.model import tokenizer
+loaded = tokenizer.load_tokenizer(ModelConfig(name="embedded:calculator"))
+loaded.backend.chat_template = (
+    "{% set lists = namespace(a=[], b=[]) %}{% for _ in range(45) %}{% set lists.a = [lists.a, lists.a] %}"
+    "{% set lists.b = [lists.b, lists.b] %}{% endfor %}{{ lists.a == lists.b }}"
+)
+tokenizer.TEMPLATE_SECONDS = 0.1
+signals.LONGEST_OPERATION = 1.0
+loaded.encode([{"role": "user", "content": "2*3="}])
+"""
+
+
+def test_a_template_that_hears_no_signal_ends_the_command_with_a_line() -> None:
+    done = subprocess.run([sys.executable, "-c", NESTED_LISTS], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("rlzoo: error: model.chat_template=auto: the chat template of ")
+    assert done.stderr.count("\n") == 1 and "takes more than 0.1 s" in done.stderr

@@ -67,11 +67,12 @@ def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, s
     A template is a program that the model's author wrote. Raises FailingTemplate for one that fails, or takes more
     time, memory or text than the limits above.
     """
+    slow = FailingTemplate(backend.name_or_path, f"takes more than {TEMPLATE_SECONDS:g} s")
     try:
-        with within(TEMPLATE_SECONDS), _memory_within(TEMPLATE_MEMORY):
+        with within(TEMPLATE_SECONDS, one_line(slow)), _memory_within(TEMPLATE_MEMORY):
             text = str(backend.apply_chat_template([dict(message) for message in messages], tokenize=False, **options))
     except TimeoutError:
-        why = f"takes more than {TEMPLATE_SECONDS:g} s"
+        raise slow from None
     except MemoryError:
         why = f"takes more than {TEMPLATE_MEMORY >> 20} MiB"
     except Exception as error:  # a template may raise what it likes, and divide by zero
