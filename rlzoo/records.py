@@ -1,5 +1,6 @@
 """What a recorded file has to hold: it may have been cut, edited, or made by somebody who wishes us ill."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +22,14 @@ class Kind:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value < 2**1000)
+    """Whether it is a number whose square, and sums of these, are numbers too, or one that no sum needs, such as NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not 1e100 < abs(value) < math.inf
 
 
 COUNT = Kind(
     "a whole number from 0", lambda value: _is_number(value) and isinstance(value, int) and 0 <= value <= _LARGEST
 )
-NUMBER = Kind("a number", _is_number)
+NUMBER = Kind("a number up to 1e100", _is_number)
 SHARE = Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
 TEXT = Kind("text", lambda value: isinstance(value, str))
 TEXT_OR_NOTHING = Kind("text or null", lambda value: value is None or isinstance(value, str))
@@ -36,9 +38,8 @@ KEYS = Kind("keys with values", lambda value: isinstance(value, dict))
 NUMBERS = Kind("names with numbers", lambda value: isinstance(value, dict) and all(map(_is_number, value.values())))
 BOUNDED = Kind(
     "names with numbers up to 1e100",
-    lambda value: NUMBERS.holds(value) and all(abs(number) <= 1e100 for number in value.values()),
+    lambda value: NUMBERS.holds(value) and all(map(math.isfinite, value.values())),
 )
-"""Whose squares, and sums of these, are numbers too."""
 ANYTHING = Kind("anything", lambda value: True)
 
 

@@ -3,6 +3,7 @@ r"""What others wrote is data until it is shown, and text when it is: no nesting
 import csv
 import io
 import logging
+import math
 import os
 import re
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_yaml_that_is_nested_too_deep_is_one_line(tmp_path: Path, capsys: pytest
     [
         ({"entropy": "x"}, "metrics.jsonl is damaged: line 2 has entropy='x', which is not a number"),
         ({"entropy": 10**400}, "which is not a number"),
+        ({"entropy": -1e308}, "which is not a number up to 1e100"),
         ({"step": -1}, "which is not a whole number from 0"),
         ({"entropy": None}, "which is not a number"),
     ],
@@ -63,6 +65,17 @@ def test_a_value_of_another_kind_is_named(
     lines[1] |= change
     write_json_lines(run / "metrics.jsonl", lines)
     assert says in error_of(capsys, "leaderboard", run, f"output={tmp_path / 'board'}")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e100, 5e-324])
+def test_a_leaderboard_of_metrics_that_are_extreme_is_drawn(value: float, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    lines = read_json_lines(run / "metrics.jsonl")
+    touched = {f"touched/stapo/{measure}": value for measure in ("tokens", "mass")}
+    write_json_lines(
+        run / "metrics.jsonl", [{**dict.fromkeys(line, value), **touched, "step": line["step"]} for line in lines]
+    )
+    assert main(["leaderboard", str(run), f"output={tmp_path / 'board'}"]) == 0
 
 
 @pytest.mark.parametrize("name", ["finished.json", "environment.json", "objective.json"])

@@ -172,7 +172,7 @@ def _share(touched: Touched | None) -> Cell:
     """Darker for more tokens, and yet to be seen for one in a thousand."""
     if touched is None:
         return Cell("", value=-1)
-    shade = round(24 * touched.tokens**0.3)
+    shade = round(24 * touched.tokens**0.3) if 0 <= touched.tokens <= 1 else 0  # a file may say what is no share
     background = f"color-mix(in srgb, currentColor {shade}%, transparent)"
     notes = [f"{100 * touched.mass:.3g}"]
     return Cell(f"{100 * touched.tokens:.3g}", notes=notes, value=touched.tokens, background=background)
