@@ -31,6 +31,7 @@ def main(words: list[str]) -> int:
     )
     seed, files = int(asked.get("seed", 0)), int(asked.get("files", FILES))
     cases = cases_of(files, seed, subject=asked.get("subject", ""))
+    is_whole = not asked.keys() - {"jobs", "sandbox"}
     if "case" in asked:
         return show_case(cases[int(asked["case"])], folder)
     started = time.monotonic()
@@ -39,11 +40,11 @@ def main(words: list[str]) -> int:
     for it in wrong:
         print(f"{it.number} {it.subject}: {it.wrong}\n    rlzoo {' '.join(it.words)!r:.200}\n    {it.said[-300:]!r}")
     used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    typed = by_command_line(cases, folder, TYPED) if not asked else []
+    typed = by_command_line(cases, folder, TYPED) if is_whole else []
     wrong += [it for it in typed if it.wrong]
     summary = said_of(verdicts, typed, seed, time.monotonic() - started, used)
     print(table(verdicts), summary, sep="\n\n")
-    if not asked:
+    if is_whole:
         write_text(RESULTS / "table.md", f"{table(verdicts)}\n\n{summary}\n")
     return int(bool(wrong))
 

@@ -7,6 +7,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
+SCRIPT = "alert(document.domain)"
+"""What no page may have in an element of its own."""
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2, 7, 0.5, -0.0, 1e308, -1e308, 1e-320, 2**31, 2**63, -(2**63), 2**64, 10**30),
     *(
@@ -29,6 +31,7 @@ ODD: tuple[Any, ...] = (
     *({"a": {"b": [1, {"c": None}]}}, ["x", 1], [1, 2, 3, 4, 5, 6, 7], "\x1b[31mred\x07", "\u202eturned", "\ud800"),
     *("=HYPERLINK(1)", "../../outside", "/etc/passwd", "theirs:reward", "builtins:exec", "subprocess:Popen", "\x00"),
     *("${oc.env:HOME}", "{{ cycler }}", "%s%n", "<script>", "grpo+theirs:bonus", "stapo", "grpo-", "9" * 400, "\n\n"),
+    *("${oc.decode:'subprocess:Popen'}", "${instruction}", [f'x"><script>{SCRIPT}</script>'], ["a\\q"]),
     *("9" * 5000, "a" * 20_000, "(" * 3000, "é" * 300, "1e999", "1/0", "-1", "2026-01-01", "0x1F", "1_000", "~"),
 )
 """Values that are of the wrong kind, too large, too long, or mean something to somebody else."""
@@ -169,7 +172,9 @@ def _changed(value: Any, random: Random) -> Any:
         other, there = random.choice(places)
         holder[key] = json.loads(json.dumps(other.get(there) if isinstance(other, dict) else holder[key]))
     elif isinstance(holder, dict):
-        holder[random.choice(("x", "", "step", "__class__", "a.b", "../x"))] = holder.pop(key)
+        holder[random.choice(("x", "", "step", "__class__", "a.b", "../x", f"<script>{SCRIPT}</script>"))] = holder.pop(
+            key
+        )
     else:
         holder[key] = [holder[key]]
     return value
@@ -270,6 +275,8 @@ _TEMPLATES: tuple[str, ...] = (
     "{{ 'a' * 10**7 | wordwrap(1) }}",
     "{{ eos_token * 10**6 }}",
     "{{ '%s' % messages }}",
+    "{% set n = namespace(a=[], b=[]) %}{% for i in range(25) %}{% set n.a, n.b = [n.a, n.a], [n.b, n.b] %}{% endfor %}"
+    "{{ n.a == n.b }}",
 )
 """What a template may do that it should not, or cannot."""
 

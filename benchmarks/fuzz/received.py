@@ -56,6 +56,17 @@ def within(name: str, file: str, change: Change, *commands: Words) -> Make:
     return make
 
 
+def piped(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """A run in which a pipe that nothing is ever written to is in place of a file."""
+    files = sorted(path for path in seeds.run.rglob("*") if path.is_file())
+    file = random.choice(files).relative_to(seeds.grid)
+    copy = copied(seeds.grid, folder, "", bytes_changed, random) / file
+    copy.unlink()
+    os.mkfifo(copy)
+    run = str(Path("grid/grpo-0"))
+    return random.choice((["leaderboard", run, "output=board"], ["doctor", run], ["inspect", run], ["eval", run]))
+
+
 def checkpoint(name: str, change: Change, *commands: Words, of: str = "grid", at: str = _LAST) -> Make:
     """A file of a checkpoint is changed, mostly in one without checksums: others stop there."""
 

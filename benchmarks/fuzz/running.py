@@ -134,7 +134,8 @@ def by_command_line(cases: Sequence[Case], folder: Path, count: int) -> list[Ver
             command, cwd=sandbox.of_case(case), capture_output=True, timeout=LONGEST_WAIT, stdin=subprocess.DEVNULL
         )
         text = (done.stdout + done.stderr).decode(errors="replace")
-        wrong = unclear(done.returncode, text)
+        ran = (sandbox.of_case(case) / "marker").exists()
+        wrong = "runs a module that lies there" if ran else unclear(done.returncode, text)
         verdicts.append(
             Verdict(case.number, case.subject.name, words, done.returncode, time.monotonic() - started, wrong, text)
         )

@@ -67,6 +67,9 @@ def make_seeds(folder: Path) -> Seeds:
         _run("eval", str(seeds.run), "evaluation.decodings=0.7/0.9")
         _run("leaderboard", str(seeds.grid))
         _run("train", "objective=grpo", "model.lora.rank=2", *SMALL, f"output={folder / 'lora'}")
+        for key in ("partial_tokens=2", "ahead=1"):
+            name = key.partition("_")[0].partition("=")[0]
+            _run("train", "objective=grpo", f"rollout.{key}", *SMALL, f"output={folder / name}")
         with contextlib.chdir(seeds.files):
             _run(*SUITE, f"output={folder / 'suite'}")
     return seeds

@@ -4,13 +4,17 @@ A case is made in a folder of its own, which is the working directory of the com
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import pandas
+import pyarrow.parquet
 
 from benchmarks.fuzz.mutations import (
     ODD,
@@ -26,6 +30,7 @@ from benchmarks.fuzz.received import (
     Make,
     Words,
     checkpoint,
+    piped,
     pushed,
     suite,
     within,
@@ -139,6 +144,42 @@ def frame(name: str, *commands: Words) -> Make:
     return make
 
 
+def arrow(row: Mapping[str, Any], name: str, words: Words) -> Make:
+    """A parquet file in which a column has a type of Arrow's own, or values that no Python type takes."""
+
+    def make(seeds: Seeds, folder: Path, random: Random) -> Words:
+        columns = {column: pyarrow.array([value] * 4) for column, value in row.items()}
+        columns[random.choice(sorted(columns))] = random.choice(_COLUMNS)()
+        pyarrow.parquet.write_table(pyarrow.table(columns), folder / name)
+        return words
+
+    return make
+
+
+def _viewed(kind: pyarrow.DataType, numbers: Sequence[int]) -> pyarrow.Array:
+    return pyarrow.array(numbers, pyarrow.int64()).view(kind)
+
+
+_COLUMNS: tuple[Callable[[], pyarrow.Array], ...] = (
+    lambda: pyarrow.array([b"\xff\xfe", b"\xed\xa0\x80", b"a", b""]).view(pyarrow.string()),
+    lambda: pyarrow.array([b"\xff", b"", b"a", None]),
+    *(
+        partial(_viewed, kind, (2**62, -(2**62), 0, 1))
+        for kind in (
+            *(pyarrow.timestamp(unit, zone) for unit, zone in (("ms", None), ("us", "UTC"), ("ns", "No/Where"))),
+            *(pyarrow.duration("s"), pyarrow.duration("ns"), pyarrow.time64("us"), pyarrow.date64(), pyarrow.uint64()),
+        )
+    ),
+    lambda: pyarrow.array([2**31 - 1, -(2**31), 0, None], pyarrow.int32()).view(pyarrow.date32()),
+    lambda: pyarrow.array([[("a", 1), ("a", 2)]] * 4, pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+    lambda: pyarrow.array([{"a": [{"b": 1}]}, None, {}, {"a": []}]),
+    lambda: pyarrow.array(["a", "\u202e", None, "${oc.env:HOME}"]).dictionary_encode(),
+    lambda: pyarrow.array([Decimal("9" * 38), None, Decimal(0), Decimal(1)], pyarrow.decimal256(76, 0)),
+    lambda: pyarrow.array([1.5, math.nan, -math.inf, 65504.0], pyarrow.float32()).cast(pyarrow.float16()),
+    lambda: pyarrow.nulls(4),
+)
+
+
 def kept_responses(seeds: Seeds, folder: Path, random: Random) -> Words:
     """The responses of an evaluation."""
     source = next((seeds.run / "evaluation").glob("step-000002*.jsonl"))
@@ -159,14 +200,18 @@ _EVAL = ["eval", "grid/grpo-0", "output=evaluated", "evaluation.problems=1"]
 _INSPECT, _DOCTOR = ["inspect", "grid/grpo-0", "tokens=20"], ["doctor", "grid/grpo-0"]
 _RESUME = list(_RESUMED)
 _COMPARE = ["compare", "grpo", "output=grid", "seeds=0,1", "train.steps=-1"]
-_LORA = ["train", "lora/config.yaml", "resume=true", "train.steps=3", "output=lora"]
+_STEP_2 = "checkpoints/step-000002"
+_LORA, _PARTIAL, _AHEAD = (
+    ["train", f"{run}/config.yaml", "resume=true", "train.steps=3", f"output={run}"]
+    for run in ("lora", "partial", "ahead")
+)
 _FEW = ("evaluation.problems=1", "evaluation.samples=1", "output=evaluated")
 _TALKS = ["eval", "talker", "task.name=verl.jsonl", *_FEW]
 _ADAPTED = ["eval", "adapted", *_FEW]
 _EVALUATED = ["leaderboard", "grid/grpo-0/evaluation/sums-T0.7-p0.9.jsonl", "output=board"]
 
 SUBJECTS: tuple[Subject, ...] = (
-    Subject("expression", 2690, expression, kind="typed"),
+    Subject("expression", 2500, expression, kind="typed"),
     Subject("key", 1500, key, kind="typed"),
     Subject("configuration", 2300, own_config, kind="typed"),
     Subject("settings of TRL and verl", 700, settings, "file"),
@@ -242,9 +287,31 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject(
         "checkpoint: training/adapters.safetensors",
         30,
-        checkpoint(
-            "training/adapters.safetensors", safetensors_changed, _LORA, of="lora", at="checkpoints/step-000002"
+        checkpoint("training/adapters.safetensors", safetensors_changed, _LORA, of="lora", at=_STEP_2),
+    ),
+    *(
+        Subject(
+            f"checkpoint: training/{file}.safetensors",
+            share,
+            checkpoint(f"training/{file}.safetensors", safetensors_changed, resumed, of=of, at=_STEP_2),
+        )
+        for file, share, of, resumed in (("begun", 60, "partial", _PARTIAL), ("ahead", 30, "ahead", _AHEAD))
+    ),
+    Subject("a pipe for a file", 40, piped),
+    Subject(
+        "data: Arrow's types",
+        30,
+        arrow({"question": "1+2=", "answer": "3"}, "d.parquet", ["task", "task.name=d.parquet"]),
+        "file",
+    ),
+    Subject(
+        "results: Arrow's types",
+        30,
+        arrow(
+            {"method": "a", "seed": 0, "problem": "p", "sample": 0, "value": 1},
+            *("d.parquet", ["leaderboard", "d.parquet", "output=board"]),
         ),
+        "file",
     ),
     Subject("suite: cells.jsonl", 30, suite("cells.jsonl", lines_changed)),
     Subject("suite: looks.json", 15, suite("looks.json", json_changed)),

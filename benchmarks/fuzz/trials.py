@@ -24,6 +24,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+from benchmarks.fuzz.mutations import SCRIPT
 from benchmarks.fuzz.received import OUTSIDE, SECRET
 from benchmarks.fuzz.seeds import Seeds
 from benchmarks.fuzz.subjects import Subject
@@ -39,6 +40,8 @@ LONGEST = 1500
 """Characters that what is said of a mistake may have."""
 BATCH = 250
 _TRAP = "from pathlib import Path\nPath(__file__).with_name('marker').touch()\n"
+_TRAPS = ("theirs", "backports", "brotlicffi", "cython", "scikits", "sksparse", "uarray", "yaml_env_tag")
+"""Modules in the working directory: what a file names, and what libraries ask for where it is installed."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 _UNIX = multiprocessing.get_context("fork")
@@ -56,7 +59,8 @@ class Case:
         """Writes its files; returns the words of the command."""
         folder.mkdir(parents=True)
         if self.subject.kind != "typed":
-            (folder / "theirs.py").write_text(_TRAP)
+            for name in _TRAPS:
+                (folder / f"{name}.py").write_text(_TRAP)
         return self.subject.make(seeds, folder, Random(f"{self.seed} {self.subject.name} {self.number}"))
 
 
@@ -205,6 +209,8 @@ def _verdict(case: Case, seeds: Seeds, sandbox: Sandbox, writes: Writes, said: P
     wrong = wrong or unclear(status, text) or (writes.outside and f"writes outside: {writes.outside}")
     if (folder / "marker").exists():
         wrong = "runs a module that a file names"
+    if any(f"<script>{SCRIPT}".encode() in page.read_bytes() for page in folder.rglob("*.html")):
+        wrong = "has a script of a file's in a page"
     if told := [name for name, content in Stand.hub.files.items() if SECRET.encode() in content]:
         wrong = f"uploads what lies outside, in {told}"
     if strangers := sandbox.strangers():
