@@ -22,7 +22,7 @@ class Kind:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number whose square, and sums of these, are numbers too, or one that no sum needs, such as NaN."""
+    """Whether it is NaN, infinite, or a number whose square, and sums of these, are numbers too."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not 1e100 < abs(value) < math.inf
 
 

@@ -11,23 +11,8 @@ SCRIPT = "alert(document.domain)"
 """What no page may have in an element of its own."""
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2, 7, 0.5, -0.0, 1e308, -1e308, 1e-320, 2**31, 2**63, -(2**63), 2**64, 10**30),
-    *(
-        float("nan"),
-        float("inf"),
-        float("-inf"),
-        "",
-        " ",
-        "x",
-        "0",
-        "nan",
-        "true",
-        "null",
-        [],
-        {},
-        [[]],
-        [None],
-        {"": 0},
-    ),
+    *(float("nan"), float("inf"), float("-inf"), "", " ", "x", "0", "nan", "true", "null", [], {}, [[]]),
+    *([None], {"": 0}),
     *({"a": {"b": [1, {"c": None}]}}, ["x", 1], [1, 2, 3, 4, 5, 6, 7], "\x1b[31mred\x07", "\u202eturned", "\ud800"),
     *("=HYPERLINK(1)", "../../outside", "/etc/passwd", "theirs:reward", "builtins:exec", "subprocess:Popen", "\x00"),
     *("${oc.env:HOME}", "{{ cycler }}", "%s%n", "<script>", "grpo+theirs:bonus", "stapo", "grpo-", "9" * 400, "\n\n"),
@@ -36,50 +21,13 @@ ODD: tuple[Any, ...] = (
 )
 """Values that are of the wrong kind, too large, too long, or mean something to somebody else."""
 SNIPPETS = (
-    *(
-        b"\x00",
-        b"\xff\xfe",
-        b"\xed\xa0\x80",
-        b"\r\n",
-        b"\n",
-        b"\t",
-        b" ",
-        b'"',
-        b"'",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b":",
-        b",",
-    ),
+    *(b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\n", b"\t", b" ", b'"', b"'", b"{", b"}", b"[", b"]"),
+    *(b":", b","),
     *(b"\x1b[2J", "\u202e".encode(), b"- ", b"#", b"&a ", b"*a", b"<<: *a\n", b"!!python/object/apply:os.system [id]"),
-    *(
-        b"!!binary x",
-        b"!!set {a}",
-        b"? ",
-        b"|\n",
-        b"---\n",
-        b"...\n",
-        b"%YAML 9.9\n",
-        b"${x}",
-        b"NaN",
-        b"-Infinity",
-        b"null",
-    ),
-    *(
-        b"1" * 5000,
-        b"[" * 3000,
-        b'{"a":' * 3000,
-        b"(" * 500,
-        b"e999",
-        b"0x",
-        b"\\u0000",
-        b"\\ud800",
-        b"PAR1",
-        b"=",
-        b"+",
-    ),
+    *(b"!!binary x", b"!!set {a}", b"? ", b"|\n", b"---\n", b"...\n", b"%YAML 9.9\n", b"${x}", b"NaN"),
+    *(b"-Infinity", b"null"),
+    *(b"1" * 5000, b"[" * 3000, b'{"a":' * 3000, b"(" * 500, b"e999", b"0x", b"\\u0000", b"\\ud800", b"PAR1"),
+    *(b"=", b"+"),
 )
 
 
@@ -130,14 +78,7 @@ def _garble(content: bytearray, random: Random) -> None:
 
 
 _BYTES: tuple[Callable[[bytearray, Random], None], ...] = (
-    _flip,
-    _cut,
-    _lose,
-    _double,
-    _move,
-    _insert,
-    _insert,
-    _garble,
+    *(_flip, _cut, _lose, _double, _move, _insert, _insert, _garble),
 )
 
 

@@ -25,16 +25,7 @@ from benchmarks.fuzz.mutations import (
     template_changed,
     value_changed,
 )
-from benchmarks.fuzz.received import (
-    Change,
-    Make,
-    Words,
-    checkpoint,
-    piped,
-    pushed,
-    suite,
-    within,
-)
+from benchmarks.fuzz.received import Change, Make, Words, checkpoint, piped, pushed, suite, within
 from benchmarks.fuzz.seeds import Seeds
 from objectives import names
 
