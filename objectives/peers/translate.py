@@ -1,8 +1,9 @@
 """An expression for the settings of another library, and settings for an expression, with every difference named."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import takewhile
 from typing import Any
 
 from objectives import Objective, ObjectiveError, Part, Term, parse, read_terms
@@ -42,8 +43,11 @@ class Held:
     """The setting that decides it, as `name=value`."""
 
 
-def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
-    """The expression for settings of a library. Raises ObjectiveError for what nothing here does."""
+def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = ()) -> Translation:
+    """The expression for settings of a library; `undecided` are those that are set to values that are not known.
+
+    Raises ObjectiveError for what nothing here does, and where the expression depends on what is undecided.
+    """
     table = PEERS[name]
     known, elsewhere, unknown = read(table, given)
     set_ones = [item for item in unknown if not item.endswith("=None")]
@@ -54,6 +58,13 @@ def from_peer(name: str, given: Mapping[str, Any]) -> Translation:
         )
     values = {**table.defaults, **known}
     held = rules_held(table, values)
+    read_ones = _settings_weighed(table, values, held)
+    for key in undecided:
+        if table.other_names.get(key.lstrip("+"), key.lstrip("+")) in read_ones:
+            raise ObjectiveError(
+                f"{key} depends on a condition, a command or an argument of the script. Put the settings of a run into "
+                "a file, key=value in each line, and name that."
+            )
     for stage in held:
         if stage.rule.terms is None:
             raise ObjectiveError(f"{name}: {stage.setting} has nothing here: {stage.rule.difference}")
@@ -116,6 +127,15 @@ def settings_read(table: PeerTable, values: Mapping[str, Any], held: Sequence[He
     """The settings that the rules depend on."""
     keys = {key for stage in held for key in stage.rule.settings}
     return keys | {table.instead[key] for key in keys & table.instead.keys() if values[key] is None}
+
+
+def _settings_weighed(table: PeerTable, values: Mapping[str, Any], held: Sequence[Held]) -> set[str]:
+    """The settings without which it is not known that these rules hold, and no earlier one of their stage."""
+    weighed = list(held)
+    for stage, rules in zip(held, table.stages.values(), strict=True):
+        before = takewhile(lambda rule, holds=stage.rule: rule is not holds, rules)  # type: ignore[misc]
+        weighed += [Held(rule, (), "") for rule in before]
+    return settings_read(table, {**values, **dict.fromkeys(table.instead)}, weighed)
 
 
 def composition(held: Sequence[Held]) -> str:

@@ -250,10 +250,14 @@ VERL = PeerTable(
         *(f"{OVERLONG}log", f"{ACTOR}calculate_sum_pi_squared", "algorithm.filter_groups.max_num_gen_batches"),
         *(f"distillation.{name}" for name in ("teacher_models.", "teacher_key", "nnodes", "n_gpus_per_node")),
         # read where TEACHES or AS_REWARD is what nothing here does
-        *(f"distillation.distillation_loss.{name}" for name in ("topk", "policy_loss_mode", "clip_ratio")),
+        *(f"distillation.distillation_loss.{name}" for name in ("topk", "log_prob_min_clamp")),
+        *(f"distillation.distillation_loss.{name}" for name in ("policy_loss_mode", "clip_ratio")),
         *(f"distillation.distillation_loss.clip_ratio_{name}" for name in ("low", "high")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
-        *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "checkpoint")),
+        *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "veomni", "checkpoint")),
+        *(
+            f"{ACTOR}policy_loss.tau_{name}" for name in ("pos", "neg")
+        ),  # its own scripts have them, and nothing reads them
         *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),

@@ -162,22 +162,23 @@ def _translate(arguments: Namespace) -> None:
     from objectives.peers.translate import from_peer, to_peer
     from rlzoo.report.zoo import print_translation
 
-    translation = from_peer(name, _known_settings(name, word)) if arguments.source else to_peer(name, parse(word))
+    translation = from_peer(name, *_settings_in(name, word)) if arguments.source else to_peer(name, parse(word))
     if arguments.json:
         print(json.dumps(asdict(translation), indent=2))
     else:
         print_translation(translation, settings=bool(arguments.target))
 
 
-def _known_settings(name: str, path: str) -> dict[str, Any]:
-    """The settings in a file. Raises UserError for one of the objective whose value a script does not say."""
+def _settings_in(name: str, path: str) -> tuple[dict[str, Any], list[str]]:
+    """The settings in a file, and those of the library's objective whose value a script does not say."""
     from rlzoo.config.peer_settings import UNKNOWN, settings_in
 
     table, settings = PEERS[name], settings_in(path)
-    for key, value in settings.items():
-        if UNKNOWN in str(value) and table.other_names.get(key.lstrip("+"), key.lstrip("+")) in table.defaults:
-            raise UserError(
-                f"{path}: {key} depends on a condition, a command or an argument of the script. Put the settings of a "
-                "run into a file, key=value in each line, and name that."
-            )
-    return {key: value.replace(UNKNOWN, "?") if isinstance(value, str) else value for key, value in settings.items()}
+    undecided = [
+        key
+        for key, value in settings.items()
+        if UNKNOWN in str(value) and table.other_names.get(key.lstrip("+"), key.lstrip("+")) in table.defaults
+    ]
+    known = {key: value for key, value in settings.items() if key not in undecided}
+    shown = {key: value.replace(UNKNOWN, "?") if isinstance(value, str) else value for key, value in known.items()}
+    return shown, undecided

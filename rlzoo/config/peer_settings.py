@@ -11,6 +11,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,18 @@ _QUOTED = r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\(\)|\$\(\([^\n]*?\)\)|\$\{[^}\n]*
 _COMMENT = r"(?<!\S)#[^\n]*"
 _TOKEN = re.compile(
     rf"""(?P<array>(?<![^\s;])[A-Za-z_]\w*\+?=\((?:{_QUOTED}|{_COMMENT}|[^()'"\\])*+\))|{_QUOTED}"""
-    rf"|(?P<comment>{_COMMENT})|(?P<end>;;?&?|&&|\|\||\||(?<![<>])&(?!>)|\n)",
+    rf"|(?P<comment>{_COMMENT})|(?P<end>;;?&?|&&|\|\||\|(?!\s*[^\s()|]+\))|(?<![<>])&(?!>)|\n)"
+    r"|(?<!<)<<-?\s*(?P<quote>['\"]?)(?P<heredoc>[A-Za-z_]\w*)(?P=quote)",
     re.DOTALL,
 )
-"""What holds no end of a command, and the ends of commands."""
+"""What holds no end of a command, the ends of commands, and the word that ends a text behind a command."""
+_BARE = re.compile(rf"(?<!\S)\$(?:\{{(?P<braced>[A-Za-z_]\w*)\}}|(?P<bare>[A-Za-z_]\w*))(?!\S)|{_QUOTED}", re.DOTALL)
+"""A variable that is a word without quotes, which bash parts into words; and what holds none."""
 _OPENED_ARRAY = re.compile(r"(?<![^\s;])[A-Za-z_]\w*\+?=\(")
 _LEADING = re.compile(
-    r"(?:(?P<opens>if|while|until|case\s.*?\sin|\{|(?:for|select)\s+(?P<variable>\w*).*)|(?P<closes>fi|esac|done|\})"
-    r"|then|else|elif|do|!|time|function\s+[\w-]+(?:\s*\(\))?|[\w-]+\s*\(\)|\(?[^\s()=]+\))(?=\s|\{|$)\s*",
+    r"(?:(?P<opens>if|while|until|case\s+(?P<subject>.*?)\s+in|\{|(?:for|select)\s+(?P<variable>\w*).*)"
+    r"|(?P<closes>fi|esac|done|\})|then|else|elif|do|!|time|function\s+[\w-]+(?:\s*\(\))?|[\w-]+\s*\(\)"
+    r"|\(?(?P<pattern>[^\s()=|]+(?:\s*\|\s*[^\s()=|]+)*)\s*\))(?=\s|\{|$)\s*",
     re.DOTALL,
 )
 """What may stand before a command: words of a condition or a loop, the name of a function, a pattern of a case."""
@@ -113,7 +118,7 @@ def _value(text: str) -> Any:
         return text
 
 
-LONGEST_VALUE = 2**11
+LONGEST_VALUE = 2**13
 """Characters of a variable; a longer one is unknown. A few lines of `A=$A$A` would fill the memory."""
 LONGEST_COMMAND, MOST_LINES = 2**15, 200
 """Characters and lines of a command. In a longer one a quote never closes, or it is no command that trains."""
@@ -127,6 +132,8 @@ class _Script:
 
     values: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, list[str]] = field(default_factory=dict)
+    falls_through: bool = False
+    """Whether commands of a case may go on to those of the next pattern."""
 
     def note_assignments(self, line: str, is_certain: bool) -> bool:
         """Takes over what a line sets; whether it does nothing else."""
@@ -151,14 +158,14 @@ class _Script:
         """Sets a variable; one that a condition sets otherwise than before is unknown from there on."""
         known, value = self.values.get(name), self.filled(text)
         value = known + value if adds and known is not None else value
-        is_known = (is_certain or known == value) and len(value) <= LONGEST_VALUE
-        self.values[name] = value if is_known else UNKNOWN
+        if not is_certain and known != value:
+            value = " ".join(_undecided(f"{known or ''} {value}".split()))
+        self.values[name] = value if len(value) <= LONGEST_VALUE else UNKNOWN
 
     def extend(self, name: str, inner: str, adds: bool, is_certain: bool) -> None:
         """Sets an array or adds to it; what a condition adds is unknown."""
         words = list(self.words(inner))
-        if not is_certain:
-            words = [f"{word.partition('=')[0]}={UNKNOWN}" if "=" in word else UNKNOWN for word in words]
+        words = words if is_certain else _undecided(words)
         self.arrays[name] = [*(self.arrays.get(name, []) if adds or not is_certain else []), *words]
 
     def filled(self, text: str) -> str:
@@ -169,10 +176,7 @@ class _Script:
             text = _ARITHMETIC.sub(lambda found: _calculated(found[1]), text)
             if text == before:
                 break
-        if not _LEFT.search(text):
-            return text
-        name, sign, _ = text.partition("=")
-        return f"{name}={UNKNOWN}" if sign and not _LEFT.search(name) else UNKNOWN
+        return re.sub(r"\S+", lambda word: _undecided([word[0]])[0] if _LEFT.search(word[0]) else word[0], text)
 
     def _variable(self, found: re.Match[str]) -> str:
         name, default = found[1] or found[4], found[3]
@@ -182,12 +186,26 @@ class _Script:
 
     def words(self, line: str) -> Iterator[str]:
         """Parts a line into words, arrays and variables filled in. Raises ValueError for quotes that never close."""
-        for word in shlex.split(line, comments=True):
+        for word in shlex.split(_BARE.sub(_as_array, line), comments=True):
             array = _ARRAY.fullmatch(word)
-            if array:
+            if array and array[1] in self.values.keys() - self.arrays.keys():
+                yield from self.values[array[1]].split()
+            elif array and (array[1] in self.arrays or "@" in word):
                 yield from self.arrays.get(array[1], ())
             else:
-                yield self.filled(word)
+                yield UNKNOWN if array else self.filled(word)
+
+
+def _as_array(found: re.Match[str]) -> str:
+    """A variable without quotes as an array, which is several words, too."""
+    name = found["braced"] or found["bare"]
+    return f"${{{name}[*]}}" if name else found[0]
+
+
+def _undecided(words: Sequence[str]) -> list[str]:
+    """The words with every value unknown."""
+    names = [word.partition("=") for word in words]
+    return [f"{name}={UNKNOWN}" if sign and not _LEFT.search(name) else UNKNOWN for name, sign, _ in names]
 
 
 def _calculated(text: str) -> str:
@@ -208,18 +226,49 @@ def _calculated(text: str) -> str:
         return UNKNOWN
 
 
+@dataclass
+class _Block:
+    """A condition or a loop; of a case whose subject is known, whether the commands at hand are run."""
+
+    subject: str = UNKNOWN
+    was_run: bool = False
+    is_run: bool = True
+
+    def choose(self, patterns: str) -> None:
+        """Goes on to the commands of these patterns, of which the first that matches are run."""
+        if any(sign in patterns for sign in "$[\\"):
+            self.subject = UNKNOWN
+        if self.subject != UNKNOWN:
+            self.is_run = not self.was_run and any(
+                fnmatchcase(self.subject, pattern.strip(" \"'")) for pattern in patterns.split("|")
+            )
+            self.was_run |= self.is_run
+
+
+def _enter(blocks: list[_Block], leading: re.Match[str], script: _Script) -> None:
+    """Takes over the beginning or the end of a block, and the patterns of a case."""
+    if leading["opens"]:
+        subject = script.filled(leading["subject"].strip("\"'")) if leading["subject"] else UNKNOWN
+        blocks.append(_Block(UNKNOWN if UNKNOWN in subject or script.falls_through else subject))
+    elif leading["closes"] and blocks:
+        blocks.pop()
+    elif leading["pattern"] and blocks:
+        blocks[-1].choose(leading["pattern"])
+    if leading["variable"]:
+        script.values[leading["variable"]] = UNKNOWN
+
+
 def _arguments(text: str) -> list[str]:
     """The settings that a script gives its command; UNKNOWN where it has several commands that differ in one."""
-    script, depth, found = _Script(), 0, list[list[str]]()
+    script, blocks, found = _Script(falls_through=";&" in text), list[_Block](), list[list[str]]()
     for line, is_conditional in _commands(text):
         while leading := _LEADING.match(line):
-            depth = max(0, depth + bool(leading["opens"]) - bool(leading["closes"]))
+            _enter(blocks, leading, script)
             line = line[leading.end() :]
-            if leading["variable"]:
-                script.values[leading["variable"]] = UNKNOWN
         is_subshell = re.match(r"\((?!\()", line) is not None
-        line = line[is_subshell:].lstrip()
-        if line and not script.note_assignments(line, is_certain=not (depth or is_conditional or is_subshell)):
+        line = line[is_subshell:].lstrip() if all(block.is_run for block in blocks) else ""
+        is_certain = not (any(block.subject == UNKNOWN for block in blocks) or is_conditional or is_subshell)
+        if line and not script.note_assignments(line, is_certain):
             found.append(_settings_of(list(script.words(line))))
     dotted = [words for words in found if any("." in word.partition("=")[0] for word in words if "=" in word)]
     first_command, *others = dotted or [words for words in found if words] or [[]]
@@ -243,11 +292,12 @@ def _settings_of(words: list[str]) -> list[str]:
 
 def _commands(text: str) -> Iterator[tuple[str, bool]]:
     """The commands of a script and whether one is behind && or ||. Raises UserError for a quote that never closes."""
-    joined = re.sub(r"\\[ \t]*\n", " ", text)
+    joined = re.sub(r"\\[ \t]*(?:\n|\Z)", " ", text)
     joined = _ARITHMETIC.sub(lambda found: "".join(found[0].split()), joined)
     joined = _COMMAND.sub("$()", joined)
     held, is_conditional = "", False
-    for line in joined.splitlines():
+    lines = iter(joined.splitlines())
+    for line in lines:
         held = f"{held}\n{line.strip()}" if held else line.strip()
         if len(held) > LONGEST_COMMAND or held.count("\n") > MOST_LINES:
             break
@@ -258,6 +308,8 @@ def _commands(text: str) -> Iterator[tuple[str, bool]]:
             if part:
                 yield part, is_conditional
             is_conditional = end in ("&&", "||") or (is_conditional and not part)
+        for last in filter(None, (token["heredoc"] for token in _TOKEN.finditer(held))):
+            next((text for text in lines if text.strip() == last), "")
         held = ""
     if held:
         begun = one_line(held.splitlines()[0][:80])

@@ -90,6 +90,17 @@ def test_a_setting_of_the_objective_that_a_script_does_not_say_is_an_error(
     assert "algorithm.adv_estimator depends on a condition, a command or an argument of the script" in said
 
 
+def test_an_undecided_setting_is_no_error_where_the_objective_does_not_depend_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "python3 train.py algorithm.adv_estimator=grpo data.max_response_length=$1"
+    assert main(["objectives", "--from", "verl", written(tmp_path / "run.sh", text)]) == 0
+    assert "grpo+dual_clip+token_mean-kl" in capsys.readouterr().out
+    longer = f"{text} reward_model.overlong_buffer.enable=True reward_model.overlong_buffer.len=9"
+    said = error_of(capsys, "objectives", "--from", "verl", written(tmp_path / "run.sh", longer))
+    assert "data.max_response_length depends on a condition" in said
+
+
 def test_assignments_on_one_line_end_at_semicolons_and_a_condition_may_have_a_comment(tmp_path: Path) -> None:
     text = 'low=0.2;\nhigh=0.28; rate=3  # it\'s higher\nif [ "$A" ]; then # why\n  cd "a;b"\nfi\n'
     path = written(
@@ -98,10 +109,27 @@ def test_assignments_on_one_line_end_at_semicolons_and_a_condition_may_have_a_co
     assert settings_in(path) == {"a.low": 0.2, "a.high": 0.28, "a.rate": 3}
 
 
-@pytest.mark.parametrize("text", ["cat <<END\nit's\nEND\n", "A=(\n  a.c=2\n"])
+@pytest.mark.parametrize("text", ["it's\n", "A=(\n  a.c=2\n"])
 def test_a_quote_or_an_array_that_never_closes_is_an_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a quote or an array never closes: (it's|A=)"):
         settings_in(written(tmp_path / "run.sh", f"train -m main a.b=1\n{text}train -m main a.b=2"))
+
+
+def test_a_text_behind_a_command_is_no_command(tmp_path: Path) -> None:
+    text = "cat <<'END' > f\nit's\ntrain -m main a.b=3\nEND\na=$(python3 - <<-X\nb='\n\tX\n)\ntrain -m main a.b=1 \\"
+    assert settings_in(written(tmp_path / "run.sh", text)) == {"a.b": 1}
+
+
+def test_a_variable_without_quotes_is_as_many_words_as_bash_makes_of_it(tmp_path: Path) -> None:
+    text = 'MORE="\n  a.b=1 \\\n  a.c=$1 a.d=2"\nif true; then MORE="$MORE a.e=3"; fi\ntrain -m main a.f=4 $MORE'
+    assert settings_in(written(tmp_path / "run.sh", text)) == {
+        "a.f": 4, **{f"a.{name}": f"{UNKNOWN}" for name in "bcde"}
+    }  # fmt: skip
+
+
+def test_a_case_of_a_known_variable_runs_the_first_pattern_that_matches(tmp_path: Path) -> None:
+    text = 'MODE=${MODE:-tv}\ncase "$MODE" in\n  kl | t?) low=0.1 ;;\n  tv) low=0.2 ;;\n  *) exit 1 ;;\nesac\n'
+    assert settings_in(written(tmp_path / "run.sh", text + "train -m main a.low=$low")) == {"a.low": 0.1}
 
 
 def test_a_variable_that_doubles_on_each_line_is_unknown(tmp_path: Path) -> None:
@@ -151,7 +179,14 @@ LINES = some.one_of(
     some.tuples(NAMES, TERMS, some.booleans()).map("if {0[2]}; then\n  {0[0]}={0[1]}\nfi".format).map(str.lower),
     some.tuples(NAMES, TERMS, some.booleans()).map("if {0[2]}; then {0[0]}={0[1]}; fi  # why".format).map(str.lower),
     some.tuples(NAMES, TERMS, some.booleans()).map("{0[2]} && {{ {0[0]}={0[1]}; }}".format).map(str.lower),
-    some.tuples(NAMES, TERMS, some.sampled_from("xy")).map("case x in {0[2]}) {0[0]}={0[1]} ;; esac".format),
+    some.tuples(NAMES, TERMS, some.sampled_from(["x", "y", "y|x", "[xy]", '"x"'])).map(
+        "case x in {0[2]}) {0[0]}={0[1]} ;; *) {0[0]}=2 ;; esac".format
+    ),
+    some.tuples(NAMES, NAMES, TERMS).map("case ${0[0]} in\n  1|grpo) {0[1]}={0[2]} ;;\n  '') a=0 ;;\nesac".format),
+    some.tuples(NAMES, TERMS).map(": <<'END'\n{0[0]}={0[1]}\nEND".format),
+    some.tuples(some.sampled_from(["", "$STRING "]), TERMS).map(
+        lambda it: f'STRING="{it[0]}p.s={it[1]} p.t=$a"' if not {*it[1]} & {*"'\""} else "STRING="
+    ),
     some.tuples(NAMES, TERMS, NAMES, TERMS).map("{0[0]}={0[1]}; {0[2]}={0[3]};".format),
     some.tuples(some.sampled_from(["", "+"]), TERMS).map("MORE{0[0]}=(\n  p.m={0[1]}\n)".format),
 )
@@ -164,7 +199,7 @@ def test_what_is_read_of_a_script_is_what_bash_gives_the_command_or_unknown(
 ) -> None:
     given = " \\\n  ".join(f'p.n{number}="{term}"' if "'" not in term and '"' not in term else f"p.n{number}={term}"
                           for number, term in enumerate(terms))  # fmt: skip
-    script = "\n".join([*lines, f'train -m main {given} "${{MORE[@]}}"'])
+    script = "\n".join([*lines, f'train -m main {given} "${{MORE[@]}}" $STRING'])
     stub = "train() { printf '%s\\0' \"${@:3}\"; }\n"
     ran = subprocess.run(["bash", "-c", stub + script], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
     theirs: dict[str, Any] = dict(word.split("=", 1) for word in ran.stdout.split("\0") if "=" in word)
