@@ -1,7 +1,7 @@
 """The zoo of reinforcement-learning objectives for LLM reasoning: one algebra, a method on one line, torch only.
 
-Reading order: `batch` (the data), `part` and `kinds` (the ten stages), `zoo` (the names), `expression` (the grammar),
-`objective` and `plan` (prepare, plan, loss), `loop` (the updates of a step), `trace` and `metrics` (what parts did);
+Reading order: `batch` (the data), `part` (the ten stages), `zoo` (the names), `expression` (the grammar), `objective`
+(prepare, plan, loss), `loop` (the updates of a step, and its metrics), `trace` (what parts did);
 then `parts` by stage, and the chapters of `methods`.
 
 To use objectives: `parse`, `names` and `TokenBatch`. To train with them: `Loop`, and `PartMetrics` for the log. To add
@@ -30,26 +30,27 @@ from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, 
 from objectives.errors import ObjectiveError
 from objectives.expression import Term, read_terms
 from objectives.failure_modes import FAILURE_MODES
-from objectives.kinds import (
+from objectives.loop import Loop, PartMetrics, Step, Update, derivatives, k3, normalise, whole_groups
+from objectives.objective import Objective, Plan, parse
+from objectives.ops import largest, quantile, random_keys, random_subset, uniform_of
+from objectives.part import (
+    REQUIRED,
     Advantage,
     Aggregate,
     Bounds,
     Mask,
     Modifier,
+    Part,
     Penalty,
     Ratio,
     Reward,
     Schedule,
     Select,
+    Stage,
     Surrogate,
     Weight,
+    parameter,
 )
-from objectives.loop import Loop, Step, Update, derivatives, whole_groups
-from objectives.metrics import PartMetrics, k3, normalise
-from objectives.objective import Objective, parse
-from objectives.ops import largest, quantile, random_keys, random_subset, uniform_of
-from objectives.part import REQUIRED, Part, Stage, parameter
-from objectives.plan import Plan
 from objectives.recipes import recipe
 from objectives.trace import Action, Entry, Trace
 from objectives.version import VERSION

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum
 from typing import Any, Self, TypeVar
 
 from objectives.errors import ObjectiveError
-from objectives.lazy import Tensor, torch
+from objectives.ops import Tensor, torch
 from objectives.trace import Action, Trace, joined
 
 Batch = TypeVar("Batch", bound="TokenBatch")

@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from objectives.batch import FIELDS, Prepared, Source, TokenBatch, Writer, fields_from
-from objectives.kinds import Advantage, Mask, Modifier, Penalty, Reward, Schedule
-from objectives.lazy import Tensor, torch
 from objectives.loop import Loop, derivatives
-from objectives.objective import Objective
-from objectives.ops import random_keys
-from objectives.part import Part
-from objectives.plan import Plan
+from objectives.objective import Objective, Plan
+from objectives.ops import Tensor, random_keys, torch
+from objectives.part import Advantage, Mask, Modifier, Part, Penalty, Reward, Schedule
 
 WITH_GRADIENT = frozenset({"ratio", "loss", "penalty"})
 PER_TOKEN = frozenset({"weight", "coefficients", "ratio", "penalty", "keeps", "loss", "clips"})
@@ -44,7 +41,7 @@ def with_contract_checks(part: Part) -> Part:
     """A copy whose methods raise BrokenLaw; each is called several times."""
     twin = copy.copy(part)
     for kind in type(part).__mro__:
-        if kind.__module__ == "objectives.kinds":
+        if kind.__module__ == Part.__module__ and kind is not Part:
             for name, function in vars(kind).items():
                 if inspect.isfunction(function) and name not in CALCULATES_NOTHING:
                     object.__setattr__(twin, name, _checked_method(part, getattr(part, name)))

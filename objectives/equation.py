@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from objectives.kinds import (
+from objectives.part import (
     Advantage,
     Aggregate,
     Mask,
     Modifier,
+    Part,
     Penalty,
     Ratio,
     Reward,
@@ -17,7 +18,6 @@ from objectives.kinds import (
     Weight,
     in_working_order,
 )
-from objectives.part import Part
 
 Kind = TypeVar("Kind", bound=Part)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from objectives.definitions import module_name
 from objectives.errors import ObjectiveError, shown
-from objectives.kinds import Advantage, Modifier, Ratio, Reward, Surrogate, Weight
-from objectives.part import REQUIRED, Part, Stage, write_term
+from objectives.part import REQUIRED, Advantage, Modifier, Part, Ratio, Reward, Stage, Surrogate, Weight, write_term
 from objectives.zoo import PARTS, RECIPES, Recipe, in_zoo_order, lookup, make_part
 
 LONGEST = 2000

@@ -1,13 +1,61 @@
-"""Operations on rows and tokens whose result depends on their values alone.
+"""Operations on rows and tokens whose result depends on their values alone; and torch, imported when it is first used.
 
 Neither the order of rows and groups, nor the cut into micro-batches or processes, nor padding has a say.
+Expressions are read and checked without waiting for torch.
 """
 
+from __future__ import annotations
+
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from objectives.errors import ObjectiveError
-from objectives.lazy import Tensor, torch
+
+# ---- torch -----------------------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+
+    class _Torch:
+        """Stands for the module."""
+
+        def __getattr__(self, name: str) -> Any:
+            import torch
+
+            self.__dict__ = torch.__dict__  # where Python finds from now on what is asked for
+            return getattr(torch, name)
+
+    class _TensorType(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            import torch
+
+            return isinstance(instance, torch.Tensor)
+
+    class Tensor(metaclass=_TensorType):
+        """Stands for the class, in annotations and in `isinstance`."""
+
+    torch = _Torch()
+
+__all__ = ["Tensor", "torch", "without_gradients"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def without_gradients(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Carries out a function under `torch.no_grad()`, which as a decorator would import torch where it stands."""
+
+    @functools.wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return run
+
 
 # ---- within groups of rows ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from objectives.lazy import Tensor, torch
+from objectives.ops import Tensor, torch
 
 
 class Action(StrEnum):

@@ -143,7 +143,9 @@ def _twice(part: type[Part], other: type[Part]) -> ObjectiveError:
 
 def _check_kind(part: type[Part]) -> None:
     where = f"{part.__module__}.{part.__qualname__}"
-    if not isinstance(part, type) or not any(base.__module__ == f"{__package__}.kinds" for base in part.__mro__):
+    if not isinstance(part, type) or not any(
+        base.__module__ == Part.__module__ for base in part.__mro__ if base != Part
+    ):
         raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
     if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
         raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")

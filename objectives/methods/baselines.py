@@ -1,10 +1,8 @@
 """Policy gradients without a ratio, and what an advantage is measured against."""
 
 from objectives.batch import Prepared, TokenBatch
-from objectives.kinds import Advantage, Weight
-from objectives.lazy import Tensor, torch
-from objectives.ops import group_index, group_is_constant, group_is_there, group_sum, running_sum
-from objectives.part import parameter
+from objectives.ops import Tensor, group_index, group_is_constant, group_is_there, group_sum, running_sum, torch
+from objectives.part import Advantage, Weight, parameter
 from objectives.parts.advantages import GroupCenter
 from objectives.recipes import recipe
 from objectives.zoo import register

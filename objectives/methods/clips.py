@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 from objectives.batch import Prepared
-from objectives.kinds import Bounds, Extra, Surrogate
-from objectives.lazy import Tensor, torch
-from objectives.part import parameter
-from objectives.parts.surrogates import Clip
+from objectives.ops import Tensor, torch
+from objectives.part import Bounds, Extra, Surrogate, parameter
+from objectives.parts.losses import Clip
 from objectives.recipes import recipe
 from objectives.zoo import register
 

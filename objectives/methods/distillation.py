@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from objectives.batch import Prepared, statistic
-from objectives.kinds import Penalty, Weight
-from objectives.lazy import Tensor
-from objectives.part import parameter
-from objectives.parts.penalties import KL
+from objectives.ops import Tensor
+from objectives.part import Penalty, Weight, parameter
+from objectives.parts.losses import KL
 from objectives.recipes import recipe
 from objectives.zoo import register
 

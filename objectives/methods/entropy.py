@@ -5,11 +5,9 @@ from collections.abc import Mapping
 
 from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
-from objectives.kinds import Aggregate, Mask, Penalty, Weight
-from objectives.lazy import Tensor, torch
-from objectives.ops import centred, group_index, group_sum, largest, random_subset
-from objectives.part import REQUIRED, parameter
-from objectives.parts.penalties import EntropyBonus
+from objectives.ops import Tensor, centred, group_index, group_sum, largest, random_subset, torch
+from objectives.part import REQUIRED, Aggregate, Mask, Penalty, Weight, parameter
+from objectives.parts.losses import EntropyBonus
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -3,9 +3,8 @@
 import math
 
 from objectives.batch import TokenBatch
-from objectives.kinds import Advantage, Select
-from objectives.lazy import Tensor, torch
 from objectives.ops import (
+    Tensor,
     group_centred,
     group_deviation,
     group_index,
@@ -13,8 +12,9 @@ from objectives.ops import (
     group_mean,
     group_sum,
     quantile,
+    torch,
 )
-from objectives.part import parameter
+from objectives.part import Advantage, Select, parameter
 from objectives.parts.advantages import GroupNorm
 from objectives.recipes import recipe
 from objectives.zoo import register

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
-from objectives.kinds import Advantage, Aggregate, Bounds, Extra, Penalty
-from objectives.lazy import Tensor, torch
-from objectives.ops import centred, group_centred, group_deviation, group_index, group_is_there
-from objectives.part import parameter
+from objectives.ops import Tensor, centred, group_centred, group_deviation, group_index, group_is_there, torch
+from objectives.part import Advantage, Aggregate, Bounds, Extra, Penalty, parameter
 from objectives.parts.advantages import GroupCenter
-from objectives.parts.surrogates import Clip
+from objectives.parts.losses import Clip
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -6,12 +6,9 @@ from dataclasses import replace
 
 from objectives.batch import Prepared, TokenBatch, over_scope
 from objectives.errors import ObjectiveError
-from objectives.kinds import Bounds, Extra, Mask, Modifier, Penalty, Ratio, Surrogate
-from objectives.lazy import Tensor, torch
-from objectives.ops import running_sum
-from objectives.part import Part, parameter
-from objectives.parts.penalties import Drift
-from objectives.parts.ratios import log_ratio
+from objectives.ops import Tensor, running_sum, torch
+from objectives.part import Bounds, Extra, Mask, Modifier, Part, Penalty, Ratio, Surrogate, parameter
+from objectives.parts.losses import Drift, log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -1,11 +1,9 @@
 """Losses over a group in place of the policy gradient: likelihoods, contrasts, regressions."""
 
 from objectives.batch import Prepared, TokenBatch
-from objectives.kinds import Advantage, Bounds, Extra, Surrogate
-from objectives.lazy import Tensor, torch
-from objectives.ops import group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed
-from objectives.part import parameter
-from objectives.parts.ratios import log_ratio
+from objectives.ops import Tensor, group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed, torch
+from objectives.part import Advantage, Bounds, Extra, Surrogate, parameter
+from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -3,11 +3,9 @@
 import math
 
 from objectives.batch import TokenBatch
-from objectives.kinds import Bounds, Extra, Ratio, Surrogate
-from objectives.lazy import Tensor, torch
-from objectives.ops import recurrence
-from objectives.part import parameter
-from objectives.parts.ratios import log_ratio
+from objectives.ops import Tensor, recurrence, torch
+from objectives.part import Bounds, Extra, Ratio, Surrogate, parameter
+from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -4,11 +4,9 @@ import math
 from collections.abc import Sequence
 
 from objectives.batch import Prepared, TokenBatch, statistic
-from objectives.kinds import Mask, Schedule, Weight
-from objectives.lazy import Tensor, torch
-from objectives.ops import group_index, largest, quantile, recurrence, uniform_of
-from objectives.part import REQUIRED, parameter
-from objectives.parts.ratios import log_ratio
+from objectives.ops import Tensor, group_index, largest, quantile, recurrence, torch, uniform_of
+from objectives.part import REQUIRED, Mask, Schedule, Weight, parameter
+from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
 from objectives.trace import Action
 from objectives.zoo import register

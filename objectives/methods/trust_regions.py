@@ -6,12 +6,10 @@ from dataclasses import dataclass, fields, replace
 
 from objectives.batch import TokenBatch, over_scope
 from objectives.errors import ObjectiveError
-from objectives.kinds import Bounds, Extra, Modifier, Surrogate, Weight
-from objectives.lazy import Tensor, torch
-from objectives.ops import group_index, group_sum
-from objectives.part import Part, parameter
+from objectives.ops import Tensor, group_index, group_sum, torch
+from objectives.part import Bounds, Extra, Modifier, Part, Surrogate, Weight, parameter
 from objectives.parts.advantages import GroupNorm
-from objectives.parts.ratios import log_ratio
+from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
 

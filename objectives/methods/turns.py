@@ -3,10 +3,8 @@
 from typing import ClassVar
 
 from objectives.batch import Prepared
-from objectives.kinds import Aggregate, Penalty, Weight
-from objectives.lazy import Tensor, torch
-from objectives.ops import group_centred, group_deviation, group_index
-from objectives.part import parameter
+from objectives.ops import Tensor, group_centred, group_deviation, group_index, torch
+from objectives.part import Aggregate, Penalty, Weight, parameter
 from objectives.recipes import recipe
 from objectives.zoo import register
 

@@ -1,14 +1,3 @@
 """The parts that several methods use, by stage; importing this package registers them all."""
 
-from objectives.parts import (  # noqa: F401
-    advantages,
-    aggregates,
-    masks,
-    penalties,
-    ratios,
-    rewards,
-    schedules,
-    select,
-    surrogates,
-    weights,
-)
+from objectives.parts import advantages, losses  # noqa: F401

@@ -1,13 +1,220 @@
-"""From the rewards of a group, or of the whole batch, to advantages."""
+"""The parts of the first four stages that several methods use: rewards, selection, advantages and weights."""
 
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
-from objectives.kinds import Advantage
-from objectives.lazy import Tensor, torch
-from objectives.ops import centred, group_centred, group_deviation, group_index, group_sum
-from objectives.part import parameter
+from objectives.errors import ObjectiveError
+from objectives.ops import (
+    Tensor,
+    centred,
+    group_centred,
+    group_deviation,
+    group_index,
+    group_is_constant,
+    group_sum,
+    running_sum,
+    torch,
+)
+from objectives.part import Advantage, Reward, Select, Weight, parameter
 from objectives.zoo import register
+
+# ---- 1: rewards ------------------------------------------------------------------------------------------------------
+
+
+@register
+class SoftOverlong(Reward):
+    """Soft overlong punishment (eq. 13): a penalty that grows from 0 to 1 over the last `cache` tokens of the limit.
+
+    Soft overlong punishment of DAPO (Yu et al., arXiv:2503.14476, eq. 13).
+
+        R_i += clip( (limit - cache - |y_i|) / cache, -1, 0 )
+
+    Deviations: limit and cache follow the run's response limit unless given, in the paper's proportion 4096/20480.
+    |y_i| counts what the policy wrote, and nothing that an environment did.
+    """
+
+    name = "soft_overlong"
+    paper = "arXiv:2503.14476"
+    failure_modes = ("truncation", "length_growth")
+    max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
+    cache: int | None = parameter(None, "[1, inf)", "tokens over which the penalty grows; none: a fifth of the limit")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length is not None and self.cache is not None and self.cache > self.max_length:
+            raise ObjectiveError(f"soft_overlong: cache={self.cache} exceeds max_length={self.max_length}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"reward"}) if self.max_length else frozenset({"reward", "max_length"})
+
+    def shaping(self, batch: TokenBatch) -> Tensor:
+        batch.require_all(self.needs, self.name)
+        limit = self.max_length or batch.max_length
+        assert limit is not None
+        cache = self.cache or limit / 5
+        length = batch.lengths.to(batch.require("reward", self.name))
+        return ((limit - cache - length) / cache).clamp(-1.0, 0.0)
+
+    def formula(self) -> str:
+        limit = self.max_length or "limit"
+        cache = self.cache or f"({limit}/5)"
+        return f"R += clip(({limit} - {cache} - |y|) / {cache}, -1, 0)"
+
+
+@register
+class KLReward(Reward):
+    """Takes the divergence from the reference off the reward, of the response or of what is left of it.
+
+    Divergence from a frozen reference in the reward (Ouyang et al., arXiv:2203.02155; RLOO; REINFORCE++).
+
+        R_i <- R_i - beta sum_t k1_it,   k1_it = log pi_old(y_it) - log pi_ref(y_it)
+        to_go:  R_it <- R_i - beta sum_{s >= t} k1_is
+
+    Estimated at the policy of the rollouts and not differentiated.
+    """
+
+    name = "kl_reward"
+    paper = "arXiv:2203.02155"
+    failure_modes = ("noisy_rewards", "entropy_explosion")
+    purpose = "a divergence from the reference"
+    late = True
+    reads = frozenset({"logp_old", "logp_ref"})
+    beta: float = parameter(0.05, "[0, inf)", "weight of the divergence in the reward", idle=0)
+    to_go: bool = parameter(False, None, "per token: the divergence from there to the response's end")
+
+    @property
+    def per_token(self) -> bool:
+        return self.to_go
+
+    def shaping(self, batch: TokenBatch) -> Tensor:
+        divergence = batch.require("logp_old", self.name) - batch.require("logp_ref", self.name)
+        if not self.to_go:
+            return -self.beta * divergence.sum(1)
+        return -self.beta * running_sum(divergence.flip(1), 1).flip(1) * batch.mask
+
+    def formula(self) -> str:
+        return f"R -= {self.beta:g} * sum of log p_old / p_ref" + (" from the token on" if self.to_go else "")
+
+
+# ---- 2: selection ----------------------------------------------------------------------------------------------------
+
+
+@register
+class DynamicSampling(Select):
+    """Drops groups whose responses are all correct or all wrong and samples further prompts in their place.
+
+    Dynamic sampling of DAPO (Yu et al., arXiv:2503.14476, eq. 11): 0 < #correct < G.
+    """
+
+    name = "dynamic_sampling"
+    paper = "arXiv:2503.14476"
+    failure_modes = ("dead_groups", "zero_loss")
+    reads = frozenset({"correct", "group"})
+    refills = True
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        index, groups = group_index(batch.require("group", self.name))
+        return ~group_is_constant(batch.require("correct", self.name), index, groups)
+
+    def formula(self) -> str:
+        return "only groups with 0 < #correct < G, refilled"
+
+
+@register
+class DynamicSamplingByReward(Select):
+    """Drops groups whose responses earned the same in each reward and samples further prompts in their place.
+
+    Dynamic sampling (arXiv:2503.14476) for several rewards: a group stays where any of them differs, as graded.
+
+    An objective that reads rewards one by one, as gdpo does, learns from such a group though all its answers are right.
+    """
+
+    name = "dynamic_sampling_by_reward"
+    paper = "arXiv:2503.14476"
+    failure_modes = ("dead_groups", "zero_loss")
+    reads = frozenset({"rewards", "group"})
+    refills = True
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        index, groups = group_index(batch.require("group", self.name))
+        columns = batch.require("rewards", self.name).unbind(1)
+        return ~torch.stack([group_is_constant(column, index, groups) for column in columns]).all(0)
+
+    def formula(self) -> str:
+        return "only groups in which some R_k differs, refilled"
+
+
+@register
+class OverlongFilter(Select):
+    """Leaves truncated responses out of the loss; their rewards still count in the group's statistics.
+
+    Overlong filtering of DAPO (Yu et al., arXiv:2503.14476, section 3.4).
+
+    Open in the paper: what the loss then divides by; here, the tokens and responses that are left (TRL counts all rows,
+    but only the tokens that are left).
+    """
+
+    name = "overlong_filter"
+    paper = "arXiv:2503.14476"
+    failure_modes = ("truncation",)
+    reads = frozenset({"truncated"})
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        return ~batch.require("truncated", self.name)
+
+    def formula(self) -> str:
+        return "without truncated responses"
+
+
+@register
+class AnswerFilter(Select):
+    """Trains on right answers, or on wrong ones, alone.
+
+    Positive or negative samples alone (Zhu et al., arXiv:2506.01347): right answers, or wrong ones, are left out.
+
+    A response that is left out leaves the denominators as well. The advantages of the others are those of the whole
+    group.
+    """
+
+    name = "answer_filter"
+    paper = "arXiv:2506.01347"
+    reads = frozenset({"correct"})
+    keep: str = parameter("right", ("right", "wrong", "all"), "which answers are trained on")
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        right = batch.right(self.name)
+        return {"right": right, "wrong": ~right, "all": torch.ones_like(right)}[self.keep]
+
+    def formula(self) -> str:
+        return f"{self.keep} answers only" if self.keep != "all" else "all answers"
+
+
+@register
+class LiveOnly(Select):
+    """Leaves tokens whose advantage is exactly 0 out of the loss, its denominators and penalties; nothing is refilled.
+
+    prime-rl's default (`orchestrator.train.filter_zero_advantages`, PrimeIntellect-ai/prime-rl@559b447
+    src/prime_rl/orchestrator/train_sink.py:36-61, 360-365; docs/algorithms.md:461).
+
+    Groups of equal rewards teach nothing, but they dilute means over tokens, and their penalties hold the policy back.
+    What an environment wrote in such a response is still learnt where a part learns it. The advantage is the one before
+    weights.
+    """
+
+    name = "live_only"
+    paper = "prime-rl 2026"
+    failure_modes = ("dead_groups",)
+    late = True
+
+    def selects(self, batch: TokenBatch) -> Tensor:
+        return batch.require("advantage", self.name) != 0
+
+    def formula(self) -> str:
+        return "only tokens with A != 0"
+
+
+# ---- 3: advantages ---------------------------------------------------------------------------------------------------
 
 
 @register
@@ -164,3 +371,62 @@ class NoReward(Advantage):
 
     def formula(self) -> str:
         return "A = 0"
+
+
+# ---- 4: weights ------------------------------------------------------------------------------------------------------
+
+LEVELS = ("token", "product", "geometric")
+
+
+@register
+class SamplerCorrection(Weight):
+    """Weighs each token by how much likelier the trainer's policy makes it than the engine that sampled it, bounded.
+
+    Truncated importance sampling for rollouts of another engine (Yao et al., Your Efficient RL Framework Secretly
+    Brings You Off-Policy RL Training, 2025, https://fengyao.notion.site/off-policy-rl).
+
+        A'_it = min( w_it, cap ) A_i,   w_it = pi_old(y_it) / pi_sampler(y_it)
+        level=product:  w_i = product over the response's tokens;   level=geometric:  its |y_i|-th root
+        outside=drop:   w where low <= w <= cap, 0 elsewhere (IcePop, arXiv:2510.18855)
+
+    pi_sampler is what the rollout engine says it sampled with; kernels, caches and dtypes make it differ from the
+    trainer's pi_old. Names in use: truncated importance sampling (TIS) clamps tokens, its sequence form has
+    level=product; masked importance sampling (MIS) drops (TRL: level=product, cap=3). What ms-swift calls "sequence" is
+    level=geometric.
+    Open: the cap; 2 is what the authors' verl examples use. Left out: verl's division by the mean weight.
+    Deviations: each log pi_old - log pi_sampler is clamped to [-20, 20], and so is their sum; the weight enters through
+    the advantage, which is the same as a factor on the clipped objective, for it is never negative.
+    """
+
+    name = "sampler_correction"
+    paper = "Yao et al. 2025"
+    failure_modes = ("engine_mismatch", "precision")
+    reads = frozenset({"logp_old", "logp_sampler"})
+    cap: float | None = parameter(2.0, "(0, inf)", "largest weight; none: no bound")
+    low: float = parameter(0.0, "[0, inf)", "smallest weight")
+    level: str = parameter("token", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
+    outside: str = parameter("clamp", ("clamp", "drop"), "a weight outside becomes the bound, or 0")
+
+    def weight(self, batch: TokenBatch) -> Tensor:
+        weight = mismatch(batch, self.level, self.name).exp()
+        bounded = weight.clamp(self.low, self.cap)
+        return bounded if self.outside == "clamp" else torch.where(bounded == weight, weight, 0.0)
+
+    def formula(self) -> str:
+        ratio = {"token": "", "product": "product of ", "geometric": "geometric mean of "}[self.level]
+        if self.outside == "clamp" and not self.low:
+            return f"A *= {ratio}p_old / p_sampler" + ("" if self.cap is None else f", at most {self.cap:g}")
+        band = f"[{self.low:g}, {'inf' if self.cap is None else f'{self.cap:g}'}]"
+        return f"A *= {ratio}p_old / p_sampler" + (f" in {band}" if self.outside == "clamp" else f", 0 outside {band}")
+
+
+def mismatch(batch: TokenBatch, level: str, reader: str) -> Tensor:
+    """[N, T] logarithm of pi_old / pi_sampler of each token, of the response's product, or of its geometric mean."""
+    difference = batch.require("logp_old", reader) - batch.require("logp_sampler", reader)
+    difference = difference.clamp(-20.0, 20.0) * batch.mask
+    if level == "token":
+        return difference
+    total = difference.sum(1, keepdim=True)
+    if level == "geometric":
+        total = total / batch.mask.sum(1, keepdim=True).clamp(min=1)
+    return total.clamp(-20.0, 20.0).expand(batch.mask.shape)

@@ -10,7 +10,7 @@ from typing import Any
 from objectives import Modifier, Objective, ObjectiveError, Part, Schedule, Surrogate, parse, read_terms
 from objectives.expression import in_order
 from objectives.part import write_term
-from objectives.parts.surrogates import Clip, ClipHigher
+from objectives.parts.losses import Clip, ClipHigher
 from objectives.peers.table import PeerTable
 from objectives.peers.translate import Held, composition, nearest_settings, rules_held, settings_read
 from objectives.zoo import make_part

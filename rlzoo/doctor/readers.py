@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from objectives import ObjectiveError, parse
-from objectives.parts.ratios import SequenceRatio
+from objectives.parts.losses import SequenceRatio
 from rlzoo.doctor.indicators import COLUMNS, Table
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.run_folder import RunFolder

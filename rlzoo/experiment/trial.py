@@ -122,7 +122,7 @@ def _writers(length: torch.Tensor) -> torch.Tensor:
 
 def _kind(part: Part) -> type:
     """The class of its stage."""
-    return next(kind for kind in type(part).__mro__ if kind.__module__ == "objectives.kinds")
+    return next(kind for kind in type(part).__mro__ if kind.__module__ == "objectives.part")
 
 
 def _wanted(part: Part) -> str:

@@ -6,10 +6,9 @@ from typing import Any
 from objectives.batch import TokenBatch
 from objectives.errors import ObjectiveError
 from objectives.expression import read_terms
-from objectives.kinds import Modifier, Ratio, Surrogate
-from objectives.lazy import torch
 from objectives.objective import Objective, parse
-from objectives.part import Stage
+from objectives.ops import torch
+from objectives.part import Modifier, Ratio, Stage, Surrogate
 from objectives.zoo import PARTS, RECIPES, Recipe, lookup, with_examples
 from objectives.zoo import names as all_names
 

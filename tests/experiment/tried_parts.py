@@ -24,7 +24,7 @@ from objectives import (
     scope_reads,
 )
 from objectives.ops import group_index, group_mean, group_sum
-from objectives.parts.ratios import log_ratio
+from objectives.parts.losses import log_ratio
 
 BASES = {"settled_ratio": "grpo", "prefix_drift": "grpo-kl+lopti", "tethered": "grpo", "inverse_length": "grpo"}
 """Faulty part -> the objective to which it is added for its fault to show; `grpo-kl` for the others."""

@@ -29,8 +29,8 @@ from objectives import (
     register,
 )
 from objectives.batch import writers
-from objectives.lazy import torch as lazy
-from objectives.lazy import without_gradients
+from objectives.ops import torch as lazy
+from objectives.ops import without_gradients
 from objectives.zoo import RECIPES
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.comparison import at_current, evaluate, last_position
@@ -309,7 +309,7 @@ print("torch" in sys.modules)
         ("", False),
         ("print(objectives.parse('stapo+clip_higher').equation, file=sys.stderr)", False),
         ("[(objective := objectives.parse(name)).describe() for name in NAMES]; repr(objective)", False),
-        ("objectives.TokenBatch(mask=objectives.lazy.torch.ones(1, 1).bool())", True),
+        ("objectives.TokenBatch(mask=objectives.ops.torch.ones(1, 1).bool())", True),
     ],
 )
 def test_the_zoo_imports_torch_when_something_is_calculated(code: str, calculates: bool) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import TokenBatch
-from objectives.parts.select import DynamicSampling
+from objectives.parts.advantages import DynamicSampling
 from rlzoo.config import Config, InspectConfig, load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
