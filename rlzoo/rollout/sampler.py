@@ -366,7 +366,12 @@ class Sampler:
         backend, steps = self.tokenizer.backend, (self.graders.step, self.graders.steps)
         lengths = [length if text else 0 for text, length in zip(texts, rollouts.lengths.tolist(), strict=True)]
         rows = [tokens[:length] for tokens, length in zip(rollouts.tokens.tolist(), lengths, strict=True)]
-        return [Response.of(text, row, str(backend.decode(row)), *steps) for text, row in zip(texts, rows, strict=True)]
+        prompts = [str(backend.decode(list(prompt))) for prompt in rollouts.prompts]
+        read = [prompts[number] for number in rollouts.prompt.tolist()]
+        return [
+            Response.of(text, row, str(backend.decode(row)), *steps, prompt)
+            for text, row, prompt in zip(texts, rows, read, strict=True)
+        ]
 
     def _with_what_is_begun(self, problem: Problem, prompt: Sequence[int]) -> Problem:
         """The problem as its grader has to know it: with what the prompt has begun of the response.

@@ -56,14 +56,17 @@ class Response(str):
     """Its token ids, all those behind the prompt, the one that ends it among them."""
     raw = ""
     """Its text with special tokens."""
+    prompt = ""
+    """The text of what the model read before it, with special tokens."""
     step, steps = 0, 0
     """The training step that it is sampled in, and how many there are."""
 
     @classmethod
-    def of(cls, text: str, tokens: Sequence[int], raw: str, step: int, steps: int) -> Self:
+    def of(cls, text: str, tokens: Sequence[int], raw: str, step: int, steps: int, prompt: str = "") -> Self:
         """The text with all of that."""
         response = cls(text)
-        response.tokens, response.raw, response.step, response.steps = tokens, raw, step, steps
+        response.tokens, response.raw, response.prompt = tokens, raw, prompt
+        response.step, response.steps = step, steps
         return response
 
 

@@ -1,10 +1,11 @@
 r"""Rewards in one function, from outside: `task.reward=my_module:reward` or `task.reward=./reward.py:reward`.
 
-Three forms run as they are, told apart by the names of their parameters.
+Four forms run as they are, told apart by the names of their parameters.
 
     def reward(response, gold, **columns):                            # ours: a number, or (reward, correctness)
     def reward(prompts, completions, **columns):                      # TRL's: a list of numbers
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):     # verl's: a number, or a dict
+    def reward_func(queries, prompts, labels):                        # OpenRLHF's: a dict with rewards and scores
 
 **Ours** is called with `response` (its text), `gold` (the gold answer, out of a solution if need be), `question`,
 `prompt` (what the model reads, text or chat messages) and each column of the row under its name; a function takes those
@@ -20,6 +21,10 @@ ask for `environments`: a list of one, the episode's.
 
 **verl's** gets the ground truth as the row has it, and the row's `extra_info` with the turns that verl adds. It may be
 `async`; a function for batches (`data_sources, solution_strs, ground_truths, extra_infos`) gets a batch of one.
+
+**OpenRLHF's** gets lists of one as well: the prompt as the chat template has made it with the response behind it, both
+with special tokens, that prompt alone, and the ground truth as the row has it. Its `scores` are the correctness where
+they lie between 0 and 1.
 
 **None** from a function of the first two forms says that it has no say in the row, as in TRL: the reward is the sum of
 the others. Where no function has a say, the row's group is left out of training.
@@ -75,6 +80,7 @@ _RETURNS = {
     "ours": "a number, (reward, correctness from 0 to 1), or None where it has no say",
     "trl": "a list with one number for each completion, or None where it has no say",
     "verl": "a number, or a dict with score",
+    "openrlhf": "a dict with rewards, one number for each query",
 }
 
 
@@ -108,7 +114,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RewardFunction:
-    """A function from outside, in one of the three forms. Calling it gives a reward, and a correctness if it says one.
+    """A function from outside, in one of the four forms. Calling it gives a reward, and a correctness if it says one.
 
     Pickled by its name if it has been loaded by that, and as Python pickles functions otherwise.
     """
@@ -128,6 +134,7 @@ class RewardFunction:
         """Raises UserError, with the question, for whatever the function raises or returns wrongly."""
         lacking = {"completion_ids", "raw"} - _of_tokens(response).keys()
         lacking -= Row.of(problem).columns.keys() - ({"completion_ids"} if self.form == "trl" else set())
+        lacking |= {"queries"} if "raw" in lacking else set()
         if asked := sorted(self.parameters.keys() & lacking):
             raise UserError(f"{self} asks for {asked[0]}, and of a kept response only the text is known")
         try:
@@ -156,8 +163,10 @@ class RewardFunction:
 
     @property
     def form(self) -> str:
-        """`trl`, `verl` or `ours`, by the names of the parameters."""
+        """`trl`, `verl`, `openrlhf` or `ours`, by the names of the parameters."""
         names = self.parameters.keys()
+        if "queries" in names:
+            return "openrlhf"
         if names & {"solution_str", "solution_strs"}:
             return "verl"
         if "response" in names and "completions" not in names:
@@ -169,7 +178,7 @@ class RewardFunction:
     def reads_tokens(self) -> bool:
         """Whether it asks for the tokens of a response."""
         return (self._takes_all and self.form == "trl") or bool(
-            self.parameters.keys() & {"completion_ids", "raw", "trainer_state"}
+            self.parameters.keys() & {"completion_ids", "raw", "trainer_state", "queries"}
         )
 
     @property
@@ -200,6 +209,9 @@ class RewardFunction:
     ) -> tuple[list[Any], dict[str, Any]]:
         row, names = Row.of(problem), self.parameters
         known = {"begun": problem.data.get(BEGUN, ""), **_of_tokens(response)}
+        if self.form == "openrlhf":
+            read = response.prompt if isinstance(response, Response) else _prompt_text(problem.prompt)
+            return [[read + known.get("raw", response)], [read], [row.ground_truth]], {}
         if self.form == "verl":
             given = _in_verls_words(problem, row, response)
             if "solution_strs" in names:
@@ -225,6 +237,10 @@ class RewardFunction:
 
     def _understood(self, value: Any) -> tuple[float, float | None]:
         """A reward, NaN where the function has no say, and a correctness if it says one."""
+        if self.form == "openrlhf":
+            reward = _only(value["rewards"])
+            score = reward if value.get("scores") is None else _only(value["scores"])
+            return reward, score if 0 <= score <= 1 else None
         if self.form == "trl" or "solution_strs" in self.parameters:
             if isinstance(value, str | Mapping):
                 raise TypeError
@@ -410,6 +426,17 @@ def _steps(response: str) -> tuple[int, int]:
     return (response.step, response.steps) if isinstance(response, Response) else (0, 0)
 
 
+def _prompt_text(prompt: Prompt) -> str:
+    return prompt if isinstance(prompt, str) else asked(prompt)
+
+
+def _only(value: Any) -> float:
+    """The number, or the only one in a list or tensor."""
+    if isinstance(value, Sequence):
+        (value,) = value
+    return finite_number(value)
+
+
 def _ignore(name: str, values: Any) -> None:
     """What TRL's functions may log by, which is kept nowhere here."""
 
@@ -426,7 +453,7 @@ def _in_verls_words(problem: Problem, row: Row, response: str) -> dict[str, Any]
 def _in_trls_words(prompt: Prompt, response: str, is_chat: bool) -> tuple[Any, Any]:
     """Prompt and completion, both chat messages or both text."""
     if not is_chat or isinstance(prompt, str):
-        return (prompt if isinstance(prompt, str) else asked(prompt)), response
+        return _prompt_text(prompt), response
     return [dict(message) for message in prompt], [{"role": "assistant", "content": response}]
 
 

@@ -74,14 +74,16 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """Rewards, accuracy, length, entropy and outcomes of a step's rollouts, numbers of controllers.
 
-    `reward` [N] is as graded, `examples` are what this rank graded. With a reference, also KL(policy || reference) per
-    token, by the estimator k3. `by_reward`: whether groups whose rewards are equal teach nothing.
+    `reward` [N] is as graded, NaN in rows that are not scored and so not counted; `examples` are what this rank
+    graded. With a reference, also KL(policy || reference) per token, by the estimator k3. `by_reward`: whether groups
+    whose rewards are equal teach nothing.
     """
     group, advantage = batch.require("group", "metrics"), batch.advantage
     outcomes = Counter(outcome for graded in examples for outcome in graded.outcomes)
     graded = torch.tensor([outcomes["timed_out"], outcomes["failed"]], dtype=torch.float64, device=accelerator.device)
     timed_out, failed = accelerator.reduce(graded, "sum").tolist()
     with_signal = len(group[(advantage != 0).any(1) | (not by_reward)].unique())
+    reward = reward[~reward.isnan()] if not reward.isnan().all() else torch.zeros_like(reward)
     return {
         "reward": reward.mean().item(),
         "reward_deviation": reward.std(correction=0).item(),

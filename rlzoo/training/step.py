@@ -77,7 +77,7 @@ class StepRollouts:
     rank: Tensor
     """[N] the rank that scores and trains each row, on the CPU."""
     reward: Tensor
-    """[N] as graded, on the device."""
+    """[N] as graded, on the device; NaN where no function of `task.reward` has a say."""
     examples: Sequence[GradedRollouts]
     """What this rank sampled and graded, by round; groups that were dropped are among it."""
     problems_used: int
@@ -307,7 +307,7 @@ class Trainer:
             batch=batch.with_fields(random_key=self._random_keys(batch)),
             rollouts=rollouts,
             rank=rank,
-            reward=torch.cat([graded.reward for graded in sampled])[kept].to(group.device),
+            reward=torch.cat([it.reward.where(it.is_scored, torch.nan) for it in sampled])[kept].to(group.device),
             examples=own,
             problems_used=problems_used,
             metrics=sampling_metrics(sampled, selected, self.objective.refills),

@@ -1,4 +1,4 @@
-"""Rewards from outside: three forms, told apart by their signature, in the grader's processes, with one clear error."""
+"""Rewards from outside: four forms, told apart by their signature, in the grader's processes, with one clear error."""
 
 import json
 import math
@@ -6,18 +6,23 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from rlzoo.commands import main
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
+from rlzoo.rollout.base import Rollouts
+from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, load_task, load_to_grade
 from rlzoo.tasks.base import Response
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import from_json, grading_keys, grading_task, to_json
 from rlzoo.tasks.reward import RewardFunction, load_reward, load_rewards, name_of, rewarded
+from tests.model.families import FAMILIES, tokenizer_of
 
 REWARDS = """
 import socket, time, urllib.request
@@ -57,6 +62,13 @@ async def verl_async(data_source, solution_str, ground_truth, extra_info=None, *
 
 def verl_batch(data_sources, solution_strs, ground_truths, extra_infos, **kwargs):
     return [float(text == truth) for text, truth in zip(solution_strs, ground_truths, strict=True)]
+
+def openrlhf(queries, prompts, labels, **kwargs):
+    right = [float(query[len(prompt):] == f"{label}</s>") for query, prompt, label in zip(queries, prompts, labels)]
+    return {"rewards": [2 * one - 1 for one in right], "scores": right, "extra_logs": {"seen": len(prompts)}}
+
+def openrlhf_number(queries, prompts, labels):
+    return {"rewards": 3.0 * (queries == ["<s>1+1?2</s>"])}
 
 def trl_ids(completion_ids):
     return [float(ids == [5, 6]) for ids in completion_ids]
@@ -234,6 +246,47 @@ def test_rewards_get_tokens_raw_text_what_is_begun_and_the_step_where_they_ask()
     assert not task("ours").grader.reads_tokens
     with pytest.raises(UserError, match="asks for completion_ids, and of a kept response only the text is known"):
         task("trl_ids").grader(made.held_out[0], "2")
+
+
+def by_openrlhf(function: Callable[..., Any], prompt: str, action: str, label: str) -> tuple[float, float]:
+    """Reward and score as OpenRLHF 3c3be62 has them (openrlhf/utils/agent.py, SingleTurnAgentExecutor.execute)."""
+    rewards_info = [function([prompt + action], [prompt], [label])][0]
+    score = rewards_info.get("scores")
+    score = rewards_info.get("rewards") if score is None else score
+    return float(torch.tensor([rewards_info.get("rewards")])), float(torch.tensor([score]))
+
+
+@pytest.mark.parametrize("name", ["openrlhf", "openrlhf_number"])
+@pytest.mark.parametrize("text", ["2", "3", ""])
+def test_a_function_of_openrlhf_gets_and_gives_what_it_does_there(name: str, text: str) -> None:
+    made = task(name)
+    response = Response.of(text, [5, 6], f"{text}</s>", 0, 1, "<s>1+1?")
+    with GraderPool(made.grader) as pool:
+        assert pool.reads_tokens
+        (graded,) = pool.grade(made.held_out[:1], [response])
+    reward, score = by_openrlhf(made.rewards[0].function, "<s>1+1?", f"{text}</s>", "2")
+    assert (graded.grade.reward, graded.grade.correct) == (reward, score if score <= 1 else float(reward >= 1))
+    with pytest.raises(UserError, match="asks for queries, and of a kept response only the text is known"):
+        made.grader(made.held_out[0], "2")
+
+
+def test_the_query_of_openrlhf_is_the_text_of_all_tokens() -> None:
+    tokenizer = tokenizer_of(FAMILIES["chatml"])
+    problem = Problem("1", [{"role": "user", "content": "1+1?"}], "2")
+    prompt, tokens = tokenizer.encode(problem.prompt), tokenizer.backend("2<|im_end|>")["input_ids"]
+    ones = torch.ones(1, len(tokens))
+    whole = {"prompt": torch.tensor([0]), "lengths": torch.tensor([len(tokens)]), "truncated": torch.tensor([False])}
+    rows = {
+        "tokens": torch.tensor([tokens]),
+        "mask": ones.bool(),
+        "logp": ones,
+        "entropy": ones,
+        "version": ones.long(),
+    }
+    rollouts, graders = Rollouts([prompt], **whole, **rows), SimpleNamespace(step=0, steps=1)
+    (response,) = Sampler(None, graders, tokenizer)._with_tokens(["2"], rollouts)  # type: ignore[arg-type]
+    assert isinstance(response, Response) and response.prompt.endswith("assistant\n")
+    assert response.prompt + response.raw == tokenizer.backend.decode([*prompt, *tokens], skip_special_tokens=False)
 
 
 @pytest.mark.parametrize("name", ["starts", "writes"])

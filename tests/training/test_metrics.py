@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 
 from objectives import Prepared, TokenBatch, parse
 from rlzoo.config import load_config
@@ -93,8 +94,21 @@ def test_a_group_has_a_signal_where_the_objective_has_an_advantage_though_its_su
     assert shares == {"gdpo": pytest.approx(1 / GROUPS), "grpo-kl": 1}
 
 
-def metrics_of(sampled: Rollouts, prepared: Prepared) -> dict[str, float]:
-    reward, texts = prepared.require("reward", "test"), [""] * len(prepared.mask)
+def test_rows_that_are_not_scored_are_not_counted_in_the_mean_reward() -> None:
+    sampled, batch = rollouts()
+    batch = batch.with_fields(reward=torch.arange(len(batch.mask), dtype=torch.float32))
+    prepared = parse("grpo").prepare(batch)
+    reward = batch.require("reward", "test").clone()
+    reward[1:] = torch.nan
+    assert metrics_of(sampled, prepared, reward)["reward"] == 0 < metrics_of(sampled, prepared)["reward"]
+    reward[0], reward[-1] = torch.nan, 5
+    assert metrics_of(sampled, prepared, reward)["reward"] == 5
+    assert metrics_of(sampled, prepared, reward * torch.nan)["reward"] == 0
+
+
+def metrics_of(sampled: Rollouts, prepared: Prepared, reward: Tensor | None = None) -> dict[str, float]:
+    reward = prepared.require("reward", "test") if reward is None else reward
+    texts = [""] * len(prepared.mask)
     graded = GradedRollouts([], sampled, texts, reward, reward, ["graded"] * len(texts))
     return rollout_metrics(sampled, reward, [graded], prepared, Accelerator(cpu=True))
 
