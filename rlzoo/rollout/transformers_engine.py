@@ -18,7 +18,7 @@ from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.decoding import Watch, draw, uniform
 
 FINISHED_FRACTION = 0.1
-"""Finished rows leave the batch when they make up this part of it: leaving copies the cache of those that stay."""
+"""Finished rows leave the batch when they make up this part of it: others take their places in the cache."""
 
 
 class TransformersEngine:
@@ -121,7 +121,7 @@ class TransformersEngine:
             if left == 0 or len(steps) == sampling.max_response_tokens:
                 return steps
             if left <= (1 - FINISHED_FRACTION) * len(rows):
-                stay = running.nonzero().squeeze(1)
+                stay = _closed_up(running, left)
                 cache.batch_select_indices(stay)
                 tokens, mask, position, running = tokens[stay], mask[stay], position[stay], running[stay]
                 rows = rows[stay.cpu()]
@@ -142,6 +142,13 @@ class _Step(NamedTuple):
     tokens: Tensor
     logp: Tensor
     entropy: Tensor
+
+
+def _closed_up(running: Tensor, left: int) -> Tensor:
+    """[left] the rows that go on, in their places, those from behind in the places of finished ones."""
+    stay = torch.arange(left, device=running.device)
+    stay[~running[:left]] = left + running[left:].nonzero()[:, 0]
+    return stay
 
 
 def _left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -178,10 +185,20 @@ class _ReservedLayer(DynamicLayer):
         return self._filled()
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps some rows, or repeats them. The room behind them is not copied."""
+        """Keeps some rows, or repeats them. The room behind them is not copied.
+
+        Rows that only take the places of others in front of them are moved, and no other is touched.
+        """
         assert self.buffers is not None
         keys, values = self.buffers
-        self.buffers = self._selected(keys, indices), self._selected(values, indices)
+        count = len(indices)
+        places = (indices != torch.arange(count, device=indices.device)).nonzero()[:, 0]
+        if count <= len(keys) and bool((indices[places] >= count).all()):
+            for held in self.buffers:
+                held[places, :, : self.length] = held[indices[places], :, : self.length]
+            self.buffers = keys[:count], values[:count]
+        else:
+            self.buffers = self._selected(keys, indices), self._selected(values, indices)
         self._filled()
 
     def _selected(self, held: Tensor, indices: Tensor) -> Tensor:
