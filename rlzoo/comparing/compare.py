@@ -9,16 +9,17 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import finished_run
+from rlzoo.comparing.forked_runs import LOST
 from rlzoo.comparing.grid import Grid, GridCell, RowName
 from rlzoo.comparing.initial_eval import share_initial_eval
-from rlzoo.comparing.launchers import LOST, POLL, ExternalRun, Job, Launcher, Local, is_held, stop
+from rlzoo.comparing.launchers import POLL, ExternalRun, Job, Launcher, Local, is_held, stop
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config.decoding import read_decodings
 from rlzoo.errors import UserError
@@ -59,17 +60,16 @@ def compare(
     same within it may get further seeds. Raises UserError if another call works on the folder.
     """
     grid.check()
-    launcher = launcher or Local(jobs)
     try:
         grid.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"output={grid.folder} cannot be written: {error.strerror}") from None
-    with _locked(grid.folder) as lock:
+    with _locked(grid.folder) as lock, nullcontext(launcher) if launcher else closing(Local(jobs)) as starting:
         grid = grid.up_to_date()
         while True:
             grid.save()
             cells = [CellRun(cell) for cell in grid.cells]
-            failures = _Scheduler(cells, jobs, view, launcher, lock).run()
+            failures = _Scheduler(cells, jobs, view, starting, lock).run()
             more = grid if failures or not grid.up_to else with_further_seeds(grid, equivalence)
             if more is grid:
                 return failures

@@ -1,6 +1,5 @@
 """Where the runs of a grid are trained: processes of this machine, jobs of Slurm, or tasks of a Ray cluster."""
 
-import ctypes
 import logging
 import os
 import shlex
@@ -9,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from rlzoo.comparing.forked_runs import LOST, Template, end_with_parent
 from rlzoo.config import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import locked, open_to_append
@@ -21,8 +21,6 @@ from rlzoo.scripts import script_folder
 
 POLL = 0.2
 """Seconds between looks at the jobs."""
-LOST = -128
-"""The status of a job whose worker is gone, which no signal has."""
 PATIENCE = 300.0
 """Seconds that a process which is told to end has for that: it finishes its step, and saves it."""
 TORCHRUNS_PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE) - 10)}
@@ -31,8 +29,6 @@ RESTARTS = 2
 """How often torchrun starts the processes of a run again when one of them is lost."""
 
 _logger = logging.getLogger(__name__)
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)
-_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Job(Protocol):
@@ -68,7 +64,8 @@ def launching(asked: GridConfig) -> Iterator[Launcher]:
         with _ray_cluster():
             yield Ray(asked.gpus)
     else:
-        yield Local(asked.jobs, asked.gpus)
+        with closing(Local(asked.jobs, asked.gpus)) as local:
+            yield local
 
 
 def stop(jobs: Sequence[Job]) -> None:
@@ -140,7 +137,7 @@ def start_training(
             env={**TORCHRUNS_PATIENCE, **(os.environ if environment is None else environment)},
             pass_fds=[lock.fileno()] if lock else [],
             start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
 
 
@@ -158,21 +155,16 @@ def train_to_the_end(words: Sequence[str], gpus: int, log: Path, folder: Path) -
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    """Has Linux end this process when its parent is gone, however that ended; elsewhere, it works on to its end."""
-    if sys.platform == "linux" and _prctl is not None:
-        _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)  # SIGTERM would leave it its step, and its folder taken
-
-
 # ---- this machine ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Local:
-    """Child processes, which share the cores and the GPUs."""
+    """Child processes, which share the cores and the GPUs; without GPUs they are forked from one template."""
 
     jobs: int = 1
     gpus: int = 1
+    template: Template | None = None
 
     def __post_init__(self) -> None:
         there, wanted = len(_devices()) if self.gpus > 1 else 0, self.jobs * self.gpus
@@ -180,7 +172,25 @@ class Local:
             raise UserError(f"gpus={self.gpus} for each of jobs={self.jobs} are {wanted}; there are {there} here")
 
     def start(self, words: Sequence[str], log: Path, slot: int, lock: IO[str]) -> Job:
-        return _LaunchedChild(start_training(words, self.gpus, log, environment=self.environment(slot), lock=lock))
+        environment = self.environment(slot)
+        if not self._forks():
+            return _LaunchedChild(start_training(words, self.gpus, log, environment=environment, lock=lock))
+        if self.template is None or not self.template.is_alive:
+            self.close()
+            self.template = Template(environment)
+        return self.template.start(words, log, lock)
+
+    def _forks(self) -> bool:
+        """Whether a process that has imported torch can be forked: drivers of GPUs do not survive it."""
+        import torch
+
+        return sys.platform == "linux" and self.gpus <= 1 and not torch.accelerator.is_available()
+
+    def close(self) -> None:
+        """Ends the template."""
+        if self.template is not None:
+            self.template.close()
+            self.template = None
 
     def environment(self, slot: int) -> dict[str, str]:
         """An equal share of the cores unless the user has settled that, and of several GPUs those whose turn it is."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from rlzoo.commands import main
 from rlzoo.comparing import compare as module
 from rlzoo.comparing import launchers
 from rlzoo.comparing.compare import compare
+from rlzoo.comparing.forked_runs import LOST
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.grid_words import read_grid_words
-from rlzoo.comparing.launchers import LOST, PATIENCE, Job, launching, stop
+from rlzoo.comparing.launchers import PATIENCE, Job, Local, launching, stop
 from rlzoo.experiment.claim import LOCK
 from rlzoo.files import locked, read_json_lines
 from tests.comparing.finished_runs import make_run
@@ -54,15 +56,13 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 
 
 def trainer_of(folder: Path) -> int | None:
-    """The process that trains the run in a folder, if there is one."""
+    """The process that trains the run in a folder, if there is one: the eldest of those that write its log."""
+    log, writing = folder.parent / "logs" / f"{folder.name}.txt", []
     for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_text().split("\0")
-        except OSError:
-            continue
-        if "train" in words and f"output={folder}" in words:
-            return int(path.name)
-    return None
+        with suppress(OSError):
+            if (path / "fd" / "1").resolve() == log.resolve():
+                writing.append(int(path.name))
+    return min(writing, default=None)
 
 
 def parent_of(process: int) -> int:
@@ -276,3 +276,35 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
     said = error_of(capsys, "compare", "grpo", "dapo", *ON[launcher], f"output={tmp_path / 'grid'}")
     assert f"pip install 'rlzoo-llm[{launcher}]'" in said and package in said
     assert not (tmp_path / "grid").exists()
+
+
+def ended(job: Job) -> int:
+    """Its exit status, once it has ended."""
+    until = time.monotonic() + 300
+    while (status := job.poll()) is None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return status
+
+
+@pytest.mark.slow
+def test_forked_runs_end_with_statuses_of_their_own_and_a_kill_costs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "endless.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+    words = {"help": ["--help"], "wrong": ["train.steps=0"], "endless": ["objective=grpo+endless:part"]}
+    with (tmp_path / "lock").open("w") as lock, closing(Local(jobs=3)) as local:
+        jobs = {name: local.start(given, tmp_path / "logs" / name, 0, lock) for name, given in words.items()}
+        assert [ended(jobs[name]) for name in ("help", "wrong")] == [0, 2]
+        assert "train.steps=0 must be at least 1" in (tmp_path / "logs" / "wrong").read_text()
+        while "begun" not in (tmp_path / "logs" / "endless").read_text():
+            assert jobs["endless"].poll() is None
+            time.sleep(0.05)
+        jobs["endless"].kill()
+        assert jobs["endless"].poll() == -signal.SIGKILL
+        again = local.start(words["endless"], tmp_path / "logs" / "again", 0, lock)
+        assert again.poll() is None and local.template is not None
+        local.template.process.kill()
+        assert ended(again) == LOST
+        assert ended(local.start(words["help"], tmp_path / "logs" / "more", 0, lock)) == 0
