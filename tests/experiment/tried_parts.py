@@ -1,6 +1,5 @@
-"""Faulty parts, each with what is wrong with it, and behind them sound ones that keep every law in unusual ways."""
+"""Faulty parts, each with what is wrong with it."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,22 +12,17 @@ from objectives import (
     Penalty,
     Ratio,
     Schedule,
-    Select,
     Surrogate,
     Weight,
-    over_scope,
     parameter,
     quantile,
-    random_subset,
     register,
-    scope_reads,
 )
 from objectives.ops import group_index, group_mean, group_sum
 from objectives.parts.losses import log_ratio
 
 BASES = {"settled_ratio": "grpo", "prefix_drift": "grpo-kl+lopti", "tethered": "grpo", "inverse_length": "grpo"}
 """Faulty part -> the objective to which it is added for its fault to show; `grpo-kl` for the others."""
-_REWARDS = {"sum": 0.0, "count": 0}
 _THRESHOLDS: dict[object, float] = {}
 
 
@@ -90,22 +84,6 @@ class TokenDropout(Mask):
 
 @register
 @dataclass(frozen=True)
-class HistoricalBaseline(Advantage):
-    """State: a module's running mean changes with every call, and is in no checkpoint."""
-
-    name = "historical_baseline"
-    reads = frozenset({"reward"})
-    centred = False
-
-    def of(self, batch):
-        reward = batch.require("reward", self.name)
-        _REWARDS["sum"] += reward.sum().item()
-        _REWARDS["count"] += len(reward)
-        return reward - _REWARDS["sum"] / max(1, _REWARDS["count"])
-
-
-@register
-@dataclass(frozen=True)
 class WithoutOpening(Aggregate):
     """Writes: takes tokens out of `counted` in place, which is the batch's mask without a mask part."""
 
@@ -127,17 +105,6 @@ class Distance(Penalty):
 
     def penalty(self, rows, logp, entropy):
         return self.beta * (logp - rows.require("logp_ref", self.name)).square().sqrt()
-
-
-@register
-@dataclass(frozen=True)
-class OneNumber(Aggregate):
-    """Shape: a scalar where coefficients are [N, T]."""
-
-    name = "one_number"
-
-    def coefficients(self, batch, counted):
-        return 1 / counted.sum().clamp(min=1).to(batch.advantage)
 
 
 @register
@@ -283,135 +250,3 @@ class Tethered(Surrogate):
 
     def loss(self, ratio, logp, advantage, bounds, extra):
         return -ratio * advantage + self.strength * (ratio - 1).square()
-
-
-@register
-@dataclass(frozen=True)
-class OnePositive(Weight):
-    """Rows: the first right answer of a prompt counts more, and rows have no order."""
-
-    name = "one_positive"
-    reads = frozenset({"correct", "group"})
-    rest: float = parameter(0.25, "[0, 1]", "weight of the others")
-
-    def weight(self, batch):
-        weight, seen = torch.ones_like(batch.advantage), set()
-        for row, (number, right) in enumerate(zip(batch.group.tolist(), batch.right(self.name).tolist(), strict=True)):
-            if right and number in seen:
-                weight[row] = self.rest
-            if right:
-                seen.add(number)
-        return weight
-
-
-# ---- sound parts -----------------------------------------------------------------------------------------------------
-
-
-@register
-@dataclass(frozen=True)
-class WithoutOutliers(Select):
-    """Leaves out responses that are more than `times` as long as the median of their group."""
-
-    name = "without_outliers"
-    reads = frozenset({"group"})
-    times: float = parameter(1.5, "[1, inf)", "the median length")
-
-    def selects(self, batch):
-        index, groups = group_index(batch.require("group", self.name))
-        lengths, selected = batch.lengths, torch.ones_like(batch.mask[:, 0])
-        for number in range(groups):
-            rows = index == number
-            selected[rows] = lengths[rows] <= self.times * lengths[rows].median()
-        return selected
-
-
-@register
-@dataclass(frozen=True)
-class EntropyGovernor(Weight):
-    """Bad tokens count less while the entropy is below its target; the factor moves by a tenth of the gap a step."""
-
-    name = "entropy_governor"
-    reads = frozenset({"entropy_old"})
-    target: float = parameter(1.0, "(0, inf)", "mean entropy in nats")
-
-    def control(self, batch, state):
-        last = state.get("factor", 1.0)
-        tokens = int(batch.mask.sum())
-        if not tokens:
-            return {"factor": last}
-        entropy = batch.require("entropy_old", self.name)[batch.mask].double().sum().item() / tokens
-        return {"factor": min(max(last + 0.1 * (entropy - self.target), 0.2), 1.0)}
-
-    def weight(self, batch):
-        factor = batch.state_of(self.name)["factor"]
-        return torch.ones_like(batch.advantage).masked_fill(batch.advantage < 0, factor)
-
-
-@register
-@dataclass(frozen=True)
-class LastTokens(Mask):
-    """Keeps the last half of the tokens of each response, rounded up."""
-
-    name = "last_tokens"
-    shrinks_denominator = False
-
-    def keeps(self, batch):
-        place, tokens = batch.mask.cumsum(1), batch.mask.sum(1, keepdim=True)
-        return batch.mask & (2 * place > tokens)
-
-
-@register
-@dataclass(frozen=True)
-class LocallyUnsure(Mask):
-    """Keeps the tokens whose entropy is at least the median of their micro-batch, and says that it reads these."""
-
-    name = "locally_unsure"
-    reads = frozenset({"entropy"}) | scope_reads("microbatch")
-
-    def keeps(self, batch):
-        return over_scope(batch, "microbatch", self._keeps)
-
-    def _keeps(self, batch):
-        entropy = batch.require("entropy", self.name)
-        if not batch.mask.any():
-            return batch.mask
-        return batch.mask & (entropy >= quantile(entropy[batch.mask], 0.5))
-
-
-@register
-@dataclass(frozen=True)
-class HuberDrift(Penalty):
-    """Huber's function of the log-ratio to the reference, of a draw of tokens that the batch's lots settle."""
-
-    name = "huber_drift"
-    reads = frozenset({"logp_ref", "random_key"})
-    chooses = True
-    beta: float = parameter(0.1, "[0, inf)", "weight of the term in the loss")
-    share: float = parameter(0.5, "(0, 1]", "of the tokens that bear it")
-
-    def coefficients(self, batch, aggregate):
-        count = math.ceil(self.share * int(batch.mask.sum()) - 1e-9)
-        chosen = random_subset(batch.require("random_key", self.name), batch.mask, count)
-        return aggregate.coefficients(batch, chosen) * chosen
-
-    def penalty(self, rows, logp, entropy):
-        change = logp - rows.require("logp_ref", self.name)
-        return self.beta * torch.where(change.abs() < 1, change.square() / 2, change.abs() - 0.5)
-
-
-@register
-@dataclass(frozen=True)
-class UnsureFirst(Schedule):
-    """A pass over the half of the tokens of higher old entropy, then one over the others."""
-
-    name = "unsure_first"
-    reads = frozenset({"entropy_old"})
-    pass_count = 2
-
-    def passes(self, batch):
-        entropy = batch.require("entropy_old", self.name)
-        unsure = batch.mask
-        if batch.mask.any():
-            unsure = batch.mask & (entropy >= quantile(entropy[batch.mask], 0.5))
-        batch = batch.record(self.name, Action.GROUP, unsure)
-        return [batch.with_fields(policy_mask=part, penalty_mask=part) for part in (unsure, batch.mask & ~unsure)]

@@ -37,9 +37,10 @@ def test_statistics_equal_each_response_scored_alone_from_whole_logits_in_float6
     name: str, temperature: float
 ) -> None:
     policy = tiny_policy(name)
-    prompts, tokens, mask = responses()
-    stats = policy(Responses(prompts, tokens, mask.sum(1), mask), temperature, with_entropy=True)
-    logp, entropy = slow_statistics(policy, Responses(prompts, tokens, mask.sum(1), mask), temperature)
+    batch = responses()
+    mask = batch.mask
+    stats = policy(batch, temperature, with_entropy=True)
+    logp, entropy = slow_statistics(policy, batch, temperature)
     assert stats.logp.dtype == stats.entropy.dtype == torch.float32
     torch.testing.assert_close(stats.logp.double(), logp, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(stats.entropy.double(), entropy, rtol=1e-5, atol=1e-4)
@@ -49,11 +50,11 @@ def test_statistics_equal_each_response_scored_alone_from_whole_logits_in_float6
 @pytest.mark.parametrize(("name", "fused"), [("qwen3", True), ("llama", True), ("gemma2", True), ("gpt2", True)])
 def test_gradients_equal_those_of_whole_logits(name: str, fused: bool) -> None:
     policy = tiny_policy(name).double()
-    prompts, tokens, mask = responses()
+    batch = responses()
     assert policy.fused is fused
-    found = gradients(policy, policy(Responses(prompts, tokens, mask.sum(1), mask), 0.8, with_entropy=True))
+    found = gradients(policy, policy(batch, 0.8, with_entropy=True))
     policy.fused = False
-    expected = gradients(policy, policy(Responses(prompts, tokens, mask.sum(1), mask), 0.8, with_entropy=True))
+    expected = gradients(policy, policy(batch, 0.8, with_entropy=True))
     assert found.keys() == expected.keys() == dict(policy.named_parameters()).keys()
     for key in expected:
         torch.testing.assert_close(found[key], expected[key], rtol=1e-9, atol=1e-9)
@@ -67,8 +68,9 @@ def test_a_model_that_changes_its_logits_after_the_head_is_not_fused() -> None:
 @pytest.mark.parametrize("name", ["qwen3", "gemma2"])
 def test_neither_padding_nor_neighbours_nor_their_order_change_a_response(name: str) -> None:
     policy = tiny_policy(name)
-    prompts, tokens, mask = responses()
-    together = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
+    batch = responses()
+    prompts, tokens, mask = batch.prompts, batch.tokens, batch.mask
+    together = policy(batch, 1.0, with_entropy=True)
     wide, seen = (torch.nn.functional.pad(tensor, (0, 9)) for tensor in (tokens, mask))
     wide = wide.where(seen, 5)  # whatever is under the padding
     wider = policy(Responses(prompts, wide, mask.sum(1), seen), 1.0, with_entropy=True)
@@ -83,7 +85,8 @@ def test_neither_padding_nor_neighbours_nor_their_order_change_a_response(name: 
 
 def test_rows_without_response_tokens_are_zero_and_differentiable() -> None:
     policy = tiny_policy("qwen3")
-    prompts, tokens, mask = responses()
+    batch = responses()
+    prompts, tokens, mask = batch.prompts, batch.tokens, batch.mask
     stats = policy(
         Responses(prompts, tokens, torch.zeros_like(mask.sum(1)), torch.zeros_like(mask)), 1.0, with_entropy=True
     )
@@ -93,7 +96,8 @@ def test_rows_without_response_tokens_are_zero_and_differentiable() -> None:
 
 def test_tokens_that_the_loss_does_not_see_are_context_and_nothing_else() -> None:
     policy = tiny_policy("qwen3")
-    prompts, tokens, mask = responses()
+    batch = responses()
+    prompts, tokens, mask = batch.prompts, batch.tokens, batch.mask
     lengths, seen = mask.sum(1), mask.clone()
     seen[:, 2:4] = False
     with torch.no_grad():
@@ -109,8 +113,8 @@ def test_tokens_that_the_loss_does_not_see_are_context_and_nothing_else() -> Non
 def test_dropout_is_off_in_training_too(name: str) -> None:
     policy = tiny_policy(name)
     policy.train()
-    prompts, tokens, mask = responses()
-    first, second = (policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp for _ in range(2))
+    batch = responses()
+    first, second = (policy(batch, 1.0).logp for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert first.requires_grad
 
@@ -118,8 +122,7 @@ def test_dropout_is_off_in_training_too(name: str) -> None:
 @pytest.mark.parametrize("name", ["qwen3", "gpt2"])
 def test_gradient_checkpointing_changes_nothing_but_memory(name: str) -> None:
     plain, checkpointed = tiny_policy(name), tiny_policy(name, gradient_checkpointing=True)
-    prompts, tokens, mask = responses()
-    batch = Responses(prompts, tokens, mask.sum(1), mask)
+    batch = responses()
     expected = gradients(plain, plain(batch, 1.0, with_entropy=True))
     calls = 0
 
@@ -145,8 +148,8 @@ def test_compiled_layers_change_nothing_but_speed_and_have_one_graph(monkeypatch
     plain, compiled = (tiny_policy("qwen3", True, VARLEN, initializer_range=0.1, **kinds) for _ in range(2))
     compiled.compile_layers()
     rounding: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
-    prompts, tokens, mask = responses()
-    batch = Responses(prompts, tokens, mask.sum(1), mask)
+    batch = responses()
+    tokens = batch.tokens
     with torch.no_grad():
         scored, expected = (policy(batch, 0.7, with_squares=True) for policy in (compiled, plain))
     torch.testing.assert_close(scored.squares, expected.squares, **rounding)
@@ -161,10 +164,10 @@ def test_compiled_layers_change_nothing_but_speed_and_have_one_graph(monkeypatch
 
 def test_statistics_are_float32_and_close_under_bfloat16_autocast() -> None:
     policy = tiny_policy("qwen3", initializer_range=0.1)
-    prompts, tokens, mask = responses()
-    exact = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
+    batch = responses()
+    exact = policy(batch, 1.0, with_entropy=True)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0, with_entropy=True)
+        rounded = policy(batch, 1.0, with_entropy=True)
     assert rounded.logp.dtype == rounded.entropy.dtype == torch.float32
     torch.testing.assert_close(rounded.logp, exact.logp, rtol=0, atol=0.05)
     found, expected = gradients(policy, rounded), gradients(policy, exact)
@@ -198,16 +201,14 @@ def test_a_contradiction_in_the_generation_settings_does_not_prevent_saving(tmp_
 
 def test_a_frozen_copy_neither_learns_nor_changes_with_the_policy() -> None:
     policy = tiny_policy("qwen3")
-    prompts, tokens, mask = responses()
+    batch = responses()
     reference = policy.frozen_copy()
-    before = reference(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp
+    before = reference(batch, 1.0).logp
     assert not before.requires_grad and not any(p.requires_grad for p in reference.parameters())
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.1)
-    torch.testing.assert_close(
-        reference(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp, before, rtol=0, atol=0
-    )
+    torch.testing.assert_close(reference(batch, 1.0).logp, before, rtol=0, atol=0)
 
 
 def test_a_sampling_copy_rounds_weights_but_neither_head_nor_buffers() -> None:

@@ -269,17 +269,3 @@ def test_masks_of_which_attention_is_not_told_are_refused(changes: dict[str, Any
         setattr(policy.model.config, name, value)
     with pytest.raises(UserError, match=reason):
         Policy(policy.model, policy.tokenizer)
-
-
-def test_an_end_of_a_segment_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed, padded = both("qwen3")
-    attend = varlen.attend
-
-    def shifted(*arguments: Any, segments: Sequence[int] = (), **options: Any) -> Any:
-        moved = [segments[0] + 1, segments[1] - 1, *segments[2:]] if segments else segments
-        return attend(*arguments, segments=moved, **options)
-
-    monkeypatch.setitem(AttentionInterface._global_mapping, VARLEN, shifted)
-    assert farthest(outcome(packed, WHOLE), outcome(padded, WHOLE)) > 1e-3
-    with pytest.raises(UserError, match="mixes what a mask keeps apart"):
-        tiny_policy("qwen3", attention=VARLEN)

@@ -65,14 +65,14 @@ def tiny_policy(name: str, gradient_checkpointing: bool = False, attention: str 
     return Policy(model.float(), tiny_tokenizer(), gradient_checkpointing)
 
 
-def responses(rows: int = 4, width: int = 7) -> tuple[list[list[int]], Tensor, Tensor]:
-    """Prompts and responses of different lengths; the last response is the shortest."""
+def responses(rows: int = 4, width: int = 7) -> Responses:
+    """Responses of different lengths to prompts of different lengths; the last response is the shortest."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.tensor([width, *[max(1, width - 2 * i) for i in range(1, rows)]])
     prompts = [torch.randint(VOCABULARY, (3 + 4 * i,), generator=generator).tolist() for i in range(rows)]
     tokens = torch.randint(VOCABULARY, (rows, width), generator=generator)
     mask = torch.arange(width) < lengths[:, None]
-    return prompts, tokens.where(mask, 0), mask
+    return Responses(prompts, tokens.where(mask, 0), lengths, mask)
 
 
 def slow_statistics(policy: Policy, sampled: Responses, temperature: float) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.decoding import EVERY, Watch, cut_at_stop, draw, offset, text_before, uniform
+from rlzoo.rollout.decoding import EVERY, Watch, cut_at_stop, draw, offset, uniform
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from tests.model.tiny_models import tiny_policy
 from tests.training.recording import sampled_responses
@@ -156,10 +156,6 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_text(tokens: list[
         assert any(it in decode(tokens[:length]) for it in stop)
     assert cut.mask.sum() == length == (cut.tokens[0, :length] == row[0, :length]).sum()
     assert not cut.tokens[0, length:].any()
-
-
-def test_nothing_is_cut_without_a_stop_text() -> None:
-    assert text_before("abc", []) is None
 
 
 def test_a_watch_lets_go_of_what_has_a_stop_text_and_of_nothing_else() -> None:

@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 from rlzoo.commands import main
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.rollout.vllm_engine import VllmEngine
 from tests.model.families import FAMILIES, backend_of
 
 BEGUN = {"role": "assistant", "content": "It is \\boxed{"}
@@ -115,27 +114,3 @@ def test_a_teacher_reads_the_same_with_what_it_knows_more(
     assert main(["train", *words(*told)]) == 0
     informed = {tuple(prompt) for prompts in made for prompt in prompts} - set(read)
     assert informed and informed <= place.wanted(" (it is {})")
-
-
-class Vllm:
-    """What the engine asks vLLM."""
-
-    asked: Any = None
-
-    def generate(self, inputs: Any, *_: Any, **__: Any) -> list[Any]:
-        """Nothing is answered."""
-        self.asked = inputs
-        return []
-
-
-def test_vllm_is_given_the_ids_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = type("vllm", (), {"SamplingParams": lambda **given: given, "TokensPrompt": dict})
-    monkeypatch.setitem(__import__("sys").modules, "vllm", package)
-    monkeypatch.setattr("rlzoo.rollout.vllm_engine.rollouts_of", lambda *given: given)
-    engine, llm = object.__new__(VllmEngine), Vllm()
-    for name, value in {"llm": llm, "goes_on": True, "asleep": False, "sleeps_here": False, "version": 0}.items():
-        setattr(engine, name, value)
-    engine.stop_tokens = [2]
-    sampling = type("Sampling", (), {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0, "max_response_tokens": 2})
-    engine.generate([[5, 6], [7]], 2, sampling(), 0)  # type: ignore[arg-type]
-    assert llm.asked == [{"prompt_token_ids": [5, 6]}, {"prompt_token_ids": [7]}]

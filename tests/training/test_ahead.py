@@ -191,11 +191,6 @@ def test_what_fit_counts_as_scoring_is_what_training_scores(
     assert tokens["score"] / int(collected.rollouts.mask.sum()) == pytest.approx(scorings, abs=0.3)
 
 
-def test_more_than_one_step_ahead_is_refused() -> None:
-    with pytest.raises(UserError, match=r"rollout\.ahead=2 is not one of 0, 1"):
-        check(small("rollout.ahead=2"))
-
-
 @pytest.mark.parametrize("stale", STALE_KEYS)
 def test_an_entropy_that_the_engine_does_not_see_of_an_older_policy_is_missed_before_anything_loads(
     stale: str, monkeypatch: pytest.MonkeyPatch

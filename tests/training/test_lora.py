@@ -12,7 +12,6 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.model.layout import Responses
 from rlzoo.model.lora import adapters, add_adapters, set_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.training.run import load_trainer
@@ -36,8 +35,7 @@ def adapted(name: str = "qwen3") -> Policy:
 
 @pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2"])
 def test_merged_weights_are_the_same_function_and_the_reference_is_the_model_before(name: str, tmp_path: Path) -> None:
-    prompts, tokens, mask = responses()
-    batch = Responses(prompts, tokens, mask.sum(1), mask)
+    batch = responses()
     base = tiny_policy(name)(batch, 1.0).logp
     policy = adapted(name)
     found = policy(batch, 1.0).logp

@@ -12,7 +12,6 @@ from objectives import parse
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_keys
-from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import (
     CPU,
@@ -56,14 +55,13 @@ def test_neighbours_share_a_copy_and_read_the_rows_that_they_hold() -> None:
 
 @pytest.mark.parametrize(("shards", "sums"), [("2", 1), ("4", 0)])
 def test_gradients_of_all_copies_are_added_up_once_an_update(shards: str, sums: int) -> None:
-    prompts, tokens, mask = responses()
     calls: list[int] = []
     with pretended(0, 4), patch.object(distributed, "all_reduce", lambda *_, **__: calls.append(1)):
         policy = shared(tiny_policy("llama"), 4, f"train.shards={shards}")
         for is_last in (False, False, True):
             assert not calls
             add_up_copies(policy, is_last)
-            policy(Responses(prompts, tokens, mask.sum(1), mask), 1.0).logp.sum().backward()
+            policy(responses(), 1.0).logp.sum().backward()
     units = [module for module in policy.modules() if isinstance(module, FSDPModule)]
     assert len(calls) == sums * len(units) and len(units) == 3
 
