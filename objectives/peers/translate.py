@@ -50,13 +50,13 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     """
     table = PEERS[name]
     known, elsewhere, unknown = read(table, given)
-    set_ones = [item for item in unknown if not item.endswith("=None")]
+    values = {**table.defaults, **known}
+    set_ones = [item for item in unknown if not item.endswith("=None") and not _is_said_elsewhere(item, values)]
     if doubtful := [item for item in set_ones if _OF_OBJECTIVES.search(item.partition("=")[0])]:
         raise ObjectiveError(
             f"{name}: {doubtful[0]} is not known here as of {table.version}, and its name is that of a setting of the "
             "objective. Leave it out if it has no effect there."
         )
-    values = {**table.defaults, **known}
     held = rules_held(table, values)
     read_ones = _settings_weighed(table, values, held)
     for key in undecided:
@@ -86,6 +86,13 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     differences += [notice for notice in written.notices if notice not in written.unused]
     used = {key: values[key] for key in sorted(seen)}
     return Translation(name, table.version, expression, used, tuple(differences), tuple(elsewhere))
+
+
+def _is_said_elsewhere(item: str, values: Mapping[str, Any]) -> bool:
+    """Whether a known setting with the same last word has the same value, as `policy_loss.tau_pos` and `tau_pos`."""
+    name, _, value = item.partition("=")
+    last = name.rpartition(".")[2]
+    return any(key.rpartition(".")[2] == last and str(known) == value for key, known in values.items())
 
 
 def to_peer(name: str, objective: Objective) -> Translation:

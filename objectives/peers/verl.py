@@ -255,9 +255,6 @@ VERL = PeerTable(
         *(f"distillation.distillation_loss.clip_ratio_{name}" for name in ("low", "high")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
         *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "veomni", "checkpoint")),
-        *(
-            f"{ACTOR}policy_loss.tau_{name}" for name in ("pos", "neg")
-        ),  # its own scripts have them, and nothing reads them
         *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
         *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
         *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
