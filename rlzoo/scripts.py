@@ -41,7 +41,7 @@ class _Process(ForkServerProcess):
                 main.__spec__, sys.path = spec, path
 
     def run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the server that it is forked from may be somebody else's
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the server that it is forked from may be another library's
         super().run()
 
     def terminate(self) -> None:

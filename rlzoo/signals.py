@@ -18,7 +18,7 @@ from typing import IO, Any
 
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-"""What a process does with them where nobody has said otherwise."""
+"""What a process does with them unless another handler is set."""
 LONGEST_OPERATION = 60.0
 """Seconds by the clock after which an operation that hears no signal ends a process whose time is limited."""
 _SOON = 0.05
@@ -45,7 +45,7 @@ def interrupt(number: int) -> None:
 
 @contextmanager
 def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
-    """While `tell` is called with the number of a signal that comes; not for one that is ignored, or somebody else's.
+    """While `tell` is called with the number of each signal that is not ignored and has no other handler.
 
     A scheduler, its launcher and the group may each send the same one: after the first only Ctrl-C is told again.
     Where a library made another error of Interrupted, as torch does while safetensors reads, Interrupted is raised.
@@ -103,14 +103,14 @@ class _Handler:
 
 
 def _leave_closed_terminal() -> None:
-    """Writes to nobody from now on: to write to a terminal that is gone is an error, and nothing would be saved."""
+    """Discards output from now on: to write to a terminal that is gone is an error, and nothing would be saved."""
     poll = select.poll()
     for output in (1, 2):
         poll.register(output, 0)
     for output, _ in poll.poll(0):
-        nobody = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nobody, output)
-        os.close(nobody)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, output)
+        os.close(nowhere)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def within(seconds: float, error: str) -> Iterator[None]:
-    """While this process calculates for so many seconds at most; without a limit in other threads than the main one.
+    """While this process calculates for this many seconds at most; without a limit in other threads than the main one.
 
     Raises TimeoutError. A single operation that does not return to Python hears no signal: after
     LONGEST_OPERATION the process prints the error and ends with status 1.

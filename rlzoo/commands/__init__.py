@@ -83,7 +83,7 @@ COMMANDS: dict[str, Command] = {
         "map", "show what one update of each objective does, exactly, in a language of a few thousand responses"
     ),
     "suite": Laboratory(
-        "suite", "ask what objectives do about known troubles, in small trainings in which the truth is known"
+        "suite", "ask what objectives do about known failure modes, in small trainings in which the truth is known"
     ),
     "fit": fit,
     "objectives": objectives,

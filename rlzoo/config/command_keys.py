@@ -63,7 +63,7 @@ class GridConfig:
     """The row that differences are taken to; with its own settings, `baseline='grpo train.learning_rate=1e-4'`.
     If empty: what is ablated, or `grpo` if it is there, or the first row."""
     equivalence: Annotated[Number, Ge(0), Le(100)] = 0.0
-    """As of `rlzoo leaderboard`: a row that is surely less than so many points from the baseline is called the same.
+    """As for `rlzoo leaderboard`: a row that is surely less than this many points from the baseline is called the same.
     `seeds=auto` then adds seeds to the rows that are not yet better, worse or the same."""
 
     def check(self) -> None:
@@ -142,7 +142,7 @@ class InspectConfig:
     against: Expression = ""
     """A second objective, shown beside the first on the same rollouts."""
     groups: Count = 8
-    """How many groups are shown token by token: those with silenced tokens first, then those with a signal."""
+    """How many groups are shown token by token: those with masked tokens first, then those with a signal."""
     tokens: Count = 400
     """How many tokens of a response are shown."""
     probability: Share = 0.5

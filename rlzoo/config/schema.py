@@ -56,7 +56,7 @@ class Decides(Enum):
 class ReadBy(Flag):
     """Who reads a key besides `rlzoo train` and `rlzoo compare`."""
 
-    NOBODY = 0
+    NONE = 0
     EVAL = auto()
     """`rlzoo eval` of the task."""
     BENCHMARKS = auto()
@@ -100,7 +100,7 @@ class Key:
     @property
     def read_by(self) -> ReadBy:
         """The commands that read it."""
-        return next((fact for fact in self.facts if isinstance(fact, ReadBy)), ReadBy.NOBODY)
+        return next((fact for fact in self.facts if isinstance(fact, ReadBy)), ReadBy.NONE)
 
     @property
     def is_expression(self) -> bool:

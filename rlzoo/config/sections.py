@@ -228,7 +228,8 @@ class TrainConfig:
     schedule: Annotated[Literal["constant", "linear", "cosine"], RESULTS] = "constant"
     """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: Annotated[Natural, RESULTS] = 0
-    """Rollout steps over which the rate rises linearly; the first has one part of so many, where verl's has 0."""
+    """Rollout steps over which the rate rises linearly; the first has 1 / `warmup_steps` of it, where
+    verl's has 0."""
     weight_decay: Annotated[Number, Ge(0), RESULTS] = 0.0
     """AdamW's decoupled weight decay."""
     betas: Annotated[tuple[Decay, Decay], RESULTS] = (0.9, 0.999)
@@ -264,16 +265,17 @@ class EvaluationConfig:
     stop: Annotated[list[str], EVALUATION, EVALUATES] = field(default_factory=list)
     """Texts that end a response, which is graded without them: `["\\n\\n", "Question:"]`."""
     every: Annotated[Natural, RECORDS] = 0
-    """Evaluate every so many steps as well as before and after; 0 is only before and after. A board whose runs all were
-    judges the area under the curve as well."""
+    """The number of steps between evaluations; 0 evaluates only before and after training. A leaderboard whose runs all
+    have some in between judges the area under the curve as well."""
 
 
 @dataclass
 class CheckpointConfig:
     every: Annotated[Natural, RECORDS] = 20
-    """Save a resumable checkpoint every so many steps, after the last, and when a signal ends a run; 0 is only then."""
+    """The number of steps between resumable checkpoints. One is also saved after the last step and when a signal ends a
+    run; 0 saves only these."""
     minutes: Annotated[Number, Ge(0), RECORDS] = 60.0
-    """Save one as well at the end of a step, where so many minutes have passed since the last; 0 never does. It
+    """Save one as well at the end of a step once this many minutes have passed since the last; 0 never does. It
     changes no result."""
     keep: Annotated[Count, RECORDS] = 2
     """How many checkpoints stay; older ones are removed after a newer one is complete. Where the newest is damaged, the
@@ -289,8 +291,8 @@ class LogConfig:
     responses: Annotated[Natural, RECORDS] = 4
     """Sampled responses written to responses.jsonl at each step."""
     response_steps: Annotated[Natural, RECORDS] = 10_000
-    """Of how many steps responses.jsonl keeps them: at least of the newest so many, at most of twice as many; 0 keeps
-    all. What evaluations sampled is always kept."""
+    """How many of the newest steps responses.jsonl keeps: at least this many, at most twice as many; 0 keeps all. What
+    evaluations sampled is always kept."""
     profile: Annotated[Natural, RECORDS] = 0
     """The step, counted from 1, of which every process writes a trace by torch's profiler into `profile/`; 0 is none.
     It changes no result, and that step is slower."""

@@ -30,7 +30,7 @@ def is_read(name: str, command: str) -> bool:
         return False
     if command == "compare":
         return key.decides not in (CELL, FOLDER)
-    return command == "train" or bool(_READER.get(command, ReadBy.NOBODY) & key.read_by)
+    return command == "train" or bool(_READER.get(command, ReadBy.NONE) & key.read_by)
 
 
 def own_keys(command: str) -> tuple[Key, ...]:

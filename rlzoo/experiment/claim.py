@@ -194,7 +194,7 @@ def _check_same_code(code: Code, objective: Objective, folder: RunFolder) -> Non
 
 
 def _check_same_objective(config: Config, folder: RunFolder) -> None:
-    """However they are written, keys decide; and they do so where the run's words mean something else by now."""
+    """However they are written, keys decide; and they do so where the run's words mean something else now."""
     asked, objective, trained = f"objective={config.objective}", parse(config.objective), read_objective(folder.path)
     if trained.key == objective.key:
         return

@@ -41,7 +41,7 @@ class Experiment:
         return self.task.held_out[: self.config.evaluation.problems]
 
     def problems(self, start: int, count: int) -> list[Problem]:
-        """Training problems `start` to `start + count` of an endless stream that is shuffled anew for each epoch."""
+        """Training problems `start` to `start + count` of an endless stream, shuffled again for each epoch."""
         size = len(self.task.train)
         chosen = []
         for epoch in range(start // size, (start + count - 1) // size + 1):

@@ -236,7 +236,7 @@ def has_changed(written: str, now: str, then: str, where: str) -> str:
     ours, theirs = (key.rpartition(" #")[0].split(" . ") for key in (now, then))
     added = ", ".join(part for part in ours if part not in theirs)
     gone = ", ".join(part for part in theirs if part not in ours)
-    return f"{written} has {added or 'no further part'} by now, where {where} has {gone or 'none'}"
+    return f"{written} has {added or 'no further part'} now, where {where} has {gone or 'none'}"
 
 
 def digest(key: str) -> str:

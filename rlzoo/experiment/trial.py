@@ -50,7 +50,7 @@ def _problem(objective: Objective, rollout: RolloutConfig, thorough: bool) -> Ex
                 check_finite(objective, batch, moved)
     except ObjectiveError:
         raise
-    except Exception as error:  # whatever a part of somebody else's may raise
+    except Exception as error:  # whatever a part from outside may raise
         return error
     return None
 
@@ -114,7 +114,7 @@ def _batch(rollout: RolloutConfig) -> TokenBatch:
 
 
 def _writers(length: torch.Tensor) -> torch.Tensor:
-    """[N, LENGTH]: the policy for so many tokens, and the environment for the next one."""
+    """[N, LENGTH]: the policy for this many tokens, and the environment for the next one."""
     position = torch.arange(LENGTH)
     behind = torch.where(position == length[:, None], Writer.ENVIRONMENT, Writer.NONE)
     return torch.where(position < length[:, None], Writer.POLICY, behind)
