@@ -135,7 +135,7 @@ _MOVED = {
     "Provenance": "rlzoo.report.provenance.Provenance",
     "Sums": "objectives.PartMetrics",
     "TROUBLES": "objectives.FAILURE_MODES",
-    "described": "rlzoo.report.description.describe",
+    "described": "objectives.Objective.describe",
     "shares": "objectives.normalise",
 }
 """Names that earlier versions exported -> their new ones."""

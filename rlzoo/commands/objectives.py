@@ -67,11 +67,10 @@ def run(arguments: Namespace) -> None:
         )
     parsed = [parse(word if arguments.json else _with_values(word)) for word in written]
 
-    from rlzoo.report.description import describe
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
 
     if arguments.json:
-        pages = [describe(objective) for objective in parsed]
+        pages = [objective.describe() for objective in parsed]
         shown: Any = [asdict(name) for name in found(names(), arguments.search)] if not parsed else pages[0]
         if len(parsed) == 2:
             shown = {"first": pages[0], "second": pages[1], "difference": difference(parsed[0], parsed[1])}

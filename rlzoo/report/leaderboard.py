@@ -233,14 +233,13 @@ def markdown(board: Leaderboard) -> str:
 
 def page(board: Leaderboard) -> str:
     """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
-    pictures: dict[str, Any] = {"curves": (), "pareto": ""}
+    pictures: dict[str, Any] = {"curves": ()}
     pictures["differences"] = {
         at: figures.differences_figure(frame, f"differences {number}")
         for number, (at, frame) in enumerate(zip(board.decodings, frames(board).values(), strict=True), 1)
     }
     if board.is_trained:
         pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
-        pictures["pareto"] = Markup(figures.accuracy_against_drift(board))
     return (
         templates()
         .get_template("page.html")

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.errors import printable
-from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, draw_estimates, save_figure, smoothed, svg, themed
+from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, save_figure, smoothed, svg, themed
 from rlzoo.report.formatting import tokens
 from rlzoo.report.leaderboard_statistics import PICTURED, in_percent
 
@@ -125,36 +125,6 @@ def _curves(
     return CurveFigure(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
 
 
-def accuracy_against_drift(board: Leaderboard) -> str:
-    """Each row at its accuracy and its entropy's drift, and the front of the more accurate ones."""
-    decoding, trainings = board.decodings[0], board.trainings
-
-    def draw(axis: Axes) -> None:
-        front = sorted(pareto_front(board), key=lambda row: trainings[row.identity].drift)
-        accuracy = [100 * row.results[decoding].accuracy.mean for row in front]
-        drifts = [trainings[row.identity].drift for row in front]
-        axis.step(drifts, accuracy, where="post", color=INK, alpha=0.5, linewidth=1, zorder=0)
-        looks = strokes(board.rows)
-        for row in board.rows:
-            stroke = looks[row.identity]
-            draw_estimates(
-                axis,
-                [trainings[row.identity].drift],
-                [row.results[decoding].accuracy],
-                fmt=stroke.marker,
-                color=stroke.color,
-                markersize=7,
-                elinewidth=1.2,
-                capsize=2,
-                markerfacecolor=stroke.color if row in front else "none",
-            )
-        axis.xaxis.set_major_locator(MaxNLocator(nbins=6))
-        axis.set_xlabel("mean distance of the entropy from its start (nats)")
-        axis.set_title(f"avg@{board.samples} (%) at {decoding}", loc="left", fontsize=10)
-
-    return svg(draw, "accuracy against entropy stability")
-
-
 def accuracy_over_tokens(board: Leaderboard) -> str:
     """Each row's accuracy over the tokens that it had sampled."""
     looks, curves = strokes(board.rows), board.token_curves
@@ -179,28 +149,6 @@ def _in_blocks(values: np.ndarray) -> np.ndarray:
     """[blocks, points] of about twenty blocks of training rollouts; what is left over at the start is not drawn."""
     length = max(1, len(values) // 20)
     return values[len(values) % length :].reshape(-1, length)
-
-
-def pareto_front(board: Leaderboard) -> list[LeaderboardRow]:
-    """The rows that no other beats in both accuracy (first decoding) and entropy drift, of the more accurate half.
-
-    A row that hardly learns hardly moves its entropy, which is no merit.
-    """
-    trainings = board.trainings
-
-    def accuracy(row: LeaderboardRow) -> float:
-        return row.results[board.decodings[0]].accuracy.mean
-
-    def drift(row: LeaderboardRow) -> float:
-        return trainings[row.identity].drift
-
-    def beaten(row: LeaderboardRow, by: LeaderboardRow) -> bool:
-        as_good = accuracy(by) >= accuracy(row) and drift(by) <= drift(row)
-        return as_good and (accuracy(by), drift(by)) != (accuracy(row), drift(row))
-
-    least = float(np.median([accuracy(row) for row in board.rows]))
-    able = [row for row in board.rows if accuracy(row) >= least]
-    return [row for row in able if not any(beaten(row, other) for other in able)]
 
 
 # ---- records as dots -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, RowResponse
-from rlzoo.comparing.results import ACCURACY, Place
+from rlzoo.comparing.results import Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.leaderboard import (
     comma_separated,
@@ -31,7 +31,6 @@ from rlzoo.report.leaderboard_figures import (
     draw_differences,
     draw_leaderboard,
     leaderboard_figure,
-    pareto_front,
     strokes,
 )
 from rlzoo.report.leaderboard_sentences import headlines, notes
@@ -252,25 +251,6 @@ def test_every_colour_stands_out_on_light_and_on_dark(board: Leaderboard, count:
             high, low = sorted((luminance(paper) + 0.05, luminance(stroke.color) + 0.05), reverse=True)
             assert high / low >= 3
     assert len(set(looks.values())) == count
-
-
-def test_the_pareto_front_is_what_nothing_beats_in_both_of_the_more_accurate_half(board: Leaderboard) -> None:
-    decoding = board.decodings[0]
-
-    def row(name: str, accuracy: float, drift: float) -> LeaderboardRow:
-        result = board.rows[0].results[decoding]
-        estimate = replace(result.accuracy, mean=accuracy)
-        found = replace(result, measured={ACCURACY: replace(result.average, estimate=estimate)})
-        training = replace(board.trainings[board.rows[0].identity], drift=drift)
-        identity = (name, ())
-        return replace(
-            board.rows[0], identity=identity, name=RowName(name), training=training, results={decoding: found}
-        )
-
-    rows = [row("a", 0.9, 0.5), row("b", 0.5, 0.1), row("c", 0.8, 0.6), row("d", 0.5, 0.2), row("e", 0.9, 0.5)]
-    assert [str(it.name) for it in pareto_front(replace(board, rows=rows[:3] + rows[4:]))] == ["a", "e"]
-    several = [row("a", 0.9, 0.5), row("b", 0.8, 0.3), row("c", 0.8, 0.4), row("d", 0.5, 0.0), row("e", 0.4, 0.0)]
-    assert [str(it.name) for it in pareto_front(replace(board, rows=several))] == ["a", "b"]
 
 
 def test_the_package_ships_the_template() -> None:
