@@ -454,7 +454,7 @@ def make_table_leaderboard(
         samples_at=results.samples,
         averages=results.averages,
         problems=scores.problems,
-        setting={"table": table.name, "responses": f"{len(table.columns['value']):,}"},
+        setting={"table": table.name, "responses": f"{len(table.frame):,}"},
         environment={},
         looks=looks,
         alike=results.alike,

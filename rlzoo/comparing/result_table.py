@@ -5,20 +5,23 @@ they are there: `set`, the problem set; `decoding`, how it was sampled; and `res
 answered just the same are known. The order of columns and rows is free, other columns are passed over.
 """
 
-import csv
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
+import pandas
+from pyarrow import ArrowException
 
 from rlzoo.comparing.results import Answers, Place, ScoredRun, TablePlace
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.statistics.spread import BEYOND_SAMPLING, beyond_sampling
 
+T = TypeVar("T")
 NEEDED = ("method", "seed", "problem", "sample", "value")
 PLACES = ("set", "decoding")
 RESPONSE = "response"
@@ -33,29 +36,28 @@ COINCIDENCE = 1e-9
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Columns of equal length."""
+    """Rows of one response each."""
 
     name: str
     """For messages: the file."""
-    columns: Mapping[str, Sequence[Any]]
-    lines: Sequence[int] = ()
-    """Of a file of lines, where each row ends; otherwise rows are counted from 1."""
+    frame: pandas.DataFrame
 
     def where(self, row: int) -> str:
-        """What a message calls a row."""
-        return f"{self.name}, line {self.lines[row]}" if self.lines else f"{self.name}, row {row + 1}"
+        """What a message calls a row, counted from 1."""
+        return f"{self.name}, row {row + 1}"
 
-    def column(self, name: str) -> list[str]:
+    def column(self, name: str) -> "pandas.Series[str]":
         """Its texts. Raises UserError for one that is empty."""
-        texts = ["" if value is None else str(value).strip() for value in self.columns[name]]
-        if "" in texts:
-            self._refuse(texts.index(""), f"{name} is empty", f"give each response its {name}")
+        given = self.frame[name]
+        texts = given.astype(object).where(given.notna(), "").map(lambda value: str(value).strip())
+        for row in np.flatnonzero(texts == "")[:1]:
+            self._refuse(row, f"{name} is empty", f"give each response its {name}")
         return texts
 
     def seeds(self) -> np.ndarray:
         """[rows]. Raises UserError for what is not a whole number, or so large that a float may stand for another."""
         texts, remedy = self.column("seed"), "number the runs of a method 0, 1, 2, ..."
-        numbers = _numbers(texts)
+        numbers = pandas.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
         for row in np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.round(numbers))))[:1]:
             self._refuse(row, f"seed {texts[row]!r} is not a whole number", remedy)
         for row in np.flatnonzero(np.abs(numbers) >= _LARGEST_SEED)[:1]:
@@ -65,7 +67,8 @@ class ResultTable:
     def values(self) -> np.ndarray:
         """[rows]. Raises UserError for what is no number from 0 to 1."""
         texts = self.column("value")
-        numbers = _numbers([TRUTH.get(text.lower(), text) for text in texts])
+        told = texts.map(lambda text: TRUTH.get(text.lower(), text))
+        numbers = pandas.to_numeric(told, errors="coerce").to_numpy(dtype=np.float64)
         for row in np.flatnonzero(~np.isfinite(numbers))[:1]:
             self._refuse(
                 row, f"value {texts[row]!r} is not a number", "write 1 for a right answer and 0 for a wrong one"
@@ -76,21 +79,6 @@ class ResultTable:
 
     def _refuse(self, row: int, problem: str, remedy: str) -> NoReturn:
         raise UserError(f"{self.where(row)}: {problem}; {remedy}")
-
-
-def _numbers(texts: Sequence[str]) -> np.ndarray:
-    """NaN for what is none."""
-    try:
-        return np.array(texts, dtype=np.float64)
-    except ValueError:
-        return np.array([_number(text) for text in texts])
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 # ---- from files and from Python --------------------------------------------------------------------------------------
@@ -105,71 +93,46 @@ def read_result_table(path: Path) -> ResultTable:
     """The table in a CSV or parquet file. Raises UserError if it cannot be read, or lacks a column."""
     if not path.is_file():
         raise UserError(f"{path} is not there; name a CSV or parquet file with the columns {', '.join(NEEDED)}")
-    return _checked(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path))
-
-
-def _read_csv(path: Path) -> ResultTable:
-    rows, lines = list[list[str]](), list[int]()
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            for row in reader:
-                if row:
-                    rows.append(row)
-                    lines.append(reader.line_num)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not CSV in UTF-8: {one_line(error)}; write it again") from None
-    header = [name.strip() for name in rows[0]] if rows else []
-    if twice := [name for name in {*NEEDED, *PLACES, RESPONSE} if header.count(name) > 1]:
-        raise UserError(f"{path} has several columns {twice[0]!r}; leave one of them")
-    for row, line in zip(rows[1:], lines[1:], strict=True):
-        if len(row) != len(header):
-            fields = f"{len(row)} fields where the first line names {len(header)}"
-            raise UserError(f"{path}, line {line}: {fields}; quote fields that hold a comma")
-    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ([] for _ in header)
-    return ResultTable(str(path), dict(zip(header, map(list, columns), strict=True)), lines[1:])
-
-
-def _read_parquet(path: Path) -> ResultTable:
-    from pyarrow import ArrowException, parquet
-
-    try:
-        names = parquet.read_schema(path).names
-        table = parquet.read_table(path, columns=[name for name in names if name in {*NEEDED, *PLACES, RESPONSE}])
-        columns = table.to_pydict()
-    except (ArrowException, OSError, ValueError, OverflowError) as error:  # text, or dates, that Python does not have
-        raise UserError(f"{path} cannot be read as parquet: {one_line(error)}; write it again") from None
-    return ResultTable(str(path), {**dict.fromkeys(names, ()), **columns})
+        if path.suffix.lower() == ".csv":
+            kind = "CSV in UTF-8"
+            with warnings.catch_warnings(action="error", category=pandas.errors.ParserWarning):  # fields too many
+                frame = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
+        else:
+            kind = "parquet"
+            frame = pandas.read_parquet(path, engine="pyarrow").astype(object)
+    except (ArrowException, OSError, ValueError, OverflowError, pandas.errors.ParserWarning) as error:
+        raise UserError(f"{path} cannot be read as {kind}: {one_line(error)}; write it again") from None
+    return _checked(ResultTable(str(path), frame))
 
 
 def as_result_table(given: object, name: str = "the table") -> ResultTable:
     """The table in a frame, in columns by name, or in a list of rows by name. Raises UserError for anything else."""
-    columns: dict[str, Sequence[Any]]
-    if isinstance(given, Mapping) or hasattr(given, "columns"):
-        names = given.keys() if isinstance(given, Mapping) else given.columns
-        columns = {str(column): list(given[column]) for column in names}  # type: ignore[index]
-    elif isinstance(given, Sequence) and given and all(isinstance(row, Mapping) for row in given):
-        columns = {str(column): [row.get(column) for row in given] for column in given[0]}
-    else:
+    is_rows = isinstance(given, Sequence) and bool(given) and all(isinstance(row, Mapping) for row in given)
+    if not is_rows and not isinstance(given, Mapping | pandas.DataFrame):
         kinds = "a pandas frame, a dictionary of columns, or a list of dictionaries"
         raise UserError(f"a {type(given).__name__} holds no results; give a folder, a file, {kinds}")
-    lengths = {column: len(values) for column, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise UserError(f"{name}: its columns have different lengths, {lengths}; each row is a response")
-    return _checked(ResultTable(name, columns))
+    try:
+        frame = pandas.DataFrame(given).reset_index(drop=True)
+    except ValueError as error:
+        raise UserError(f"{name}: {one_line(error)}; each row is a response") from None
+    return _checked(ResultTable(name, frame))
 
 
 def _checked(table: ResultTable) -> ResultTable:
+    names = [str(name).strip() for name in table.frame.columns]
     for column in NEEDED:
-        if column not in table.columns:
-            others = ", ".join(table.columns) or "nothing"
+        if column not in names:
+            others = ", ".join(names) or "nothing"
             raise UserError(
                 f"{table.name} has no column {column!r}; it has {others}, and needs {', '.join(NEEDED)}, a row for "
-                f"each response{nearest(column, table.columns)}"
+                f"each response{nearest(column, names)}"
             )
-    if not len(table.columns["value"]):
+    if twice := [name for name in (*NEEDED, *PLACES, RESPONSE) if sum(it in (name, f"{name}.1") for it in names) > 1]:
+        raise UserError(f"{table.name} has several columns {twice[0]!r}; leave one of them")
+    if table.frame.empty:
         raise UserError(f"{table.name} has no rows; it needs one for each response")
-    return table
+    return ResultTable(table.name, table.frame.set_axis(names, axis=1))
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -202,23 +165,20 @@ def scores_of(table: ResultTable) -> Scores:
     Raises UserError if these are too few.
     """
     values, seeds = table.values(), table.seeds()
-    texts = {name: table.column(name) for name in (*NEEDED[:4], *PLACES) if name in table.columns}
+    texts = {name: table.column(name).tolist() for name in (*NEEDED[:4], *PLACES) if name in table.frame}
     of_rows = [
         TablePlace(*place) for place in zip(*(texts.get(name, [""] * len(values)) for name in PLACES), strict=True)
     ]
-    places = list(dict.fromkeys(of_rows))
-    runs = list(dict.fromkeys(zip(texts["method"], seeds.tolist(), strict=True)))
-    run_of = _codes(list(zip(texts["method"], seeds.tolist(), strict=True)), runs)
-    place_of = _codes(of_rows, places)
-    samples = _codes(texts["sample"], list(dict.fromkeys(texts["sample"])))
+    place_of, places = _codes(of_rows)
+    run_of, runs = _codes(list(zip(texts["method"], seeds.tolist(), strict=True)))
+    samples, _ = _codes(texts["sample"])
     answers: dict[tuple[str, int], dict[Place, Answers]] = {run: {} for run in runs}
     problems: dict[str, int] = {}
-    responses = list(map(str, table.columns.get(RESPONSE, ())))
+    responses = list(map(str, table.frame[RESPONSE])) if RESPONSE in table.frame else []
     notes = list[str]()
     for number, place in enumerate(places):
         here = np.flatnonzero(place_of == number)
-        names = list(dict.fromkeys(texts["problem"][row] for row in here))
-        problem_of = _codes([texts["problem"][row] for row in here], names)
+        problem_of, names = _codes([texts["problem"][row] for row in here])
         order = np.lexsort((samples[here], problem_of, run_of[here]))
         _refuse_twice(table, texts, here[order], np.stack([run_of[here], problem_of, samples[here]])[:, order])
         counts = np.zeros((len(runs), len(names)), dtype=np.int64)
@@ -264,10 +224,10 @@ def _without_spread(runs: Mapping[str, Sequence[ScoredRun]], places: Sequence[Pl
     return [warning] if alike else []
 
 
-def _codes(values: Sequence[Any], distinct: Sequence[Any]) -> np.ndarray:
-    """[rows] where each value stands among the distinct ones."""
-    numbers = {value: number for number, value in enumerate(distinct)}
-    return np.array([numbers[value] for value in values], dtype=np.int64)
+def _codes(values: Sequence[T]) -> tuple[np.ndarray, list[T]]:
+    """[rows] where each value stands among the distinct ones, and these, in the order of the table."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return np.array([numbers[value] for value in values], dtype=np.int64), list(numbers)
 
 
 def _refuse_twice(table: ResultTable, texts: Mapping[str, Sequence[str]], rows: np.ndarray, keys: np.ndarray) -> None:

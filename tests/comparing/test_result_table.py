@@ -140,15 +140,15 @@ def test_the_baseline_of_a_table_is_grpo_or_else_its_first_method() -> None:
             "has no column 'sample'; it has method, seed, problem, value, and needs",
         ),
         (HEADER, "has no rows"),
-        (HEADER + "a,0,p,0,1\na,0,p,1,right\n", "line 3: value 'right' is not a number; write 1 for a right answer"),
-        (HEADER + "a,0,p,0,7\n", "line 2: value 7 is not from 0 to 1; scale"),
-        (HEADER + "a,0,p,0,nan\n", "line 2: value 'nan' is not a number"),
-        (HEADER + "a,x,p,0,1\n", "line 2: seed 'x' is not a whole number; number the runs"),
-        (HEADER + 'a,0,"p\nq",0,1\n,0,p,0,1\n', "line 4: method is empty; give each response its method"),
-        (HEADER + "a,0,p,0,1\na,0,p,1\n", "line 3: 4 fields where the first line names 5; quote"),
+        (HEADER + "a,0,p,0,1\na,0,p,1,right\n", "row 2: value 'right' is not a number; write 1 for a right answer"),
+        (HEADER + "a,0,p,0,7\n", "row 1: value 7 is not from 0 to 1; scale"),
+        (HEADER + "a,0,p,0,nan\n", "row 1: value 'nan' is not a number"),
+        (HEADER + "a,x,p,0,1\n", "row 1: seed 'x' is not a whole number; number the runs"),
+        (HEADER + 'a,0,"p\nq",0,1\n,0,p,0,1\n', "row 2: method is empty; give each response its method"),
+        (HEADER + "a,0,p,0,1\na,0,p,1\n", "row 2: value is empty; give each response its value"),
         (
             HEADER + "a,0,p,0,1\na,1,p,0,1\na,0,p,0,0\n",
-            "line 4: method a, seed 0, problem p, sample 0 was there before, in",
+            "row 3: method a, seed 0, problem p, sample 0 was there before, in",
         ),
         (
             HEADER
@@ -158,7 +158,7 @@ def test_the_baseline_of_a_table_is_grpo_or_else_its_first_method() -> None:
             "method a, seed 1 has 1 samples of problem p2, others have 2; give every run the same problems",
         ),
         (HEADER + "a,0,p,0,1\na,0,q,0,1\nb,0,p,0,1\n", "method b, seed 0 has 0 samples of problem q, others have 1"),
-        (b"\xff\xfe\x00", "is not CSV in UTF-8"),
+        (b"\xff\xfe\x00", "cannot be read as CSV in UTF-8"),
     ],
 )
 def test_a_bad_table_is_one_line_that_names_the_place_and_the_remedy(
@@ -181,7 +181,7 @@ def test_what_is_no_table_is_one_line(table: Path, tmp_path: Path, capsys: pytes
         ([str(table), "baseline=verl gpro"], "did you mean verl grpo"),
     ):
         assert says in error_of(capsys, "leaderboard", *words)
-    for given, says in ((3, "a int holds no results"), ({"method": ["a"], "seed": []}, "different lengths")):
+    for given, says in ((3, "a int holds no results"), ({"method": ["a"], "seed": []}, "each row is a response")):
         with pytest.raises(UserError, match=says):
             rlzoo.leaderboard(given)
 
@@ -330,5 +330,5 @@ def test_no_two_seeds_are_one_and_no_column_hides_another(tmp_path: Path) -> Non
 )
 def test_parquet_whose_values_python_does_not_have_is_one_line(seeds: pyarrow.Array, tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({**ROWS, "seed": seeds}), tmp_path / "bad.parquet")
-    with pytest.raises(UserError, match="cannot be read as parquet"):
-        read_result_table(tmp_path / "bad.parquet")
+    with pytest.raises(UserError, match=r"cannot be read as parquet|is not a whole number"):
+        make_table_leaderboard(read_result_table(tmp_path / "bad.parquet"))
