@@ -52,19 +52,6 @@ def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apar
 
 
 @pytest.mark.slow
-def test_the_area_is_of_one_family_with_the_other_measures(folder: Path) -> None:
-    """Where it is judged as well, the others are corrected for it."""
-    for seed in (0, 1, 2):
-        evaluate_between(make_run(folder / f"stapo-{seed}", "stapo", seed, 0.65), {0: STARTS, 2: 0.4})
-    with_area = row_of(board_of(folder), "stapo").results[DECODINGS[0]].average.difference
-    for path in folder.glob("*/evaluation/step-000002-*"):
-        path.unlink()
-    without = row_of(board_of(folder), "stapo").results[DECODINGS[0]].average.difference
-    assert with_area and without and with_area.alone == without.alone
-    assert with_area.low < without.low and with_area.p_value > without.p_value
-
-
-@pytest.mark.slow
 def test_there_is_no_area_where_a_run_was_evaluated_before_and_after_alone(folder: Path) -> None:
     for path in (folder / "dapo-1" / "evaluation").glob("step-000002-*"):
         path.unlink()

@@ -108,14 +108,6 @@ def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, tr
             assert strict.low < found.low and strict.high > found.high and strict.detectable > found.detectable
 
 
-@pytest.mark.slow
-def test_in_python_the_runs_of_added_seeds_are_there_as_well(tmp_path: Path, train: None) -> None:
-    found = rlzoo.compare([*ACCURACIES], *WORDS[3:-1], seeds="auto(up_to=7)", output=tmp_path, progress=False)
-    added = Grid.load(tmp_path)
-    assert added.up_to == 7 and added.further
-    assert [run.folder for run in found.runs] == [cell.folder.path for cell in added.cells]
-
-
 def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed) for seed in range(5)]
     folders += [make_run(tmp_path / f"dapo-{seed}", "dapo", seed) for seed in range(3)]

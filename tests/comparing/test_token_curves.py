@@ -14,7 +14,6 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.report.leaderboard import markdown, page, records
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, board_of, make_run
 from tests.comparing.finished_runs import records as answers
 
@@ -135,16 +134,3 @@ def test_timings_that_lost_a_step_are_named(folder: Path) -> None:
     write_json_lines(timings, read_json_lines(timings)[:-1])
     with pytest.raises(UserError, match=r"grpo-1.timings.jsonl is damaged: it has lost step 60; leave this run out"):
         board_of(folder)
-
-
-@pytest.mark.slow
-def test_page_markdown_and_csv_show_accuracy_at_equal_tokens(folder: Path) -> None:
-    changed(folder, "stapo", {"accuracy": 0.5})
-    board = board_of(folder)
-    for text in (page(board), markdown(board)):
-        section = text[text.index("Accuracy by tokens") :]
-        assert "59k, equal steps 59" in section and "training rollouts" in section
-        assert all(heading in section for heading in ("at equal tokens (%)", "at equal steps (%)"))
-    assert 'aria-label="accuracy over tokens"' in page(board)
-    shown = {line["objective"]: line for line in records(board)}
-    assert shown["stapo"]["at_equal_tokens"] == pytest.approx(0.5)

@@ -8,7 +8,7 @@ import pytest
 
 from objectives import FAILURE_MODES
 from rlzoo.doctor.detectors import DETECTORS, RATES, examine, rates_of, shipped_rates
-from rlzoo.doctor.indicators import COLUMNS, MOVING, Table, group_patience, held, noise_until, trend
+from rlzoo.doctor.indicators import COLUMNS, MOVING, Table, trend
 from rlzoo.report.failure_modes import addressing
 from tests.doctor.tables import STEPS, changed, healthy, named
 
@@ -167,12 +167,6 @@ def test_three_lucky_prompts_of_a_log_of_one_a_step_are_no_finding(right: float)
     assert finding.step == 26
 
 
-@pytest.mark.parametrize(("share", "patience"), [(1.0, 20), (0.5, 10), (0.75, 5), (0.125, 3)])
-def test_the_finest_share_tells_how_many_groups_there_are_at_least(share: float, patience: int) -> None:
-    assert group_patience({"groups_without_signal": np.array([share, 1.0])})[-1] == patience
-    assert group_patience({"groups_without_signal": np.ones(1), "groups": np.array([7.0])})[-1] == 3
-
-
 def test_a_log_with_only_a_divergence_is_held_to_a_threshold_of_its_own() -> None:
     table = {name: values for name, values in healthy().items() if name != "sampler_difference"}
     table["sampler_kl"] = np.full(STEPS, 0.00125)  # a root mean square of 0.05, of which the mean may be a tenth
@@ -181,13 +175,6 @@ def test_a_log_with_only_a_divergence_is_held_to_a_threshold_of_its_own() -> Non
     table["sampler_kl"] = np.full(STEPS, 0.1)
     (finding,) = examine(table).findings
     assert finding.name == "sampler_divergence"
-
-
-def test_noise_is_estimated_from_the_steps_so_far() -> None:
-    values = 0.3 * np.random.default_rng(0).standard_normal(4000)
-    noise = noise_until(values)
-    assert noise[-1] == pytest.approx(0.3, rel=0.05) and np.isnan(noise[0])
-    np.testing.assert_array_equal(noise_until(values[:50]), noise[:50])
 
 
 @pytest.mark.parametrize(
@@ -251,12 +238,6 @@ def test_a_clip_and_a_divisor_are_told_apart() -> None:
         for share in (0.97, 0.0)
     )
     assert "clip takes 97%" in clip.reason and "eps" in tiny.reason
-
-
-def test_held_is_the_level_kept_for_so_many_steps() -> None:
-    values = np.array([1.0, 5.0, 4.0, 6.0, np.nan, 7.0])
-    np.testing.assert_array_equal(held(values, 2), [np.nan, 1, 4, 4, np.nan, np.nan])
-    np.testing.assert_array_equal(held(values, 2, below=True), [np.nan, 5, 5, 6, np.nan, np.nan])
 
 
 def test_trend_is_the_f_statistic_of_a_parabola() -> None:

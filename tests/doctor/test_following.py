@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rlzoo.commands import main
-from rlzoo.doctor.detectors import DETECTORS, examine
-from rlzoo.doctor.following import LIVE, LOOKS, Following
+from rlzoo.doctor.detectors import examine
+from rlzoo.doctor.following import LOOKS, Following
 from rlzoo.doctor.indicators import Table
 from rlzoo.doctor.readers import Record
 from rlzoo.files import append_json_line
@@ -68,10 +68,6 @@ def test_repetition_is_told_while_the_run_goes_on(tmp_path: Path) -> None:
         return said
 
     assert told(0) == told(10) == [f"repetition {int(lines[17]['step'])}"]
-
-
-def test_only_what_asks_about_a_whole_run_is_not_asked_of_one_that_goes_on() -> None:
-    assert {detector.name for detector in DETECTORS} - {detector.name for detector in LIVE} == {"idle_learning_rate"}
 
 
 @pytest.mark.parametrize("seeds", thinned([range(start, start + 6) for start in range(0, 60, 6)], 0, 2))

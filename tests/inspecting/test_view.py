@@ -61,27 +61,6 @@ def test_each_mini_batch_is_planned_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["justrl+stare(target_entropy=none)+ar", "justrl+stare(source=current,target_entropy=none)"]
-)
-def test_advantage_times_weights_is_what_the_objective_weighs(expression: str) -> None:
-    batch = scored_batch()
-    view = look(parse(expression), batch)
-    product = batch.like_tokens(view.response_advantage) * torch.stack(list(view.weights.values())).prod(0)
-    torch.testing.assert_close(view.advantage, torch.where(batch.mask, product, 0.0))
-    assert (view.advantage != batch.like_tokens(view.response_advantage))[batch.mask].any()
-
-
-@pytest.mark.parametrize("expression", ["grpo-kl+entropy_advantage", "grpo-kl+entropy_advantage+ar"])
-def test_what_a_part_adds_is_what_it_added(expression: str) -> None:
-    batch = scored_batch()
-    view = look(parse(expression), batch)
-    factor = view.weights.get("advantage_reweighting", torch.ones_like(view.push))
-    added = torch.where(batch.mask, view.advantage - view.unweighted * factor, 0.0)
-    assert view.summands == {"entropy_advantage"} and (added != 0).any()
-    torch.testing.assert_close(view.weights["entropy_advantage"], added, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(
     "expression",
     ["grpo-kl+entropy_advantage", "grpo-kl+entropy_advantage+ar", "dapo+ar", "lopti+stare(target_entropy=none)"],
 )
@@ -137,12 +116,6 @@ def test_the_push_on_a_logit_is_the_derivative_through_the_softmax() -> None:
     logit = torch.logit(batch.require("logp_old", "test").double().exp()).requires_grad_()
     (view.push.double() * torch.nn.functional.logsigmoid(logit)).sum().backward()
     torch.testing.assert_close(view.logit_push.double(), logit.grad, rtol=1e-4, atol=1e-9)
-
-
-def test_a_response_that_is_left_out_is_not_pushed() -> None:
-    view = look(parse("dapo"), scored_batch())
-    rows = view.left_out["dynamic_sampling"]
-    assert rows.any() and not rows.all() and not view.push[rows].any()
 
 
 @pytest.mark.parametrize("expression", ["grpo", "stapo(tau_p=0.5)", "dapo", "lopti"])
