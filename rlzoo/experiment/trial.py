@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, kinds, random_keys
+import objectives.part
+from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, random_keys
 from objectives.contract import BrokenLaw, check_finite, check_laws, with_made_up_fields
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError, one_line
@@ -146,7 +147,11 @@ def _unwritten(part: Part, problem: NotImplementedError) -> str:
 
 def _kinds_that_write(method: str) -> list[str]:
     """The kinds that have a method of this name."""
-    classes = {name: value for name, value in vars(kinds).items() if inspect.isclass(value) and issubclass(value, Part)}
+    classes = {
+        name: value
+        for name, value in vars(objectives.part).items()
+        if inspect.isclass(value) and issubclass(value, Part)
+    }
     return [name for name, value in classes.items() if inspect.isfunction(vars(value).get(method))]
 
 
