@@ -250,16 +250,16 @@ def _check_results(parts: Objective, objective: Objective, batch: TokenBatch, mo
     after = gradients(parts, other, moved)
     unused = Objective(tuple(replace(part) for part in objective.parts))
     again = torch.equal(gradients(parts, batch, moved), first) and torch.equal(gradients(unused, other, moved), after)
-    unseen = _padded(other, 2 * PADDING + 1)  # of a width of which nothing can be remembered
+    unseen = _padded(other, 2 * PADDING + 1)  # of a width that no call can remember
     if again and _heeds_padding(objective, (unseen, _full(unseen)), moved):
         raise BrokenLaw(HEEDS_PADDING)
     if not again or not _is_as_if_unseen(objective, batch, first, other, after, moved):
         raise BrokenLaw("its gradient depends on the batches before: keep nothing between calls")
     for unusual in _unusual(batch):
         check_finite(parts, unusual, moved)
-    check_finite(Objective((*parts.parts, _Silenced())), batch, moved)
+    check_finite(Objective((*parts.parts, _Masked())), batch, moved)
     policy = tuple(part for part in objective.parts if not isinstance(part, Penalty))
-    masked = gradients(Objective((*policy, _Silenced())), batch, moved)
+    masked = gradients(Objective((*policy, _Masked())), batch, moved)
     if bool(gradients(Objective(policy), batch, moved).any()) and not bool(masked.any()):
         raise BrokenLaw("its gradient vanishes where a mask leaves out one whole response: divide by no count of 0")
 
@@ -440,10 +440,10 @@ def _unusual(batch: TokenBatch) -> Iterator[TokenBatch]:
 
 
 @dataclass(frozen=True)
-class _Silenced(Mask):
+class _Masked(Mask):
     """Leaves out a whole response."""
 
-    name = "silenced"
+    name = "masked_response"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
         kept = batch.mask.clone()

@@ -148,7 +148,7 @@ def largest(values: Tensor, among: Tensor, count: int) -> Tensor:
 
 
 def running_sum(values: Tensor, dim: int) -> Tensor:
-    """Tensor.cumsum, whose order of additions CUDA leaves open: on the CPU where torch is told to be deterministic."""
+    """Tensor.cumsum, whose order of additions CUDA leaves open: on the CPU where torch has to be deterministic."""
     if values.is_cuda and torch.are_deterministic_algorithms_enabled():
         return values.cpu().cumsum(dim).to(values.device)
     return values.cumsum(dim)

@@ -54,7 +54,7 @@ class Entry:
     part: str
     action: Action
     whole: Tensor | float
-    """The value for all rows with which it was entered, or a number of which `value` makes a tensor."""
+    """The value for all rows at the time of the entry, or a number, which `value` turns into a tensor."""
     name: str = ""
     """Which bound, which number of a controller, or which terms."""
     rows: Tensor | None = None

@@ -33,7 +33,7 @@ class Recipe:
     expressions: Mapping[str, str] = field(default_factory=dict)
     """Variant -> how it was declared."""
     essence: tuple[str, ...] = ()
-    """Those of the contribution of which one must be left, or nothing of the method is; all if none is named."""
+    """Parts of the contribution, at least one of which must be left for the method to be there; empty: all of them."""
     aliases: tuple[str, ...] = ()
     notes: str = ""
     """Its own words; if there are none, the string behind its declaration."""
@@ -49,7 +49,7 @@ class Recipe:
 
     @property
     def essential(self) -> tuple[str, ...]:
-        """Names of the parts of which one must be left."""
+        """Names of the parts, at least one of which must be left."""
         return self.essence or self.contribution
 
     @cached_property

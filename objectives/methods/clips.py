@@ -85,7 +85,7 @@ recipe(
 g is what grad log pi is multiplied by. PPO weighs a good token by r, most where it is probable already; here the weight
 is turned over. It is bounded, but not cut off, at 3. Tokens are dropped by the ratio itself, not by the weight, and
 stay in the denominator. With the paper's KL to the reference, k3, 0.001.
-Left out: the code widens both bounds to 0.4 for tokens of high entropy, of which the paper says nothing.
+Left out: the code widens both bounds to 0.4 for tokens of high entropy, which the paper does not mention.
 Deviations: the loss is -w A exp(log pi - sg[log pi]), of the same gradient and a value that can be compared.
 """
 

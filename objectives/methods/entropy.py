@@ -27,7 +27,7 @@ class ClipCov(Mask):
     paper = "arXiv:2505.22617"
     failure_modes = ("entropy_collapse",)
     reads = frozenset({"logp", "random_key"})
-    fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is silenced")
+    fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is masked")
     low: float = parameter(1.0, "(-inf, inf)", "covariance above which a token may be drawn")
     high: float = parameter(5.0, "(-inf, inf)", "covariance below which a token may be drawn")
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where means and share are taken")

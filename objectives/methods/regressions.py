@@ -110,8 +110,9 @@ recipe(
     L = mean over prompts of  log(1 + sum_{A_i > 0} e^{-s_i / tau}) + log(1 + sum_{A_i <= 0} e^{s_i / tau})
     s_i = mean_t log pi/pi_old of response i,   tau = 0.5;   groups of one kind are left out
 
-A response is pushed at most by 1/tau, the less the surer it is told from the others: right ones that became unlikely
-and wrong ones that became likely count most. Only the sign of the advantage has a say: weights may not be added.
+The gradient of a response is at most 1/tau, and smaller the better it is separated from the others: right ones that
+became unlikely and wrong ones that became likely count most. Only the sign of the advantage has a say: weights may not
+be added.
 Adding it brings the mean over responses, in which the loss of each is its group's. Where groups differ in size, a
 prompt counts by its responses. Deviations: each log-ratio is clamped to [-20, 20].
 Means are over the policy's tokens.

@@ -335,7 +335,7 @@ recipe(
 
 A token counts more where the policy has come to prefer what follows it. f is not differentiated and enters through the
 advantage, which is the same, for it is positive. There one number, delta, is the ratio that has no say and the dual
-clip; here fipo(cap=...) and dual_clip(cap=...), of which adding fipo brings the first alone. low=0.8 lets f fall too.
+clip; here fipo(cap=...) and dual_clip(cap=...); adding fipo brings the first alone. low=0.8 lets f fall too.
 Open: its base; here GRPO's clip at 0.2, mean over all tokens. Deviations: each log-ratio is clamped to [-20, 20];
 tokens that the loss does not see are not there, and do not lengthen the distance either. There they do: 9 of 20 batches
 with tools' tokens differ, by 0.04 % of the largest gradient (median; 0.2 % at most).

@@ -28,7 +28,7 @@ class Case:
     heard: Flags
     """What an environment wrote."""
     extent: NDArray[np.int64]
-    """[N] tokens behind the prompt, whoever wrote them."""
+    """[N] tokens behind the prompt, from the policy or an environment."""
     group: NDArray[np.int64]
     reward: Array
     rewards: Array
@@ -80,7 +80,7 @@ def random_case(seed: int, extreme: bool = True, moved: bool | None = None) -> C
     `extreme`: ratios up to e^22, probabilities from 1 down to e^-75, uniform groups, empty responses, garbage beyond
     the mask; otherwise a mild batch, in which no token dwarfs the others. `moved`: whether the policy has moved since
     the rollouts (None: in nine of ten batches). In half of the batches the mask has holes: tokens that
-    an environment wrote, and silenced ones of the policy.
+    an environment wrote, and masked ones of the policy.
     """
     draw = np.random.default_rng(seed)
     width = int(draw.integers(4, 13))
@@ -160,10 +160,10 @@ def with_holes(case: Case, draw: np.random.Generator) -> Case:
 
     Two in three of them an environment wrote.
     """
-    lot = draw.random(case.mask.shape)
+    key = draw.random(case.mask.shape)
     first = np.arange(case.mask.shape[1]) == draw.integers(0, np.maximum(case.extent, 1))[:, None]
-    holes = case.mask & (lot < 1 / 3) & ~first
-    return replace(case, mask=case.mask & ~holes, heard=holes & (lot < 2 / 9))
+    holes = case.mask & (key < 1 / 3) & ~first
+    return replace(case, mask=case.mask & ~holes, heard=holes & (key < 2 / 9))
 
 
 def without_holes(case: Case) -> Case:

@@ -21,7 +21,7 @@ from tests.objectives.comparison import at_current, evaluate, same
 
 @dataclass(frozen=True)
 class Patient(Mask):
-    """Silences tokens whose probability is above a limit that falls from step to step."""
+    """Masks tokens whose probability is above a limit that falls from step to step."""
 
     name = "patient"
     paper = ""
@@ -41,7 +41,7 @@ def patient() -> Objective:
     return parse("grpo+patient")
 
 
-def test_a_mask_with_a_controller_silences_by_its_state(patient: Objective) -> None:
+def test_a_mask_with_a_controller_masks_by_its_state(patient: Objective) -> None:
     batch = at_current(token_batch(random_case(1, moved=True)))
     state: Mapping[str, Mapping[str, float]] = {}
     for limit in (0.5, 0.25, 0.125):
@@ -49,9 +49,9 @@ def test_a_mask_with_a_controller_silences_by_its_state(patient: Objective) -> N
         state = step.prepared.state
         assert state == {"patient": {"limit": limit}}
         (plan,) = [step.plan(update) for update in step.updates()]
-        silenced = plan.batch.mask & (batch.logp_old.exp() > limit)
-        assert torch.equal(plan.touched["patient"], silenced) and silenced.any()
-        assert (plan.policy_coefficient[silenced] == 0).all()
+        masked = plan.batch.mask & (batch.logp_old.exp() > limit)
+        assert torch.equal(plan.touched["patient"], masked) and masked.any()
+        assert (plan.policy_coefficient[masked] == 0).all()
 
 
 @pytest.mark.parametrize("expression", ["grpo+patient", "stare(source=current)", "stare(adaptive=true,source=current)"])
@@ -66,14 +66,14 @@ def test_the_state_of_controllers_goes_with_the_plan_to_verls_workers(expression
     assert torch.equal(here, there) and bool(here.any()) == (part == "patient")
 
 
-def test_a_part_that_reads_a_state_that_nobody_set_says_so() -> None:
+def test_a_part_that_reads_an_unset_state_says_so() -> None:
     objective, batch = parse("stare(source=current)"), at_current(token_batch(random_case(1, moved=True)))
     prepared = parse("stare-stare").prepare(batch)
     with pytest.raises(ObjectiveError, match="surprisal_reweighting reads the state of its controller"):
         objective.plan(prepared)
 
 
-def test_a_controller_where_nobody_asks_for_it_is_refused() -> None:
+def test_a_controller_before_controllers_are_asked_is_refused() -> None:
     class Early(Select):
         name = "early"
         control = Patient.control

@@ -6,21 +6,15 @@ import types
 import typing
 from dataclasses import fields
 
-import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from objectives import Objective, ObjectiveError, names, parse
-from objectives.batch import Writer
 from objectives.zoo import PARTS, RECIPES, lookup
-from tests.objectives.batches import beyond_the_mask, random_case, token_batch
-from tests.objectives.comparison import evaluate
 
 NAMES = sorted({*(name.name for name in names()), *(alias for name in names() for alias in name.aliases)})
 LIMIT = 0.05
 CHECKED = settings(deadline=None, derandomize=True, max_examples=60)
-AT_NIGHT = settings(deadline=None, derandomize=True, max_examples=400)
 
 
 def numbers(interval: str) -> st.SearchStrategy[float]:
@@ -118,31 +112,6 @@ def test_removals_obey_the_algebra(base: str, additions: list[str], removals: li
         return
     assert try_parse(objective.expression) == objective
     assert parse(objective.expression).expression == objective.expression
-
-
-@pytest.mark.exhaustive
-@AT_NIGHT
-@given(terms(), st.lists(terms(), max_size=4), st.integers(0, 1000))
-def test_random_compositions_do_not_see_how_the_batch_is_cut_ordered_or_padded(
-    base: str, additions: list[str], seed: int
-) -> None:
-    objective = try_parse("+".join([base, *additions]))
-    if objective is None:
-        return
-    case = random_case(seed, moved=True)
-    whole = evaluate(objective, token_batch(beyond_the_mask(case, 0.0, observed=not objective.learns_observations)))
-    order = torch.randperm(len(case.mask), generator=torch.Generator().manual_seed(seed))
-    batch = token_batch(beyond_the_mask(case, math.nan, observed=not objective.learns_observations)).rows(order)
-    cut = torch.arange(len(case.mask)).split(3)
-    is_read = batch.mask | (batch.require("writer", "the law") == Writer.ENVIRONMENT) & objective.learns_observations
-    for found, expected in zip(evaluate(objective, batch, cut, trim=True), whole, strict=True):
-        for got, wanted in (
-            (found.gradient, expected.gradient[order]),
-            (found.entropy_gradient, expected.entropy_gradient[order]),
-        ):
-            assert got.isfinite().all()
-            assert (got[~is_read] == 0).all()
-            assert ((got - wanted).abs() <= 1e-10 * wanted.abs()).all()
 
 
 LETTERS = "grpostak_20+-(),=. \t\n1e9:\u00e9\u0663\u2003"

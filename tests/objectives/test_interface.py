@@ -161,13 +161,6 @@ def test_tokens_of_no_advantage_leave_mask_and_denominators_but_not_observations
     assert ratio == pytest.approx((prepared.mask.sum() / batch.mask.sum()).item())
 
 
-def test_advantages_per_token_reach_the_plan() -> None:
-    prepared = parse("reinforce_pp(beta=0.05)").prepare(rollouts_z())
-    assert prepared.advantage.shape == (4, 4)
-    assert len(set(prepared.advantage[0].tolist())) == 4
-    assert (prepared.advantage[~prepared.mask] == 0).all()
-
-
 def test_rows_without_advantage_are_active_where_advantages_have_no_say() -> None:
     batch = batch_z(torch.zeros(4, 4, dtype=torch.float64))
     objective = parse("nft")

@@ -105,7 +105,7 @@ def _rows(case: Case, kept: NDArray[np.int64]) -> Case:
 
 
 def in_order(case: Case) -> Case:
-    """The same batch with lots that rise from row to row."""
+    """The same batch with random keys that rise from row to row."""
     return replace(case, random_key=np.arange(case.mask.size).reshape(case.mask.shape))
 
 

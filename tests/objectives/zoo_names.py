@@ -12,7 +12,7 @@ TELLING = {
     "bapo(variant=paper)": "bapo(target=0.9,lower=0.98,lower_most=0.99,upper=1.02)",  # its bounds move, and matter
     "passk(variant=paper)": "passk(k=2)",  # of four responses, two of them right, any four have the same reward
     "magic(variant=paper)": "magic(start=0.01,target_entropy=5)",  # its bonus is 0 in the first step
-    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a lot is drawn by the last bit of a log-prob
+    "clip_cov(variant=paper)": "clip_cov(fraction=1,low=0.1)",  # a random key is decided by the last bit of a log-prob
     "clip_cov(variant=authors)": "clip_cov(variant=authors,fraction=1,low=0.1)",
 }
 """A variant -> with parameters at which the two updates on 24 rollouts that adapters are tested with say something."""

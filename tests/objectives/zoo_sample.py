@@ -57,7 +57,7 @@ SET_FOR_SMALL_GROUPS = {"passk": "passk(k=2)", "passk(variant=paper)": "passk(k=
 
 
 def fitting(group: int, expressions: Iterable[str]) -> list[str]:
-    """Those that can learn from so many responses per prompt, set so that they can."""
+    """Expressions that can learn from `group` responses per prompt, set so that they can."""
     fitted = {
         expression: "+".join(SET_FOR_SMALL_GROUPS.get(term, term) for term in expression.split("+"))
         for expression in expressions
