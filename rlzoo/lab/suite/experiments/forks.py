@@ -131,3 +131,14 @@ def log_ratio_of_lengths(cell: Trained) -> Mapping[str, float]:
         "wrong_length": wrong,
         "accuracy": true_accuracy(cell, cell.rollouts[-5:]),
     }
+
+
+def accuracy_and_cut(cell: Trained) -> Mapping[str, float]:
+    """The shares of right answers and of cut ones among answers to held-out problems, and their length."""
+    end = cell.sample()
+    rollouts = end.rollouts
+    return {
+        "accuracy": true_accuracy(cell, [end]),
+        "cut": float(rollouts.truncated.float().mean()),
+        "length": float(rollouts.lengths.float().mean()),
+    }
